@@ -11,7 +11,9 @@ use allotrope_profile::StackSet;
 
 use crate::error::{Fault, Location, Problem, ReadError};
 use crate::lines::{Lines, MAX_LINE};
-use crate::readers::{bpftrace, dhat, dtrace, folded, heaptrack, heaptrack_print, json, pprof};
+use crate::readers::{
+    bpftrace, dhat, dtrace, folded, heap_profile, heaptrack, heaptrack_print, json, pprof,
+};
 use crate::recognise::{Format, Recognised, recognise};
 
 /// The contents of a file.
@@ -112,6 +114,7 @@ fn parse(format: Format, input: &mut dyn BufRead) -> Result<Read, Fault> {
         Format::Bpftrace => bpftrace::read(&mut Lines::new(input)),
         Format::HeaptrackPrint => heaptrack_print::read(&mut Lines::new(input)),
         Format::Heaptrack => heaptrack::read(&mut Lines::new(input)),
+        Format::HeapProfile => heap_profile::read(&mut Lines::new(input)),
         Format::Folded => folded::read(&mut Lines::new(input)),
         Format::Dhat => dhat::read(input),
         Format::Pprof => pprof::read(input),

@@ -224,6 +224,46 @@ fn bpftrace_is_read() {
     );
 }
 
+/// The profiles of gperftools have no names: the program's stacks are found by their figures.
+#[test]
+fn gperftools_heap_profile_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libtcmalloc.so");
+    if !library.exists() {
+        return skip("gperftools' libtcmalloc is not installed").unwrap_or_default();
+    }
+    let Some(program) = program::compiled(folder.path()) else {
+        return;
+    };
+    let prefix = folder.path().join("heap");
+    let mut command = std::process::Command::new(&program);
+    command
+        .env("LD_PRELOAD", library)
+        .env("HEAPPROFILE", &prefix);
+    if output(&mut command).is_none() {
+        return;
+    }
+    let files = fs::read_dir(folder.path()).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let Some(file) = files.find(|path| path.extension().is_some_and(|end| end == "heap")) else {
+        return skip("gperftools wrote no file").unwrap_or_default();
+    };
+    let read = read(&file).unwrap();
+    assert_eq!(read.format, Format::HeapProfile);
+    let of_size = |metric: Metric, value: u64| {
+        let mut stacks = read.set.stacks.iter();
+        stacks.any(|stack| stack.figures[metric as usize] == value)
+    };
+    assert!(of_size(Metric::Bytes, PEAKS * PEAK_SIZE));
+    assert!(of_size(Metric::LeakedBytes, LEAKS * LEAK_SIZE));
+    assert!(of_size(Metric::Allocations, TEMPORARY));
+    let prefix = format!("{}+0x", program::NAME);
+    let mut frames = read.set.frames.iter();
+    assert!(
+        frames.any(|frame| frame.function.starts_with(&prefix) && frame.module == program::NAME)
+    );
+}
+
 #[test]
 fn gos_own_heap_profile_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,18 +272,22 @@ fn gos_own_heap_profile_is_read() {
     };
     let (source, profile) = (folder.path().join("main.go"), folder.path().join("heap"));
     fs::write(&source, program::GO).unwrap();
-    if output(go.arg("run").arg(&source).arg(&profile)).is_none() {
-        return;
+    go.arg("run").arg(&source).arg(&profile);
+    for (debug, format) in [("0", Format::Pprof), ("1", Format::HeapProfile)] {
+        let mut run = std::process::Command::new(go.get_program());
+        if output(run.args(go.get_args()).arg(debug)).is_none() {
+            return;
+        }
+        let read = read(&profile).unwrap();
+        assert_eq!(read.format, format);
+        let figure = |metric| figure(&read.set, "main.keep", metric);
+        assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
+        assert_eq!(figure(Metric::Bytes), program::GO_KEPT * program::GO_SIZE);
+        assert_eq!(
+            figure(Metric::LeakedBytes),
+            program::GO_KEPT * program::GO_SIZE
+        );
     }
-    let read = read(&profile).unwrap();
-    assert_eq!(read.format, Format::Pprof);
-    let figure = |metric| figure(&read.set, "main.keep", metric);
-    assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
-    assert_eq!(figure(Metric::Bytes), program::GO_KEPT * program::GO_SIZE);
-    assert_eq!(
-        figure(Metric::LeakedBytes),
-        program::GO_KEPT * program::GO_SIZE
-    );
 }
 
 fn export(set: &StackSet, name: &str, path: &Path) {

@@ -62,13 +62,15 @@ pub fn compiled(folder: &Path) -> Option<PathBuf> {
 pub const GO_KEPT: u64 = 50;
 pub const GO_SIZE: u64 = 4096;
 
-/// A Go program that writes its own heap profile, with every allocation sampled.
+/// A Go program that writes its own heap profile, with every allocation sampled: as
+/// protobuf or, with 1 as second argument, as text.
 pub const GO: &str = r#"package main
 
 import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 )
 
 var kept [][]byte
@@ -90,7 +92,11 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	if err := pprof.Lookup("heap").WriteTo(file, 0); err != nil {
+	debug, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	if err := pprof.Lookup("heap").WriteTo(file, debug); err != nil {
 		panic(err)
 	}
 	file.Close()
