@@ -108,8 +108,21 @@ fn inspect(input: &mut dyn BufRead, head: &mut Vec<u8>, bytes: usize) -> Result<
     read.map(|_| ()).map_err(Fault::whole)
 }
 
+/// Whether a tool writes a file without stacks for a program that allocated nothing, so
+/// that it is no sign of a failed recording.
+fn has_valid_empty_files(format: Format) -> bool {
+    match format {
+        Format::Dhat | Format::HeapProfile | Format::Json | Format::Pprof => true,
+        Format::Bpftrace
+        | Format::Dtrace
+        | Format::Folded
+        | Format::Heaptrack
+        | Format::HeaptrackPrint => false,
+    }
+}
+
 fn parse(format: Format, input: &mut dyn BufRead) -> Result<Read, Fault> {
-    let Parsed { set, notes } = match format {
+    let Parsed { set, mut notes } = match format {
         Format::Dtrace => dtrace::read(&mut Lines::new(input)),
         Format::Bpftrace => bpftrace::read(&mut Lines::new(input)),
         Format::HeaptrackPrint => heaptrack_print::read(&mut Lines::new(input)),
@@ -121,7 +134,10 @@ fn parse(format: Format, input: &mut dyn BufRead) -> Result<Read, Fault> {
         Format::Json => json::read(input),
     }?;
     if set.stacks.is_empty() {
-        return Err(Fault::whole(Problem::NoStacks(format)));
+        if !has_valid_empty_files(format) {
+            return Err(Fault::whole(Problem::NoStacks(format)));
+        }
+        notes.push("the file is whole and holds no stack: nothing was allocated".to_owned());
     }
     Ok(Read { set, format, notes })
 }

@@ -440,6 +440,19 @@ fn pprof_finds_the_executable_in_the_command() {
 }
 
 #[test]
+fn a_set_without_stacks_is_read_back() {
+    let set = StackSet {
+        known: MetricSet::OF_STACKS,
+        ..StackSet::default()
+    };
+    for name in ["dhat", "pprof", "json"] {
+        let read = read_back(name, &set, Metric::Allocations);
+        assert!(read.set.stacks.is_empty(), "{name}");
+        assert_eq!(read.notes.len(), 1, "{name}");
+    }
+}
+
+#[test]
 fn dhat_has_live_blocks_also_without_lifetimes() {
     let mut set = counted();
     let known = [
