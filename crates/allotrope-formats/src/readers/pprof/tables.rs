@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::malformed;
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
-use crate::function_names::{file_name, parse_name};
+use crate::function_names::{file_name, is_mangled, parse_name};
 use crate::pprof_message::{Function, Line, Location, Mapping};
 use crate::stack_set_builder::StackSetBuilder;
 
@@ -166,12 +166,13 @@ impl Tables {
     fn names(&self, function: &Function, file: &str) -> Result<(String, String), Problem> {
         let name = self.text(function.name)?;
         let system = self.text(function.system_name)?;
-        let names = if name.is_empty() || system.starts_with("_Z") || system.starts_with("_R") {
-            parse_name(system, file)
-        } else if system.is_empty() || system == name {
-            parse_name(name, file)
-        } else {
-            return Ok((name.to_owned(), system.to_owned()));
+        let demangled = is_mangled(system).then(|| parse_name(system, file));
+        let demangled = demangled.filter(|names| !is_mangled(&names.function));
+        let names = match demangled {
+            Some(names) => names,
+            None if name.is_empty() => parse_name(system, file),
+            None if system.is_empty() || system == name => parse_name(name, file),
+            None => return Ok((name.to_owned(), system.to_owned())),
         };
         Ok((names.function, names.signature))
     }
