@@ -150,6 +150,7 @@ pub fn normalise_stacks(set: &StackSet, project: &Project) -> StackSet {
         frames,
         stacks,
         known: set.known,
+        ..StackSet::default()
     }
 }
 

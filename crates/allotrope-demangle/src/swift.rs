@@ -14,6 +14,10 @@ use super::Names;
 /// name nests.
 const MAX_LENGTH: usize = 4 << 10;
 
+/// The demangler's text for an operand that a name lacks: the name was cut or is no
+/// compiler's.
+const INCOMPLETE: &str = "<null node pointer>";
+
 /// Returns `None` if the name is not Swift's.
 pub(super) fn demangle(name: &str) -> Option<Names> {
     if !is_swift(name) || name.len() > MAX_LENGTH {
@@ -21,6 +25,9 @@ pub(super) fn demangle(name: &str) -> Option<Names> {
     }
     let symbol = Name::new(name, NameMangling::Mangled, Language::Swift);
     let signature = symbol.demangle(DemangleOptions::complete())?;
+    if signature.contains(INCOMPLETE) {
+        return None;
+    }
     let function = symbol.demangle(DemangleOptions::name_only());
     let function = function.unwrap_or_else(|| signature.clone());
     Some(Names {
@@ -92,6 +99,8 @@ mod tests {
             "$sjunk",
             "_T0",
             "$s4main3FooV3baz_SaySiGvg",
+            "$s3NIO7ChannelTR",
+            "$s3NIO7Channel_pTRTA",
         ] {
             assert_eq!(demangle(raw).function, raw);
         }

@@ -55,12 +55,12 @@ pub enum Problem {
     Trace,
     /// Text in no known format.
     #[error(
-        "the text is in no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof or folded stacks"
+        "the text is in no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof, gperftools or folded stacks"
     )]
     UnknownText,
     /// Binary data in no known format.
     #[error(
-        "the file is binary data of no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof or folded stacks"
+        "the file is binary data of no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof, gperftools or folded stacks"
     )]
     UnknownBinary,
     /// More layers of compression than any tool uses.

@@ -3,8 +3,8 @@
 //!
 //! [`read()`] recognises a file's format by its contents, never by its name. It
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,
-//! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles and
-//! `allotrope-stacks/1`, each plain or compressed with gzip or Zstandard.
+//! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles, the text heap
+//! profiles of gperftools, tcmalloc, jemalloc and Go, and `allotrope-stacks/1`, each plain or compressed with gzip or Zstandard.
 //! [`EXPORTERS`] lists the formats that can be written. The module of each
 //! format documents what is read, what is ignored and where the format is
 //! specified.

@@ -13,6 +13,9 @@ pub(crate) mod field {
     pub const LOCATION: u32 = 4;
     pub const FUNCTION: u32 = 5;
     pub const STRING: u32 = 6;
+    pub const DROP_FRAMES: u32 = 7;
+    pub const TIME_NANOS: u32 = 9;
+    pub const DURATION_NANOS: u32 = 10;
     pub const PERIOD: u32 = 12;
     pub const COMMENT: u32 = 13;
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
@@ -48,6 +51,9 @@ pub(crate) struct Mapping {
     pub memory_limit: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
+    /// In hexadecimal.
+    #[prost(int64, tag = "6")]
+    pub build_id: i64,
     #[prost(bool, tag = "7")]
     pub has_functions: bool,
     #[prost(bool, tag = "8")]

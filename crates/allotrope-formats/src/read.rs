@@ -11,7 +11,9 @@ use allotrope_profile::StackSet;
 
 use crate::error::{Fault, Location, Problem, ReadError};
 use crate::lines::{Lines, MAX_LINE};
-use crate::readers::{bpftrace, dhat, dtrace, folded, heaptrack, heaptrack_print, json, pprof};
+use crate::readers::{
+    bpftrace, dhat, dtrace, folded, heap_profile, heaptrack, heaptrack_print, json, pprof,
+};
 use crate::recognise::{Format, Recognised, recognise};
 
 /// The contents of a file.
@@ -106,19 +108,36 @@ fn inspect(input: &mut dyn BufRead, head: &mut Vec<u8>, bytes: usize) -> Result<
     read.map(|_| ()).map_err(Fault::whole)
 }
 
+/// Whether a tool writes a file without stacks for a program that allocated nothing, so
+/// that it is no sign of a failed recording.
+fn has_valid_empty_files(format: Format) -> bool {
+    match format {
+        Format::Dhat | Format::HeapProfile | Format::Json | Format::Pprof => true,
+        Format::Bpftrace
+        | Format::Dtrace
+        | Format::Folded
+        | Format::Heaptrack
+        | Format::HeaptrackPrint => false,
+    }
+}
+
 fn parse(format: Format, input: &mut dyn BufRead) -> Result<Read, Fault> {
-    let Parsed { set, notes } = match format {
+    let Parsed { set, mut notes } = match format {
         Format::Dtrace => dtrace::read(&mut Lines::new(input)),
         Format::Bpftrace => bpftrace::read(&mut Lines::new(input)),
         Format::HeaptrackPrint => heaptrack_print::read(&mut Lines::new(input)),
         Format::Heaptrack => heaptrack::read(&mut Lines::new(input)),
+        Format::HeapProfile => heap_profile::read(&mut Lines::new(input)),
         Format::Folded => folded::read(&mut Lines::new(input)),
         Format::Dhat => dhat::read(input),
         Format::Pprof => pprof::read(input),
         Format::Json => json::read(input),
     }?;
     if set.stacks.is_empty() {
-        return Err(Fault::whole(Problem::NoStacks(format)));
+        if !has_valid_empty_files(format) {
+            return Err(Fault::whole(Problem::NoStacks(format)));
+        }
+        notes.push("the file is whole and holds no stack: nothing was allocated".to_owned());
     }
     Ok(Read { set, format, notes })
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::readers::{bpftrace, dtrace, folded, heaptrack, heaptrack_print, pprof};
+use crate::readers::{bpftrace, dtrace, folded, heap_profile, heaptrack, heaptrack_print, pprof};
 
 /// The formats that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,8 @@ pub enum Format {
     HeaptrackPrint,
     /// heaptrack's data file, decompressed.
     Heaptrack,
+    /// The text heap profiles of gperftools, tcmalloc, jemalloc and Go.
+    HeapProfile,
     /// DHAT's JSON, from valgrind or another writer.
     Dhat,
     /// Folded ("collapsed") stacks.
@@ -36,6 +38,7 @@ impl fmt::Display for Format {
             Self::Bpftrace => "bpftrace output",
             Self::HeaptrackPrint => "heaptrack_print output",
             Self::Heaptrack => "heaptrack data",
+            Self::HeapProfile => "a text heap profile",
             Self::Dhat => "DHAT JSON",
             Self::Folded => "folded stacks",
             Self::Pprof => "a pprof profile",
@@ -112,6 +115,7 @@ fn text_format(bytes: &[u8]) -> Option<Format> {
     }
     [
         (Format::Bpftrace, bpftrace::first_sign(lines())),
+        (Format::HeapProfile, heap_profile::first_sign(lines())),
         (Format::HeaptrackPrint, heaptrack_print::first_sign(lines())),
         (Format::Dtrace, dtrace::first_sign(lines())),
     ]
@@ -166,6 +170,11 @@ mod tests {
                 "3 calls with 1.00K peak consumption from:\n    f\n      in /p\n",
                 Format::HeaptrackPrint,
             ),
+            (
+                "heap profile: 1: 16 [2: 32] @ heapprofile\n",
+                Format::HeapProfile,
+            ),
+            ("heap_v2/524288\n  t*: 1: 16 [0: 0]\n", Format::HeapProfile),
             ("v 10400 3\nX ./p\nI 1000 5\n", Format::Heaptrack),
             ("{\"dhatFileVersion\":2\n,\"mode\":\"heap\"", Format::Dhat),
             ("main;f;g 3\nmain;f 4\n", Format::Folded),

@@ -2,40 +2,76 @@
 //! distinct stack once with the sum of its figures.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
 
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
 
-/// Approximate bytes of a map entry besides its text.
-const ENTRY: usize = 64;
+/// Approximate bytes of a frame or a stack in the tables, besides its own memory.
+const ENTRY: usize = 48;
 
 /// A stack set under construction.
+///
+/// Frames and stacks are stored once, in the lists of the finished set. The hash tables
+/// contain only indexes into these lists, because a file may have millions of distinct
+/// frames. The hashes are keyed at random: no file can be made to collide.
 #[derive(Default)]
 pub(crate) struct StackSetBuilder {
     pub budget: Budget,
-    frames: HashMap<StackFrame, u32>,
-    /// Frame indexes by source text: a look-up is faster than parsing, and most
-    /// lines repeat an earlier one.
+    frames: Vec<StackFrame>,
+    frame_indexes: HashTable<Entry>,
+    /// Frames by source text, where it is the frame's function, as most are: a look-up is
+    /// faster than parsing, and most lines repeat an earlier one.
+    functions: HashTable<Entry>,
+    /// Frames by other source texts.
     texts: HashMap<Box<str>, u32>,
-    stacks: FxHashMap<Box<[u32]>, u32>,
-    figures: Vec<MetricValues>,
+    stacks: Vec<CountedStack>,
+    stack_indexes: HashTable<Entry>,
     totals: MetricValues,
+    hasher: RandomState,
+}
+
+/// Half a hash. An entry stores it, so that a table that grows does not read all
+/// frames again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct HalfHash(u32);
+
+impl HalfHash {
+    fn of(hasher: &RandomState, value: &(impl Hash + ?Sized)) -> Self {
+        Self((hasher.hash_one(value) >> 32) as u32)
+    }
+
+    /// The hash that the tables use: they take the position from its low bits and a tag
+    /// from its high ones. (Fibonacci hashing.)
+    fn spread(self) -> u64 {
+        u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// A frame or a stack, by its index.
+struct Entry {
+    hash: HalfHash,
+    index: u32,
 }
 
 impl StackSetBuilder {
     /// The index of a frame.
     pub fn frame(&mut self, frame: StackFrame) -> Result<u32, Problem> {
-        if let Some(index) = self.frames.get(&frame) {
-            return Ok(*index);
+        let hash = HalfHash::of(&self.hasher, &frame);
+        let is_this =
+            |entry: &Entry| entry.hash == hash && self.frames[entry.index as usize] == frame;
+        if let Some(entry) = self.frame_indexes.find(hash.spread(), is_this) {
+            return Ok(entry.index);
         }
         let text =
             frame.function.len() + frame.signature.len() + frame.module.len() + frame.file.len();
         self.budget.take(size_of::<StackFrame>() + ENTRY + text)?;
         let index = index_of(self.frames.len(), "frames")?;
-        self.frames.insert(frame, index);
+        self.frames.push(frame);
+        insert(&mut self.frame_indexes, Entry { hash, index });
         Ok(index)
     }
 
@@ -45,12 +81,24 @@ impl StackSetBuilder {
         text: &str,
         parse: impl FnOnce(&str) -> StackFrame,
     ) -> Result<u32, Problem> {
+        let hash = HalfHash::of(&self.hasher, text);
+        let is_this = |entry: &Entry| {
+            entry.hash == hash && self.frames[entry.index as usize].function == text
+        };
+        if let Some(entry) = self.functions.find(hash.spread(), is_this) {
+            return Ok(entry.index);
+        }
         if let Some(index) = self.texts.get(text) {
             return Ok(*index);
         }
         let index = self.frame(parse(text))?;
-        self.budget.take(ENTRY + text.len())?;
-        self.texts.insert(text.into(), index);
+        if self.frames[index as usize].function == text {
+            self.budget.take(ENTRY)?;
+            insert(&mut self.functions, Entry { hash, index });
+        } else {
+            self.budget.take(ENTRY + text.len())?;
+            self.texts.insert(text.into(), index);
+        }
         Ok(index)
     }
 
@@ -61,7 +109,7 @@ impl StackSetBuilder {
             *total = total.checked_add(*figure).ok_or(Problem::CountsOverflow)?;
         }
         let index = self.stack(frames)?;
-        for (sum, figure) in self.figures[index].iter_mut().zip(figures) {
+        for (sum, figure) in self.stacks[index].figures.iter_mut().zip(figures) {
             *sum += figure;
         }
         Ok(())
@@ -75,44 +123,40 @@ impl StackSetBuilder {
     }
 
     fn stack(&mut self, frames: &[u32]) -> Result<usize, Problem> {
-        if let Some(index) = self.stacks.get(frames) {
-            return Ok(*index as usize);
+        let hash = HalfHash::of(&self.hasher, frames);
+        let is_this = |entry: &Entry| {
+            entry.hash == hash && *self.stacks[entry.index as usize].frames == *frames
+        };
+        if let Some(entry) = self.stack_indexes.find(hash.spread(), is_this) {
+            return Ok(entry.index as usize);
         }
         check_depth(frames.len())?;
         self.budget
-            .take(size_of_val(frames) + size_of::<MetricValues>() + ENTRY)?;
-        let index = index_of(self.figures.len(), "stacks")?;
-        self.stacks.insert(frames.into(), index);
-        self.figures.push(MetricValues::default());
+            .take(size_of_val(frames) + size_of::<CountedStack>() + ENTRY)?;
+        let index = index_of(self.stacks.len(), "stacks")?;
+        self.stacks.push(CountedStack {
+            frames: frames.into(),
+            figures: MetricValues::default(),
+        });
+        insert(&mut self.stack_indexes, Entry { hash, index });
         Ok(index as usize)
     }
 
     /// The finished set, with frames and stacks in the order of their first
     /// use.
     pub fn finish(self, title: String, known: MetricSet) -> StackSet {
-        drop(self.texts);
-        let mut frames = vec![StackFrame::default(); self.frames.len()];
-        for (frame, index) in self.frames {
-            frames[index as usize] = frame;
-        }
-        let mut stacks: Vec<CountedStack> = self
-            .figures
-            .into_iter()
-            .map(|figures| CountedStack {
-                frames: Box::default(),
-                figures,
-            })
-            .collect();
-        for (frames, index) in self.stacks {
-            stacks[index as usize].frames = frames;
-        }
         StackSet {
             title,
-            frames,
-            stacks,
+            frames: self.frames,
+            stacks: self.stacks,
             known,
+            ..StackSet::default()
         }
     }
+}
+
+fn insert(table: &mut HashTable<Entry>, entry: Entry) {
+    table.insert_unique(entry.hash.spread(), entry, |entry| entry.hash.spread());
 }
 
 fn index_of(length: usize, what: &'static str) -> Result<u32, Problem> {

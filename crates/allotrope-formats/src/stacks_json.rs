@@ -1,5 +1,6 @@
-//! `allotrope-stacks/1`: JSON with everything that a
-//! [`StackSet`](allotrope_profile::StackSet) has. The format is
+//! `allotrope-stacks/1`: JSON with all stacks of a
+//! [`StackSet`](allotrope_profile::StackSet), without its
+//! [`RunInfo`](allotrope_profile::RunInfo). The format is
 //! stable: no field is renamed, removed or redefined without a new format
 //! number.
 //!

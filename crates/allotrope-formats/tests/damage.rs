@@ -13,6 +13,9 @@ const HEAPTRACK: &str = "v 10400 3\nX ./p\ns 1 f\ns 4 main\ni 10 1 2 1 a 1 1 3\n
 const PRINTED: &str = "Debuggee command was: ./p\n\n3 calls to allocation functions with 1.20K peak consumption from\nleaf\n  at p.c:3\n  in /p\n2 calls with 1.00K peak consumption from:\n    main\n      at p.c:4\n      in /p\n  and 1 from 1 other places\n\ntotal runtime\ncalls to allocation functions: 3 (1/s)\n";
 const FOLDED: &str = "main;f;g 17\nmain;f (a.c) 3\n";
 const DHAT: &str = "{\"dhatFileVersion\":2,\"mode\":\"heap\",\"bklt\":true,\"tu\":\"us\",\"cmd\":\"p\",\"pps\":[{\"tb\":5,\"tbk\":1,\"tl\":3,\"gb\":5,\"gbk\":1,\"eb\":0,\"ebk\":0,\"fs\":[1,2]}],\"ftbl\":[\"[root]\",\"0x1: f (a.c:3:1)\",\"0x2: main (in /p)\"]}\n";
+const GPERFTOOLS: &str = "heap profile: 3: 48 [ 5: 80] @ heap_v2/512\n 2: 32 [ 4: 64] @ 0x1010 0x2020\n 1: 16 [ 1: 16] @ 0x2020\n\nMAPPED_LIBRARIES:\n1000-2000 r-xp 00001000 00:00 12 /srv/app\n2000-3000 r--p 00000000 00:00 13 /srv/lib b.so\n";
+const GO: &str = "heap profile: 2: 32 [4: 64] @ heap/2\n2: 32 [4: 64] @ 0x11 0x21 0x31\n#\t0x10\tmain.f+0x8\t/a.go:3\n#\t0x20\tmain.main+0x18\t/a.go:9\n\n# runtime.MemStats\n";
+const JEMALLOC: &str = "heap_v2/524288\n  t*: 3: 48 [0: 0]\n  t0: 3: 48 [0: 0]\n@ 0x1010 0x2020\n  t*: 3: 48 [0: 0]\n  t0: 3: 48 [0: 0]\n\nMAPPED_LIBRARIES:\n1000-2000 r-xp 00000000 00:00 12 /srv/app\n";
 
 /// xorshift64*: the same numbers on every machine.
 struct Numbers(u64);
@@ -30,10 +33,10 @@ impl Numbers {
 /// A sample of each text format, the output of each exporter for one of them, and the
 /// compressed one decompressed.
 fn samples() -> Vec<Vec<u8>> {
-    let mut samples: Vec<Vec<u8>> = [DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT]
-        .iter()
-        .map(|text| text.as_bytes().to_vec())
-        .collect();
+    let texts = [
+        DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT, GPERFTOOLS, GO, JEMALLOC,
+    ];
+    let mut samples: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).into();
     let set = read_bytes("sample", HEAPTRACK.as_bytes()).unwrap().set;
     for exporter in EXPORTERS {
         let mut out = Vec::new();
@@ -167,6 +170,7 @@ fn an_endless_line_is_refused() {
         (b"\n   a`f\n   3\n", b" x`", 4),
         (b"@m[\n", b" f", 2),
         (b"v 10400 3\n", b"s", 2),
+        (b"heap profile: 1: 1 [1: 1] @ heap/2\n", b" 1:", 2),
     ] {
         let (location, problem) = problem(endless(start, rest));
         assert_eq!(location, Location::Line(line));
@@ -179,6 +183,10 @@ fn an_endless_stack_is_refused() {
     for (start, rest) in [
         (&b"\n   a`f\n   3\n"[..], &b"  a`f\n"[..]),
         (b"@m[\n", b"  f\n"),
+        (
+            b"heap profile: 1: 1 [1: 1] @ heap/2\n1: 1 [1: 1] @ 0x1\n",
+            b"#\t0x1\tf+0x1\n",
+        ),
         (
             b"1 calls to allocation functions with 0B peak consumption from\n",
             b"f\n",

@@ -54,6 +54,7 @@ mod metric;
 pub mod model;
 mod prefetch;
 mod replay;
+mod run_info;
 mod series;
 mod site;
 mod site_order;
@@ -79,6 +80,7 @@ pub use model::{
     command_text,
 };
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
+pub use run_info::RunInfo;
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,

@@ -1,12 +1,14 @@
 //! Call stacks with their metrics, independent of their source. Importers of other
 //! tools' formats produce a [`StackSet`], a diff compares two, and exporters write one.
 //!
-//! A [`StackSet`] has no times, no processes and no single blocks. A [`Profile`], which
-//! has them, can be converted to one.
+//! A [`StackSet`] adds up processes and has no single blocks; [`RunInfo`] has the few facts
+//! of the run that other tools' formats contain. A [`Profile`], which has everything, can be
+//! converted to one.
 
 use crate::filter::Filter;
 use crate::metric::{Metric, MetricSet, MetricValues};
 use crate::model::{Process, Profile, Site, command_text};
+use crate::run_info::RunInfo;
 
 /// A frame, with everything that its source has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -59,6 +61,8 @@ pub struct StackSet {
     pub stacks: Vec<CountedStack>,
     /// The metrics that the stacks have.
     pub known: MetricSet,
+    /// The run that they come from, as far as known.
+    pub run: RunInfo,
 }
 
 impl StackSet {
@@ -120,6 +124,7 @@ impl StackSet {
             frames,
             stacks: sites.map(counted).collect(),
             known: MetricSet::OF_STACKS,
+            run: RunInfo::of_processes(profile, processes),
         }
     }
 }

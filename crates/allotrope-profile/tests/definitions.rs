@@ -3,7 +3,7 @@
 
 mod story;
 
-use allotrope_profile::{Options, blocks_of_sites};
+use allotrope_profile::{Options, StackSet, blocks_of_sites};
 use allotrope_trace::model::{Clock, Exit, Loss, LossReason, Record, Waits};
 use story::*;
 
@@ -520,4 +520,45 @@ fn single_blocks_of_a_site_are_shown_with_their_lifetimes() {
     })
     .expect("the story can be replayed");
     assert_eq!(seen, [(1, 0, Some(2_000)), (3, 3_000, None)]);
+}
+
+/// The peak of 100 bytes begins after the first of the two timestamps.
+fn one_allocating_image() -> Story {
+    let mut story = Story::one_image();
+    let events = [
+        thread(1),
+        alloc(8, 0x10, 30),
+        timestamp(400_000),
+        alloc(8, 0x20, 70),
+        timestamp(400_000),
+        free(0x20),
+        timestamp(1_000_000),
+    ];
+    story.events(0, 0, &events);
+    story.end(0, 1_000_000);
+    story
+}
+
+#[test]
+fn a_stack_set_has_the_times_of_the_only_image_that_allocated() {
+    let mut story = one_allocating_image();
+    story.image(1, None, &[]);
+    story.end(1, 3_000_000);
+    let run = StackSet::from(&story.profile()).run;
+    assert_eq!((run.images, run.pid), (1, Some(100)));
+    assert_eq!(run.duration_us, Some(1_000));
+    assert_eq!(run.peak_time_us, Some(400));
+    assert_eq!(run.executable, "/bin/story");
+}
+
+#[test]
+fn several_images_have_no_common_peak() {
+    let mut story = one_allocating_image();
+    story.image(1, None, &[]);
+    story.events(1, 1, &[thread(9), alloc(8, 0x10, 5), timestamp(3_000_000)]);
+    story.end(1, 3_000_000);
+    let run = StackSet::from(&story.profile()).run;
+    assert_eq!((run.images, run.pid), (2, None));
+    assert_eq!(run.duration_us, Some(3_000));
+    assert_eq!(run.peak_time_us, None);
 }

@@ -34,8 +34,9 @@ allotrope diff [OPTIONS] BEFORE AFTER
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 Reads recordings, and stacks from dtrace, bpftrace, heaptrack (data and text),
-DHAT (JSON), pprof, folded stacks and `allotrope export`, recognised by their
-contents and mixed freely. With several runs a side, differences among the runs of
+DHAT (JSON), pprof, text heap profiles (gperftools, tcmalloc, jemalloc, Go),
+folded stacks and `allotrope export`, recognised by their contents and mixed
+freely. With several runs a side, differences among the runs of
 one side are reported as jitter and never as a regression.
 
 JSON (the format allotrope-diff/1) has every entry, so that their differences sum

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::filter::FilterArguments;
+use crate::message;
 use crate::metric;
 use crate::progress::Progress;
 use crate::source;
@@ -23,6 +24,11 @@ use crate::standard_output;
 pub const AFTER_HELP: &str = "\
 Reads recordings and everything that `allotrope diff` reads. A recording that was
 cut off or is damaged is read up to that point, with a warning.
+
+pprof shows what was live at the peak (peak_space); -sample_index=alloc_space
+shows all allocations, inuse_space what was live at the end. Allocation functions
+such as malloc are dropped. In DHAT's viewer, a maximum of 0 means that it is
+unknown. Several processes become one profile, in DHAT without t-gmax.
 
 Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE
 cannot be read or does not have the metric.";
@@ -85,6 +91,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ));
     }
     source.print_notes();
+    for note in exporter.notes(set) {
+        message::print(&format!("note: {}: {note}", file.shown()));
+    }
     match &arguments.output {
         None => standard_output::print(|output| write(exporter, set, &options, output))?,
         Some(output) => create(output, [file], |out| write(exporter, set, &options, out))?,

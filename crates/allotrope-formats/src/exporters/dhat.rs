@@ -3,20 +3,26 @@
 //!
 //! A stack set has no addresses: each distinct frame, with the functions
 //! inlined into it, gets a unique number as its address, by which viewers
-//! distinguish frames. Without lifetimes the file has `bklt` false; the figures
-//! at the peak and at the end are still written if known: the Firefox Profiler
-//! shows them, `dh_view.html` ignores them. A point's own maximum (`mb`, `mbk`)
-//! is unknown; the larger of its figures at the peak and at the end is written,
-//! a lower bound. Times are in microseconds. The duration of the run is
-//! unknown; the longest mean lifetime of a stack is written, a lower bound that
-//! is close if a block lived from start to end. Without lifetimes it is 0, and
-//! the viewer's rates are infinite. The time of the peak is 0. If only
-//! allocations are known, the file is of mode `ad-hoc` and counts them.
+//! distinguish frames. Times are in microseconds since the start of the process:
+//! `te` is its duration, `tg` the time of the peak. The figures at the peak (`gb`, `gbk`)
+//! and at the end (`eb`, `ebk`) and the lifetimes (`tl`) are those of each stack.
+//!
+//! What is unknown is not guessed: `pid` and `te`, which the viewer requires, are then
+//! `null`, and the rates infinite. The viewer shows the peak and lifetimes only if `bklt`
+//! is true. It is true if duration and time of the peak are known. They are not if the
+//! stacks of several process images are added up, because each has a peak of its own: then
+//! the figures are still written, and the Firefox Profiler shows them. With `bklt`,
+//! the viewer requires a point's own maximum (`mb`, `mbk`). It is known only if all blocks
+//! were live at once, at the peak or at the end; else it is `null`, which the viewer shows
+//! as 0.
+//!
+//! If only allocations are known, the file is of mode `ad-hoc` and counts them.
 //!
 //! Source: valgrind, `dhat/dh_main.c` and `dhat/dh_view.js`, which refuses two
 //! points with the same frames; the Firefox Profiler's DHAT importer, which
 //! reads a source location only if it has a column.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use allotrope_profile::{Metric, MetricValues, StackFrame, StackSet};
@@ -50,6 +56,15 @@ impl Exporter for Dhat {
         "dhat.json"
     }
 
+    fn notes(&self, set: &StackSet) -> Vec<String> {
+        match set.run.images {
+            0 | 1 => Vec::new(),
+            images => vec![format!(
+                "the stacks of {images} process images are added up; each was at its peak at a time of its own, so DHAT's viewer shows no t-gmax"
+            )],
+        }
+    }
+
     fn write(
         &self,
         set: &StackSet,
@@ -64,7 +79,7 @@ impl Exporter for Dhat {
             .map(|stack| (table.stack(&stack.frames), stack.figures));
         let points = merge(stacks);
         let form = Form::of(set);
-        form.head(&set.title, least_duration(&points), out)?;
+        form.head(set, out)?;
         for (at, (frames, figures)) in points.iter().enumerate() {
             out.write_all(if at == 0 { b"\n " } else { b"\n ," })?;
             form.point(frames, figures, out)?;
@@ -131,29 +146,21 @@ fn text(address: u64, frame: &StackFrame) -> String {
     on_one_line(text.into(), None).into_owned()
 }
 
-/// A lower bound of the duration of the run, in microseconds.
-fn least_duration(points: &[(Box<[u32]>, MetricValues)]) -> u64 {
-    let mean = |figures: &MetricValues| {
-        let lifetimes = figures[Metric::Lifetime as usize];
-        lifetimes.div_ceil(figures[Metric::Allocations as usize].max(1))
-    };
-    points
-        .iter()
-        .map(|(_, figures)| mean(figures))
-        .max()
-        .unwrap_or(0)
-}
-
 fn quoted(text: &str) -> io::Result<String> {
     allotrope_text::to_json_string(text).map_err(io::Error::from)
 }
 
-/// The parts of the file that the known metrics allow.
+/// The parts of the file that the known facts allow.
 struct Form {
     bytes: bool,
     /// The figures at the peak and at the end.
     live: bool,
     lifetimes: bool,
+    /// Duration and time of the peak, if the file has everything that the viewer requires
+    /// to show lifetimes (`bklt`).
+    times: Option<(u64, u64)>,
+    /// All stacks are of one process image.
+    single: bool,
 }
 
 impl Form {
@@ -167,19 +174,23 @@ impl Form {
                 Metric::PeakAllocations,
                 Metric::PeakBytes,
             ]);
+        let lifetimes = live && knows(&[Metric::Lifetime]);
+        let times = set.run.duration_us.zip(set.run.peak_time_us);
         Self {
             bytes,
             live,
-            lifetimes: live && knows(&[Metric::Lifetime]),
+            lifetimes,
+            times: times.filter(|_| lifetimes),
+            single: set.run.images == 1,
         }
     }
 
-    fn head(&self, command: &str, duration: u64, out: &mut dyn Write) -> io::Result<()> {
+    fn head(&self, set: &StackSet, out: &mut dyn Write) -> io::Result<()> {
         let mode = if self.bytes { "heap" } else { "ad-hoc" };
         write!(
             out,
             "{{\"dhatFileVersion\":2\n,\"mode\":\"{mode}\",\"verb\":\"Allocated\"\n,\"bklt\":{},\"bkacc\":false\n",
-            self.lifetimes
+            self.times.is_some()
         )?;
         if !self.bytes {
             writeln!(
@@ -188,16 +199,18 @@ impl Form {
             )?;
         }
         writeln!(out, ",\"tu\":\"\u{b5}s\",\"Mtu\":\"s\"")?;
-        if self.lifetimes {
+        if self.times.is_some() {
             writeln!(out, ",\"tuth\":10")?;
         }
         writeln!(
             out,
-            ",\"cmd\":{}\n,\"pid\":0\n,\"te\":{duration}",
-            quoted(command)?
+            ",\"cmd\":{}\n,\"pid\":{}\n,\"te\":{}",
+            quoted(&set.title)?,
+            or_null(set.run.pid),
+            or_null(set.run.duration_us)
         )?;
-        if self.lifetimes {
-            writeln!(out, ",\"tg\":0")?;
+        if let Some((_, peak)) = self.times {
+            writeln!(out, ",\"tg\":{peak}")?;
         }
         write!(out, ",\"pps\":\n [")
     }
@@ -214,21 +227,39 @@ impl Form {
         if self.lifetimes {
             write!(out, ",\"tl\":{}", figure(Metric::Lifetime))?;
         }
-        if self.live {
-            let (peak, peak_blocks) = (figure(Metric::PeakBytes), figure(Metric::PeakAllocations));
-            let (end, end_blocks) = (
-                figure(Metric::LeakedBytes),
-                figure(Metric::LeakedAllocations),
-            );
+        if self.times.is_some() {
+            let at_once = |total: Metric, moments: [Metric; 2]| {
+                let total = figure(total);
+                let all = moments.iter().any(|moment| figure(*moment) == total);
+                or_null(Some(total).filter(|_| self.single && all))
+            };
             write!(
                 out,
-                ",\"mb\":{},\"mbk\":{},\"gb\":{peak},\"gbk\":{peak_blocks},\"eb\":{end},\"ebk\":{end_blocks}",
-                peak.max(end),
-                peak_blocks.max(end_blocks),
+                ",\"mb\":{},\"mbk\":{}",
+                at_once(Metric::Bytes, [Metric::PeakBytes, Metric::LeakedBytes]),
+                at_once(
+                    Metric::Allocations,
+                    [Metric::PeakAllocations, Metric::LeakedAllocations]
+                ),
+            )?;
+        }
+        if self.live {
+            write!(
+                out,
+                ",\"gb\":{},\"gbk\":{},\"eb\":{},\"ebk\":{}",
+                figure(Metric::PeakBytes),
+                figure(Metric::PeakAllocations),
+                figure(Metric::LeakedBytes),
+                figure(Metric::LeakedAllocations),
             )?;
         }
         write!(out, ",\"fs\":")?;
         allotrope_text::to_json_writer(&mut *out, frames)?;
         write!(out, "}}")
     }
+}
+
+/// A JSON number, or `null` for none.
+fn or_null(number: Option<impl Display>) -> String {
+    number.map_or_else(|| "null".to_owned(), |number| number.to_string())
 }

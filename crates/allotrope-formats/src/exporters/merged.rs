@@ -2,8 +2,11 @@
 //! information in its frames would otherwise contain a stack several times,
 //! which DHAT's viewer refuses.
 
+use std::hash::BuildHasher;
+
 use allotrope_profile::{MetricValues, StackFrame, StackSet};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// The distinct texts, and the stacks of indexes into them, in the order of the
 /// set.
@@ -58,23 +61,27 @@ pub(super) fn merge(
     merged
 }
 
-/// Texts and their indexes.
+/// Distinct texts, each with an index: a list, and a hash table of indexes into it.
 #[derive(Default)]
 pub(super) struct Texts {
-    indexes: FxHashMap<String, u32>,
+    indexes: HashTable<u32>,
     pub list: Vec<String>,
 }
 
 impl Texts {
     /// The index of a text.
     pub fn index(&mut self, text: String) -> u32 {
-        if let Some(index) = self.indexes.get(&text) {
+        let hash = |text: &str| FxBuildHasher.hash_one(text);
+        let is_this = |index: &u32| self.list[*index as usize] == text;
+        if let Some(index) = self.indexes.find(hash(&text), is_this) {
             return *index;
         }
         let index =
             u32::try_from(self.list.len()).expect("as many texts as frames, which u32 counts");
-        self.indexes.insert(text.clone(), index);
+        let new = hash(&text);
         self.list.push(text);
+        self.indexes
+            .insert_unique(new, index, |index| hash(&self.list[*index as usize]));
         index
     }
 }

@@ -24,6 +24,10 @@ pub trait Exporter: Sync {
     fn description(&self) -> &'static str;
     /// The usual file name extension, without a dot.
     fn extension(&self) -> &'static str;
+    /// Notes for the user on what the format cannot express of this set, a sentence each.
+    fn notes(&self, _set: &StackSet) -> Vec<String> {
+        Vec::new()
+    }
     /// Writes the set. Equal sets give equal output.
     fn write(
         &self,

@@ -1,15 +1,27 @@
-//! pprof's gzipped protobuf, for `go tool pprof` and compatible tools, with the
-//! sample types of Go's heap profiles as far as they are known:
-//! `alloc_objects/count`, `alloc_space/bytes`, `inuse_objects/count` and
-//! `inuse_space/bytes`. "In use" is leaked: live at the end.
+//! pprof's gzipped protobuf, for `go tool pprof` and compatible tools.
 //!
-//! Modules become mappings; a function and the functions inlined into it become
-//! one location. Addresses are unknown and 0. The system name of a function is
-//! its signature.
+//! The sample types are those of Go's heap profiles, as far as they are known:
+//! `alloc_objects/count`, `alloc_space/bytes`, `inuse_objects/count` and
+//! `inuse_space/bytes`; and `peak_objects/count` and `peak_space/bytes`. "In use" is leaked:
+//! live at the end. "Peak" is live when most bytes were live.
+//!
+//! The default type is `peak_space`. Go's heap profiles default to `inuse_space`: what
+//! fills the memory at the moment of the profile. A recording normally ends with the
+//! program, when nearly nothing is in use any more; the moment of which users of
+//! `inuse_space` want to know is the peak. Where the peak is unknown, the default is
+//! `alloc_space`, as in Go's profile `allocs`.
+//!
+//! Modules become mappings, the executable first: pprof shows the first as "File". They
+//! have build ids and paths if the set has them. A function and the functions inlined into
+//! it become one location. Addresses are unknown and 0. The system name of a function is
+//! its signature. `drop_frames` removes allocation functions ([`entry_points`]), so that
+//! `-top` shows the functions that call them, not `malloc`. Start and duration of the run
+//! are written if known. Comments have the command line and explain the sample types.
 //!
 //! Source: pprof, `proto/profile.proto`.
 
 mod builder;
+mod entry_points;
 
 use std::io::Write;
 
@@ -22,16 +34,23 @@ use crate::error::ExportError;
 use builder::Builder;
 
 /// The sample types: metric, type, unit.
-const KINDS: [(Metric, &str, &str); 4] = [
+const KINDS: [(Metric, &str, &str); 6] = [
     (Metric::Allocations, "alloc_objects", "count"),
     (Metric::Bytes, "alloc_space", "bytes"),
     (Metric::LeakedAllocations, "inuse_objects", "count"),
     (Metric::LeakedBytes, "inuse_space", "bytes"),
+    (Metric::PeakAllocations, "peak_objects", "count"),
+    (Metric::PeakBytes, "peak_space", "bytes"),
 ];
+
+/// The default sample type: the first of these that is known.
+const DEFAULTS: [Metric; 3] = [Metric::PeakBytes, Metric::Bytes, Metric::Allocations];
 
 /// The metrics that can be written.
 #[cfg(test)]
-pub(super) const METRICS: [Metric; KINDS.len()] = [KINDS[0].0, KINDS[1].0, KINDS[2].0, KINDS[3].0];
+pub(super) fn metrics() -> Vec<Metric> {
+    KINDS.iter().map(|(metric, ..)| *metric).collect()
+}
 
 /// The exporter; see the module documentation.
 pub(super) struct Pprof;
@@ -47,6 +66,15 @@ impl Exporter for Pprof {
 
     fn extension(&self) -> &'static str {
         "pb.gz"
+    }
+
+    fn notes(&self, set: &StackSet) -> Vec<String> {
+        match set.run.images {
+            0 | 1 => Vec::new(),
+            images => vec![format!(
+                "the stacks of {images} process images are added up; each was at its peak at a time of its own"
+            )],
+        }
     }
 
     fn write(
@@ -65,6 +93,7 @@ impl Exporter for Pprof {
         let mut zipped = GzEncoder::new(out, Compression::default());
         let mut builder = Builder::new(set, &mut zipped);
         builder.kinds(&kinds)?;
+        builder.about()?;
         for stack in &set.stacks {
             let values = kinds
                 .iter()

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{
+    CountedStack, Metric, MetricSet, MetricValues, Module, RunInfo, StackFrame, StackSet,
+};
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::{Format, read_bytes};
@@ -228,7 +231,7 @@ proptest! {
     fn pprof_gives_all_but_offsets_back(set in set()) {
         let read = read_back("pprof", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Pprof);
-        let metrics = super::pprof::METRICS;
+        let metrics = super::pprof::metrics();
         let show = |frame: &StackFrame| StackFrame { offset: None, ..frame.clone() };
         prop_assert_eq!(stacks(&read.set, &metrics, show), stacks(&set, &metrics, show));
     }
@@ -292,20 +295,161 @@ fn unknown_metrics_are_not_written() {
     }
 }
 
-#[test]
-fn dhat_has_a_lower_bound_of_the_duration() {
+/// A set of one process that ran 2 s, with all metrics of one stack.
+fn recorded(figures: &[(Metric, u64)]) -> StackSet {
     let mut set = counted();
     set.known = MetricSet::OF_STACKS;
-    // Five blocks with lifetimes of 21 microseconds in total, so one of at
-    // least 5.
-    set.stacks[0].figures = values(&[
-        (Metric::Allocations, 5),
-        (Metric::Bytes, 50),
-        (Metric::Lifetime, 21),
-    ]);
-    let text = written("dhat", &set, Metric::Allocations);
-    let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(json["te"], 5);
+    set.stacks[0].figures = values(figures);
+    set.run = RunInfo {
+        images: 1,
+        pid: Some(4711),
+        started_unix_ns: Some(1_700_000_000_000_000_000),
+        duration_us: Some(2_000_000),
+        peak_time_us: Some(58_261),
+        executable: "/srv/app".into(),
+        modules: vec![Module {
+            path: "/srv/app".into(),
+            build_id: vec![0xab, 0x01],
+            unoptimised: None,
+        }],
+    };
+    set
+}
+
+fn dhat(set: &StackSet) -> serde_json::Value {
+    serde_json::from_slice(&written("dhat", set, Metric::Allocations)).unwrap()
+}
+
+/// Five blocks, of which two were live at the peak and one at the end.
+const SOME_LIVE: [(Metric, u64); 7] = [
+    (Metric::Allocations, 5),
+    (Metric::Bytes, 50),
+    (Metric::LeakedAllocations, 1),
+    (Metric::LeakedBytes, 10),
+    (Metric::PeakAllocations, 2),
+    (Metric::PeakBytes, 20),
+    (Metric::Lifetime, 21),
+];
+
+#[test]
+fn dhat_has_the_times_and_the_process_of_the_run() {
+    let set = recorded(&SOME_LIVE);
+    let json = dhat(&set);
+    for (key, expected) in [
+        ("pid", json!(4711)),
+        ("te", json!(2_000_000)),
+        ("tg", json!(58_261)),
+        ("bklt", json!(true)),
+        ("tu", json!("\u{b5}s")),
+    ] {
+        assert_eq!(json[key], expected, "{key}");
+    }
+    let point = &json["pps"][0];
+    for (key, expected) in [("gb", 20), ("gbk", 2), ("eb", 10), ("ebk", 1), ("tl", 21)] {
+        assert_eq!(point[key], expected, "{key}");
+    }
+    let read = read_back("dhat", &set, Metric::Allocations).set.run;
+    assert_eq!((read.images, read.pid), (1, set.run.pid));
+    assert_eq!(read.duration_us, set.run.duration_us);
+    assert_eq!(read.peak_time_us, set.run.peak_time_us);
+}
+
+#[test]
+fn dhat_has_a_maximum_only_if_all_blocks_were_live_at_once() {
+    let point = |figures: &[(Metric, u64)]| dhat(&recorded(figures))["pps"][0].clone();
+    let unknown = point(&SOME_LIVE);
+    // The viewer requires the keys.
+    for key in ["mb", "mbk"] {
+        assert_eq!(unknown.get(key), Some(&serde_json::Value::Null), "{key}");
+    }
+    for moment in [
+        [Metric::LeakedAllocations, Metric::LeakedBytes],
+        [Metric::PeakAllocations, Metric::PeakBytes],
+    ] {
+        let all = point(&[
+            (Metric::Allocations, 5),
+            (Metric::Bytes, 50),
+            (moment[0], 5),
+            (moment[1], 50),
+        ]);
+        assert_eq!((&all["mb"], &all["mbk"]), (&json!(50), &json!(5)));
+    }
+}
+
+/// Each of several images has its peak at a time of its own.
+#[test]
+fn dhat_has_no_time_of_the_peak_for_several_images() {
+    let mut set = recorded(&SOME_LIVE);
+    set.run.images = 2;
+    set.run.pid = None;
+    set.run.peak_time_us = None;
+    let json = dhat(&set);
+    assert_eq!(json["bklt"], false);
+    assert_eq!(json.get("tg"), None);
+    assert_eq!(json["pid"], serde_json::Value::Null);
+    assert_eq!(json["te"], 2_000_000);
+    let point = &json["pps"][0];
+    assert_eq!(
+        (&point["gb"], &point["mb"]),
+        (&json!(20), &serde_json::Value::Null)
+    );
+    for name in ["dhat", "pprof"] {
+        let exporter = exporter(name).unwrap();
+        assert_eq!(exporter.notes(&set).len(), 1, "{name}");
+        assert!(exporter.notes(&recorded(&SOME_LIVE)).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn dhat_guesses_nothing_that_is_unknown() {
+    let mut set = recorded(&SOME_LIVE);
+    set.run = RunInfo::default();
+    let json = dhat(&set);
+    for key in ["pid", "te"] {
+        assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
+    }
+    assert_eq!(json["bklt"], false);
+}
+
+#[test]
+fn pprof_has_the_run_and_the_executable_first() {
+    let mut set = recorded(&SOME_LIVE);
+    // The first frame is of a library.
+    set.frames[0].module = "libstdc++.so.6".into();
+    set.frames[1].module = "app".into();
+    let read = read_back("pprof", &set, Metric::Allocations).set;
+    assert_eq!(read.run.started_unix_ns, set.run.started_unix_ns);
+    assert_eq!(read.run.duration_us, set.run.duration_us);
+    assert_eq!(read.run.executable, "/srv/app");
+    assert_eq!(read.run.modules[0], set.run.modules[0]);
+    assert_eq!(read.run.modules.len(), 2);
+    assert!(read.known.has(Metric::PeakBytes));
+    assert_eq!(read.total(Metric::PeakBytes), 20);
+    assert_eq!(read.frames[1].module, "app");
+}
+
+/// An imported set has no executable; a command has the program first.
+#[test]
+fn pprof_finds_the_executable_in_the_command() {
+    let mut set = counted();
+    set.title = "/srv/app --fast".into();
+    set.frames[0].module = "libc.so.6".into();
+    set.frames[1].module = "app".into();
+    let read = read_back("pprof", &set, Metric::Allocations).set;
+    assert_eq!(read.run.executable, "app");
+}
+
+#[test]
+fn a_set_without_stacks_is_read_back() {
+    let set = StackSet {
+        known: MetricSet::OF_STACKS,
+        ..StackSet::default()
+    };
+    for name in ["dhat", "pprof", "json"] {
+        let read = read_back(name, &set, Metric::Allocations);
+        assert!(read.set.stacks.is_empty(), "{name}");
+        assert_eq!(read.notes.len(), 1, "{name}");
+    }
 }
 
 #[test]

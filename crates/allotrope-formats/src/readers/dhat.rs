@@ -2,15 +2,18 @@
 //! and our own exporter write.
 //!
 //! Read: `tb`, `tbk` (bytes, allocations), `gb`, `gbk` (at the peak), `eb`,
-//! `ebk` (at the end: leaked), `tl` (lifetimes) if the unit of time is a real
-//! one and not valgrind's instructions; `cmd`; the frames, innermost first:
+//! `ebk` (at the end: leaked), and if the unit of time is a real one and not valgrind's
+//! instructions, `tl` (lifetimes), `te` (duration) and `tg` (time of the peak); `cmd`,
+//! `pid`; the frames, innermost first:
 //! `0xADDR: function (file:line:column)`, `(in /path/lib.so)`, `???`. Adjacent
 //! frames with one address are a frame and the functions inlined into it. In
 //! mode `ad-hoc` the file counts events, in mode `copy` copies; a note mentions
 //! that.
 //!
-//! Ignored: accesses (`rb`, `wb`, `acc`), a point's own maximum (`mb`, `mbk`),
-//! times of the run. The format has no temporary allocations.
+//! A file without points is of a program that allocated nothing.
+//!
+//! Ignored: accesses (`rb`, `wb`, `acc`), a point's own maximum (`mb`, `mbk`). The format
+//! has no temporary allocations.
 //!
 //! Source: valgrind, the comment at the head of `dhat/dh_main.c`'s output code
 //! and `dhat/dh_view.js`.
@@ -20,7 +23,7 @@ mod frame;
 use std::fmt;
 use std::io::BufRead;
 
-use allotrope_profile::{Metric, MetricSet, MetricValues};
+use allotrope_profile::{Metric, MetricSet, MetricValues, RunInfo, StackSet};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -57,7 +60,12 @@ struct Document {
     lifetimes: bool,
     /// At least one point lacks the figures at the peak and at the end.
     without_live: bool,
+    /// At least one point lacks lifetimes.
+    without_lifetimes: bool,
     command: String,
+    pid: Option<u64>,
+    duration: Option<u64>,
+    peak_time: Option<u64>,
     /// The figures of each point, and the end of its frames in `indexes`.
     points: Vec<(MetricValues, usize)>,
     indexes: Vec<u32>,
@@ -90,6 +98,9 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 "bksu" => document.block_unit = map.next_value()?,
                 "bklt" => document.lifetimes = map.next_value()?,
                 "cmd" => document.command = map.next_value()?,
+                "pid" => document.pid = map.next_value()?,
+                "te" => document.duration = map.next_value()?,
+                "tg" => document.peak_time = map.next_value()?,
                 "pps" => map.next_value_seed(Each::new(|point| document.point(point)))?,
                 "ftbl" => map.next_value_seed(Each::new(|text: String| document.frame(&text)))?,
                 _ => {
@@ -130,6 +141,7 @@ impl Document {
         }
         let live = [point.gb, point.gbk, point.eb, point.ebk];
         self.without_live |= live.contains(&None);
+        self.without_lifetimes |= point.tl.is_none();
         let size = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
         self.builder.budget.take(size)?;
         self.indexes.extend(point.fs);
@@ -159,8 +171,12 @@ impl Document {
             start = end;
         }
         let notes = self.notes();
+        let run = self.run();
         Ok(Parsed {
-            set: self.builder.finish(self.command, known),
+            set: StackSet {
+                run,
+                ..self.builder.finish(self.command, known)
+            },
             notes,
         })
     }
@@ -200,11 +216,29 @@ impl Document {
                 Metric::LeakedAllocations,
             ]);
         }
-        // "µ" has two code points; the dhat crate writes U+00B5.
-        if self.lifetimes && matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
+        // Our own files have lifetimes also without `bklt`, if the time of the peak is
+        // unknown.
+        let lifetimes = self.lifetimes || !self.points.is_empty();
+        if lifetimes && !self.without_lifetimes && self.is_in_microseconds() {
             known.push(Metric::Lifetime);
         }
         MetricSet::of(&known)
+    }
+
+    /// "µ" has two code points; the dhat crate writes U+00B5.
+    fn is_in_microseconds(&self) -> bool {
+        matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us")
+    }
+
+    fn run(&self) -> RunInfo {
+        let time = |time: Option<u64>| time.filter(|_| self.is_in_microseconds());
+        RunInfo {
+            images: usize::from(self.lifetimes),
+            pid: self.pid.and_then(|pid| u32::try_from(pid).ok()),
+            duration_us: time(self.duration),
+            peak_time_us: time(self.peak_time).filter(|_| self.lifetimes),
+            ..RunInfo::default()
+        }
     }
 
     fn notes(&self) -> Vec<String> {

@@ -4,6 +4,7 @@ pub(crate) mod bpftrace;
 pub(crate) mod dhat;
 pub(crate) mod dtrace;
 pub(crate) mod folded;
+pub(crate) mod heap_profile;
 pub(crate) mod heaptrack;
 pub(crate) mod heaptrack_print;
 pub(crate) mod json;

@@ -2,14 +2,16 @@
 //! jemalloc and tcmalloc, and our own exporter write it.
 //!
 //! Read: samples with `alloc_objects` (allocations), `alloc_space` (bytes),
-//! `inuse_objects` and `inuse_space` (live when the profile was taken: leaked);
+//! `inuse_objects` and `inuse_space` (live when the profile was taken: leaked),
+//! `peak_objects` and `peak_space` (live at the peak: our own exporter writes them);
 //! `objects`, `allocations`, `space` and `bytes` if the former are missing.
 //! Locations with their inlined lines, innermost first, functions, files,
-//! lines, columns, the mappings' file names. A profile of something else (time,
+//! lines, columns, the mappings' file names and build ids (the first is the
+//! executable), start and duration. A profile of something else (time,
 //! locks) is refused; a sampled one is read with a note.
 //!
-//! Ignored: labels, addresses (except of locations without a function), build
-//! ids, comments, times, `drop_frames`.
+//! Ignored: labels, addresses (except of locations without a function),
+//! comments, `drop_frames`.
 //!
 //! Source: pprof, `proto/profile.proto`.
 
@@ -17,7 +19,8 @@ mod tables;
 
 use std::io::BufRead;
 
-use allotrope_profile::{Metric, MetricSet, MetricValues};
+use allotrope_profile::{Metric, MetricSet, MetricValues, RunInfo, StackSet};
+use allotrope_text::text_of_path;
 use prost::Message;
 
 use crate::budget::check_depth;
@@ -72,6 +75,8 @@ struct Reader {
     /// order.
     ends: Vec<(usize, usize)>,
     period: u64,
+    time_nanos: Option<u64>,
+    duration_nanos: Option<u64>,
 }
 
 /// Reads the whole file.
@@ -112,6 +117,14 @@ impl Reader {
             (field::STRING, Value::Bytes(bytes)) => self.tables.string(bytes, budget),
             (field::PERIOD, Value::Number(period)) => {
                 self.period = *period;
+                Ok(())
+            }
+            (field::TIME_NANOS, Value::Number(time)) => {
+                self.time_nanos = Some(*time);
+                Ok(())
+            }
+            (field::DURATION_NANOS, Value::Number(duration)) => {
+                self.duration_nanos = Some(*duration);
                 Ok(())
             }
             (field::SAMPLE_TYPE..=field::STRING, _) => Err(malformed("a field has the wrong type")),
@@ -156,9 +169,27 @@ impl Reader {
                 self.period
             ));
         }
+        let run = self.run()?;
         Ok(Parsed {
-            set: self.builder.finish(String::new(), MetricSet::of(&known)),
+            set: StackSet {
+                run,
+                ..self.builder.finish(String::new(), MetricSet::of(&known))
+            },
             notes,
+        })
+    }
+
+    /// What is known of the run. In a file, 0 means unknown.
+    fn run(&mut self) -> Result<RunInfo, Problem> {
+        let known = |number: Option<u64>| number.filter(|number| *number > 0);
+        let modules = self.tables.modules(&mut self.builder.budget)?;
+        let executable = modules.first().map(|module| text_of_path(&module.path));
+        Ok(RunInfo {
+            started_unix_ns: known(self.time_nanos),
+            duration_us: known(self.duration_nanos).map(|duration| duration / 1_000),
+            executable: executable.unwrap_or_default().into_owned(),
+            modules,
+            ..RunInfo::default()
         })
     }
 
@@ -173,6 +204,8 @@ impl Reader {
             "alloc_space" => Some(Metric::Bytes),
             "inuse_objects" => Some(Metric::LeakedAllocations),
             "inuse_space" => Some(Metric::LeakedBytes),
+            "peak_objects" => Some(Metric::PeakAllocations),
+            "peak_space" => Some(Metric::PeakBytes),
             _ => None,
         });
         if !exact.is_empty() {

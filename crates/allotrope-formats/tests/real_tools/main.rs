@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use allotrope_formats::{ExportOptions, Format, Read, exporter, read};
-use allotrope_profile::{Metric, StackSet};
+use allotrope_profile::{Metric, Module, StackSet};
 
 use program::{LEAK_SIZE, LEAKS, PEAK_SIZE, PEAKS, TEMPORARY, TEMPORARY_SIZE};
 use tool::{is_root, output, skip, tool};
@@ -224,6 +224,46 @@ fn bpftrace_is_read() {
     );
 }
 
+/// The profiles of gperftools have no names: the program's stacks are found by their figures.
+#[test]
+fn gperftools_heap_profile_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libtcmalloc.so");
+    if !library.exists() {
+        return skip("gperftools' libtcmalloc is not installed").unwrap_or_default();
+    }
+    let Some(program) = program::compiled(folder.path()) else {
+        return;
+    };
+    let prefix = folder.path().join("heap");
+    let mut command = std::process::Command::new(&program);
+    command
+        .env("LD_PRELOAD", library)
+        .env("HEAPPROFILE", &prefix);
+    if output(&mut command).is_none() {
+        return;
+    }
+    let files = fs::read_dir(folder.path()).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let Some(file) = files.find(|path| path.extension().is_some_and(|end| end == "heap")) else {
+        return skip("gperftools wrote no file").unwrap_or_default();
+    };
+    let read = read(&file).unwrap();
+    assert_eq!(read.format, Format::HeapProfile);
+    let of_size = |metric: Metric, value: u64| {
+        let mut stacks = read.set.stacks.iter();
+        stacks.any(|stack| stack.figures[metric as usize] == value)
+    };
+    assert!(of_size(Metric::Bytes, PEAKS * PEAK_SIZE));
+    assert!(of_size(Metric::LeakedBytes, LEAKS * LEAK_SIZE));
+    assert!(of_size(Metric::Allocations, TEMPORARY));
+    let prefix = format!("{}+0x", program::NAME);
+    let mut frames = read.set.frames.iter();
+    assert!(
+        frames.any(|frame| frame.function.starts_with(&prefix) && frame.module == program::NAME)
+    );
+}
+
 #[test]
 fn gos_own_heap_profile_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,18 +272,22 @@ fn gos_own_heap_profile_is_read() {
     };
     let (source, profile) = (folder.path().join("main.go"), folder.path().join("heap"));
     fs::write(&source, program::GO).unwrap();
-    if output(go.arg("run").arg(&source).arg(&profile)).is_none() {
-        return;
+    go.arg("run").arg(&source).arg(&profile);
+    for (debug, format) in [("0", Format::Pprof), ("1", Format::HeapProfile)] {
+        let mut run = std::process::Command::new(go.get_program());
+        if output(run.args(go.get_args()).arg(debug)).is_none() {
+            return;
+        }
+        let read = read(&profile).unwrap();
+        assert_eq!(read.format, format);
+        let figure = |metric| figure(&read.set, "main.keep", metric);
+        assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
+        assert_eq!(figure(Metric::Bytes), program::GO_KEPT * program::GO_SIZE);
+        assert_eq!(
+            figure(Metric::LeakedBytes),
+            program::GO_KEPT * program::GO_SIZE
+        );
     }
-    let read = read(&profile).unwrap();
-    assert_eq!(read.format, Format::Pprof);
-    let figure = |metric| figure(&read.set, "main.keep", metric);
-    assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
-    assert_eq!(figure(Metric::Bytes), program::GO_KEPT * program::GO_SIZE);
-    assert_eq!(
-        figure(Metric::LeakedBytes),
-        program::GO_KEPT * program::GO_SIZE
-    );
 }
 
 fn export(set: &StackSet, name: &str, path: &Path) {
@@ -278,11 +322,12 @@ fn pprof_opens_our_profiles() {
     };
     assert!(
         raw.contains(
-            "alloc_objects/count alloc_space/bytes[dflt] inuse_objects/count inuse_space/bytes"
+            "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes peak_objects/count peak_space/bytes[dflt]"
         ),
         "{raw}"
     );
-    let values = [LEAKS, LEAKS * LEAK_SIZE, LEAKS, LEAKS * LEAK_SIZE];
+    let leaked = [LEAKS, LEAKS * LEAK_SIZE];
+    let values = [leaked, leaked, leaked].concat();
     let sample = |line: &str| {
         let (numbers, _) = line.split_once(':')?;
         let numbers: Result<Vec<u64>, _> = numbers.split_whitespace().map(str::parse).collect();
@@ -304,18 +349,99 @@ fn pprof_opens_our_profiles() {
     assert_eq!(cumulative, Some(&*TEMPORARY.to_string()), "{top}");
 }
 
+/// The set of a program that runs 2 s, whose inner frames are those of an allocator.
+#[test]
+fn pprof_shows_the_run_and_drops_allocation_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(go) = tool("go") else {
+        return;
+    };
+    let mut set = program::as_set();
+    let allocator = set
+        .frames
+        .iter_mut()
+        .find(|frame| frame.function == "allocate")
+        .unwrap();
+    allocator.function = "operator new[]".into();
+    allocator.signature = "operator new[](unsigned long)".into();
+    allocator.module = "libstdc++.so.6".into();
+    set.run.executable = "/srv/truth".into();
+    set.run.modules = vec![Module {
+        path: "/srv/truth".into(),
+        build_id: vec![0xab, 0xcd],
+        unoptimised: None,
+    }];
+    let path = folder.path().join("ours.pb.gz");
+    export(&set, "pprof", &path);
+    let mut command = std::process::Command::new(go.get_program());
+    let Some(top) = output(command.args(["tool", "pprof", "-top"]).arg(&path)) else {
+        return;
+    };
+    for line in ["File: truth", "Build ID: abcd", "Type: peak_space"] {
+        assert!(top.lines().any(|shown| shown == line), "{line}: {top}");
+    }
+    assert!(top.contains("Duration: 2s"), "{top}");
+    assert!(!top.contains("operator new"), "{top}");
+    assert!(top.lines().any(|line| line.ends_with(" hold")), "{top}");
+}
+
+/// The folder of DHAT's viewer.
+fn viewer_folder() -> Option<&'static Path> {
+    ["/usr/libexec/valgrind", "/usr/lib/valgrind"]
+        .into_iter()
+        .map(Path::new)
+        .find(|folder| folder.join("dh_view.js").exists())
+        .or_else(|| skip("dh_view.html is not installed"))
+}
+
+/// The viewer's script without a browser: what it shows of a run of 2 s whose peak is after
+/// half a second, and of a set of which nearly nothing is known.
+#[test]
+fn dhats_viewer_shows_the_peak_if_it_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(node), Some(viewer)) = (tool("node"), viewer_folder()) else {
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_tools/dom.js");
+    let path = folder.path().join("ours.json");
+    let shown = |set: &StackSet| {
+        export(set, "dhat", &path);
+        let mut command = std::process::Command::new(node.get_program());
+        // The viewer writes numbers as the locale does.
+        command.env("LC_ALL", "C");
+        output(
+            command
+                .arg(&script)
+                .arg(viewer.join("dh_view.js"))
+                .arg(&path),
+        )
+    };
+    let (Some(known), Some(unknown)) = (shown(&program::as_set()), shown(&program::counted_set()))
+    else {
+        return;
+    };
+    for line in [
+        "PID:     4711",
+        "t-gmax: 500,000 \u{b5}s (25% of program duration)",
+        "t-end:  2,000,000 \u{b5}s",
+    ] {
+        assert!(known.contains(line), "{line}: {known}");
+        assert!(!unknown.contains(line), "{line}: {unknown}");
+    }
+    assert!(!unknown.contains("t-gmax:"), "{unknown}");
+    for function in ["make_temporary", "leak", "hold"] {
+        assert!(unknown.contains(function), "{function}: {unknown}");
+    }
+}
+
 #[test]
 fn dhats_viewer_opens_our_files() {
     let folder = tempfile::tempdir().unwrap();
     let Some(chromium) = tool("chromium") else {
         return;
     };
-    let viewer = ["/usr/libexec/valgrind", "/usr/lib/valgrind"]
-        .into_iter()
-        .map(Path::new)
-        .find(|folder| folder.join("dh_view.js").exists());
-    let Some(viewer) = viewer else {
-        return skip("dh_view.html is not installed").unwrap_or_default();
+    let Some(viewer) = viewer_folder() else {
+        return;
     };
     for set in [program::as_set(), program::counted_set()] {
         let path = folder.path().join("ours.json");

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{
+    CountedStack, Metric, MetricSet, MetricValues, RunInfo, StackFrame, StackSet,
+};
 
 use super::tool::{output, tool};
 
@@ -60,13 +62,15 @@ pub fn compiled(folder: &Path) -> Option<PathBuf> {
 pub const GO_KEPT: u64 = 50;
 pub const GO_SIZE: u64 = 4096;
 
-/// A Go program that writes its own heap profile, with every allocation sampled.
+/// A Go program that writes its own heap profile, with every allocation sampled: as
+/// protobuf or, with 1 as second argument, as text.
 pub const GO: &str = r#"package main
 
 import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 )
 
 var kept [][]byte
@@ -88,7 +92,11 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	if err := pprof.Lookup("heap").WriteTo(file, 0); err != nil {
+	debug, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	if err := pprof.Lookup("heap").WriteTo(file, debug); err != nil {
 		panic(err)
 	}
 	file.Close()
@@ -101,6 +109,13 @@ pub fn as_set() -> StackSet {
     let mut set = StackSet {
         title: format!("./{NAME}"),
         known: MetricSet::OF_STACKS,
+        run: RunInfo {
+            images: 1,
+            pid: Some(4711),
+            duration_us: Some(2_000_000),
+            peak_time_us: Some(500_000),
+            ..RunInfo::default()
+        },
         ..StackSet::default()
     };
     for function in ["allocate", "main", "make_temporary", "leak", "hold"] {
@@ -147,6 +162,7 @@ pub fn as_set() -> StackSet {
 pub fn counted_set() -> StackSet {
     let mut set = as_set();
     set.known = MetricSet::of(&[Metric::Allocations]);
+    set.run = RunInfo::default();
     for stack in &mut set.stacks {
         stack.figures[1..].fill(0);
     }

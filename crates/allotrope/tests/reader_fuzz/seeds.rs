@@ -510,13 +510,18 @@ const BPFTRACE: &str =
     "Attaching...\n@m[\n    _ZN1a1bEi+1\n    0x7f00\n]: 5\n@bytes[\n    f+2\n, comm]: 64\n";
 const HEAPTRACK: &str = "v 10400 3\nX ./p\ns 1 f\ns 4 main\ni 10 1 2 1 a 1 1 3\nt 1 0\ni 20 2\nt 2 1\na 10 2\na 20 1\n+ 0\n+ 1\n- 0\nc 5\n";
 const PRINTED: &str = "Debuggee command was: ./p\n\n3 calls to allocation functions with 1.20K peak consumption from\nleaf\n  at p.c:3\n  in /p\n2 calls with 1.00K peak consumption from:\n    main\n      at p.c:4\n      in /p\n  and 1 from 1 other places\n\ntotal runtime\ncalls to allocation functions: 3 (1/s)\n";
+const GPERFTOOLS: &str = "heap profile: 3: 48 [ 5: 80] @ heap_v2/512\n 2: 32 [ 4: 64] @ 0x1010 0x2020\n 1: 16 [ 1: 16] @ 0x2020\n\nMAPPED_LIBRARIES:\n1000-2000 r-xp 00001000 00:00 12 /srv/app\n2000-3000 r--p 00000000 00:00 13 /srv/lib b.so\n";
+const GO: &str = "heap profile: 2: 32 [4: 64] @ heap/2\n2: 32 [4: 64] @ 0x11 0x21 0x31\n#\t0x10\tmain.f+0x8\t/a.go:3\n#\t0x20\tmain.main+0x18\t/a.go:9\n\n# runtime.MemStats\n";
+const JEMALLOC: &str = "heap_v2/524288\n  t*: 3: 48 [0: 0]\n  t0: 3: 48 [0: 0]\n@ 0x1010 0x2020\n  t*: 3: 48 [0: 0]\n  t0: 3: 48 [0: 0]\n\nMAPPED_LIBRARIES:\n1000-2000 r-xp 00000000 00:00 12 /srv/app\n";
 const FOLDED: &str = "main;f;g 17\nmain;f (a.c) 3\n";
 const DHAT: &str = "{\"dhatFileVersion\":2,\"mode\":\"heap\",\"bklt\":true,\"tu\":\"us\",\"cmd\":\"p\",\"pps\":[{\"tb\":5,\"tbk\":1,\"tl\":3,\"gb\":5,\"gbk\":1,\"eb\":0,\"ebk\":0,\"fs\":[1,2]}],\"ftbl\":[\"[root]\",\"0x1: f (a.c:3:1)\",\"0x2: main (in /p)\"]}\n";
 
 /// A file of every format that can be read and is not a trace: samples of other tools,
 /// and the output of every exporter for one of them, also unpacked.
 pub fn foreign() -> Vec<Vec<u8>> {
-    let samples = [DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT];
+    let samples = [
+        DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT, GPERFTOOLS, GO, JEMALLOC,
+    ];
     let mut samples: Vec<Vec<u8>> = samples.iter().map(|text| text.as_bytes().into()).collect();
     let set = read_bytes("sample", HEAPTRACK.as_bytes())
         .expect("a whole sample")

@@ -4,13 +4,31 @@
 use std::io::{self, Write};
 
 use allotrope_profile::{Metric, StackFrame, StackSet};
+use allotrope_text::text_of_path;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use rustc_hash::FxHashMap;
 
+use super::{DEFAULTS, entry_points};
 use crate::exporters::groups::groups;
 use crate::exporters::naming::name;
+use crate::function_names::file_name;
 use crate::pprof_message::{Function, Line, Location, Mapping, Sample, ValueType, field};
+
+/// A comment of each profile.
+const SAMPLE_TYPES: &str =
+    "alloc: all allocations; inuse: live at the end; peak: live when most bytes were live";
+
+/// The file name of the executable; if it is unknown, that of the command's first word if
+/// a module has this name; else empty.
+fn main_module(set: &StackSet) -> &str {
+    if !set.run.executable.is_empty() {
+        return file_name(&set.run.executable);
+    }
+    let word = file_name(set.title.split(' ').next().unwrap_or_default());
+    let is_module = set.frames.iter().any(|frame| frame.module == word);
+    if is_module { word } else { "" }
+}
 
 /// A profile under construction. Ids count from 1; 0 is none.
 pub(super) struct Builder<'a> {
@@ -48,16 +66,35 @@ impl<'a> Builder<'a> {
             };
             self.message(field::SAMPLE_TYPE, &value_type)?;
         }
-        // The default type of pprof's viewer; without it, the last.
-        let preferred = kinds.iter().find(|(metric, ..)| *metric == Metric::Bytes);
-        let preferred = preferred.or(kinds.first()).map(|(_, kind, _)| *kind);
-        let preferred = self.string(preferred.unwrap_or_default());
-        self.number(field::DEFAULT_SAMPLE_TYPE, preferred)?;
-        if !self.set.title.is_empty() {
-            let set = self.set;
-            let title = self.string(&set.title);
-            self.number(field::COMMENT, title)?;
+        // Without it, pprof takes the last.
+        let known = |metric| kinds.iter().find(|(known, ..)| *known == metric);
+        let preferred = DEFAULTS.into_iter().find_map(known).or(kinds.first());
+        let preferred = self.string(preferred.map_or("", |(_, kind, _)| kind));
+        self.number(field::DEFAULT_SAMPLE_TYPE, preferred)
+    }
+
+    /// Writes what is known of the run as a whole.
+    pub fn about(&mut self) -> io::Result<()> {
+        let set = self.set;
+        let dropped = self.string(&entry_points::pattern());
+        self.number(field::DROP_FRAMES, dropped)?;
+        let nanoseconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        if let Some(started) = set.run.started_unix_ns {
+            self.number(field::TIME_NANOS, nanoseconds(started))?;
         }
+        if let Some(duration) = set.run.duration_us {
+            let duration = nanoseconds(duration.saturating_mul(1_000));
+            self.number(field::DURATION_NANOS, duration)?;
+        }
+        for comment in [&*set.title, SAMPLE_TYPES] {
+            if !comment.is_empty() {
+                let comment = self.string(comment);
+                self.number(field::COMMENT, comment)?;
+            }
+        }
+        // The first mapping is the main one.
+        let main = main_module(set);
+        self.mapping(main);
         Ok(())
     }
 
@@ -108,10 +145,13 @@ impl<'a> Builder<'a> {
     fn write_mappings(&mut self) -> io::Result<()> {
         let mut mappings: Vec<(&str, u64)> = self.mappings.drain().collect();
         mappings.sort_unstable_by_key(|(_, id)| *id);
+        let main = main_module(self.set);
         for (module, id) in mappings {
+            let (path, build_id) = self.identity(module, module == main);
             let mapping = Mapping {
                 id,
-                filename: self.string(module),
+                filename: self.string(&path),
+                build_id: self.string(&build_id),
                 // Keeps pprof from symbolizing by itself.
                 has_functions: true,
                 has_filenames: true,
@@ -122,6 +162,23 @@ impl<'a> Builder<'a> {
             self.message(field::MAPPING, &mapping)?;
         }
         Ok(())
+    }
+
+    /// The path and the build id of a module; its name and an empty text if they are
+    /// unknown, or if several modules have this name.
+    fn identity(&self, name: &str, main: bool) -> (String, String) {
+        let run = &self.set.run;
+        let mut modules = run.modules.iter().filter(|module| module.name() == name);
+        match (modules.next(), modules.next()) {
+            (Some(module), None) => {
+                let digits = module.build_id.iter().map(|byte| format!("{byte:02x}"));
+                (text_of_path(&module.path).into_owned(), digits.collect())
+            }
+            (None, _) if main && !run.executable.is_empty() => {
+                (run.executable.clone(), String::new())
+            }
+            _ => (name.to_owned(), String::new()),
+        }
     }
 
     fn location(&mut self, group: &'a [u32]) -> u64 {

@@ -104,3 +104,32 @@ fn an_endless_string_is_refused() {
     let problem = parse(&text).unwrap_err().problem.to_string();
     assert!(problem.contains("a string is longer"), "{problem}");
 }
+
+/// What valgrind writes for a C program that does nothing.
+#[test]
+fn a_file_without_points_is_of_a_program_without_allocations() {
+    let text = r#"{"dhatFileVersion":2
+,"mode":"heap","verb":"Allocated"
+,"bklt":true,"bkacc":true
+,"tu":"instrs","Mtu":"Minstr"
+,"tuth":500
+,"cmd":"./none"
+,"pid":4774
+,"te":147597
+,"tg":0
+,"pps":
+ [
+ ]
+,"ftbl":
+ ["[root]"
+ ]
+}
+"#;
+    let read = crate::read_bytes("none.dhat", text.as_bytes()).unwrap();
+    assert!(read.set.stacks.is_empty());
+    assert!(read.set.known.has(Metric::PeakBytes));
+    assert_eq!(read.set.run.pid, Some(4774));
+    // The times are in instructions.
+    assert_eq!(read.set.run.duration_us, None);
+    assert_eq!(read.notes.len(), 1, "{:?}", read.notes);
+}

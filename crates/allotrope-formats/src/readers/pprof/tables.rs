@@ -1,23 +1,30 @@
 //! The tables of a profile, and the frames that result from them.
 
-use allotrope_profile::StackFrame;
+use std::path::Path;
+
+use allotrope_profile::{Module, StackFrame};
 use rustc_hash::FxHashMap;
 
 use super::malformed;
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
-use crate::function_names::{file_name, parse_name};
+use crate::function_names::{file_name, is_mangled, parse_name};
 use crate::pprof_message::{Function, Line, Location, Mapping};
 use crate::stack_set_builder::StackSetBuilder;
 
 /// Approximate bytes of a map entry besides its contents.
 const ENTRY: usize = 32;
 
+/// The longest path, as of Linux.
+const MAX_PATH: usize = 4096;
+
 /// Strings by position, everything else by id.
 #[derive(Default)]
 pub(super) struct Tables {
     strings: Vec<Box<str>>,
     mappings: FxHashMap<u64, Mapping>,
+    /// The ids of the mappings in the order of the file.
+    mapping_ids: Vec<u64>,
     functions: FxHashMap<u64, Function>,
     locations: FxHashMap<u64, Location>,
     /// The frames of the locations used so far.
@@ -32,8 +39,10 @@ impl Tables {
     }
 
     pub fn mapping(&mut self, mapping: Mapping, budget: &mut Budget) -> Result<(), Problem> {
-        budget.take(size_of::<Mapping>() + ENTRY)?;
-        self.mappings.insert(mapping.id, mapping);
+        budget.take(size_of::<Mapping>() + size_of::<u64>() + ENTRY)?;
+        if self.mappings.insert(mapping.id, mapping).is_none() {
+            self.mapping_ids.push(mapping.id);
+        }
         Ok(())
     }
 
@@ -64,6 +73,30 @@ impl Tables {
             None if position == 0 => Ok(""),
             None => Err(malformed(&format!("string {position} is not there"))),
         }
+    }
+
+    /// The modules with a name, in the order of the file.
+    pub fn modules(&self, budget: &mut Budget) -> Result<Vec<Module>, Problem> {
+        let mut modules: Vec<Module> = Vec::new();
+        for id in &self.mapping_ids {
+            let mapping = &self.mappings[id];
+            let path = self.text(mapping.filename)?;
+            // A file may have several mappings, one after the other.
+            let repeated = modules
+                .last()
+                .is_some_and(|last| last.path == Path::new(path));
+            if path.is_empty() || path.len() > MAX_PATH || repeated {
+                continue;
+            }
+            // Many mappings may share one long text.
+            budget.take(path.len() + size_of::<Module>())?;
+            modules.push(Module {
+                path: path.into(),
+                build_id: bytes_of_hex(self.text(mapping.build_id)?),
+                unoptimised: None,
+            });
+        }
+        Ok(modules)
     }
 
     /// The frames of a sample's locations, innermost first.
@@ -133,13 +166,25 @@ impl Tables {
     fn names(&self, function: &Function, file: &str) -> Result<(String, String), Problem> {
         let name = self.text(function.name)?;
         let system = self.text(function.system_name)?;
-        let names = if name.is_empty() || system.starts_with("_Z") || system.starts_with("_R") {
-            parse_name(system, file)
-        } else if system.is_empty() || system == name {
-            parse_name(name, file)
-        } else {
-            return Ok((name.to_owned(), system.to_owned()));
+        let demangled = is_mangled(system).then(|| parse_name(system, file));
+        let demangled = demangled.filter(|names| !is_mangled(&names.function));
+        let names = match demangled {
+            Some(names) => names,
+            None if name.is_empty() => parse_name(system, file),
+            None if system.is_empty() || system == name => parse_name(name, file),
+            None => return Ok((name.to_owned(), system.to_owned())),
         };
         Ok((names.function, names.signature))
     }
+}
+
+/// The bytes of a hexadecimal text; none if it is not one. Build ids have 20 bytes; those
+/// of Go, which are no hexadecimal numbers, are not GNU build ids.
+fn bytes_of_hex(text: &str) -> Vec<u8> {
+    if text.len() > 128 || text.len() % 2 == 1 || !text.is_ascii() {
+        return Vec::new();
+    }
+    let bytes = (0..text.len()).step_by(2);
+    let bytes = bytes.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
+    bytes.collect::<Result<_, _>>().unwrap_or_default()
 }
