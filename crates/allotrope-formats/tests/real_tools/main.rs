@@ -228,7 +228,7 @@ fn bpftrace_is_read() {
 #[test]
 fn gperftools_heap_profile_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let library = Path::new("/usr/lib/x86_64-linux-gnu/libtcmalloc.so");
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4");
     if !library.exists() {
         return skip("gperftools' libtcmalloc is not installed").unwrap_or_default();
     }
