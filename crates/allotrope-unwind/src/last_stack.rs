@@ -413,10 +413,14 @@ fn write_unknown<const SIMPLE: bool, H: Host>(
     let last = &host.unwinder().last;
     let mut outer = Outer::of(last, unknown);
     let len = base + count;
-    for index in unknown..len {
-        let walked = last.walked_frame(len - 1 - index);
-        let callee = &last.walked.0[INNERMOST - (len - 1 - index) + 1];
-        let (frame, hash) = (&last.frames.0[index], &last.hashes.0[index]);
+    let outermost = 1 + INNERMOST - (len - unknown);
+    let cached = last.frames.0[unknown..len]
+        .iter()
+        .zip(&last.hashes.0[unknown..len]);
+    let walked = last.walked.0[outermost..=INNERMOST]
+        .iter()
+        .zip(&last.walked.0[outermost + 1..]);
+    for ((frame, hash), (walked, callee)) in cached.zip(walked) {
         outer.write::<SIMPLE>(walked, callee.rule.get(), frame, hash);
     }
     define_ids(host, base, unknown, len)

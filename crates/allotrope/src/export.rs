@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     source.print_notes();
     for note in exporter.notes(set) {
-        message::print(&format!("note: {}: {note}", file.shown()));
+        message::print(format_args!("note: {}: {note}", file.shown()));
     }
     match &arguments.output {
         None => standard_output::print(|output| write(exporter, set, &options, output))?,
