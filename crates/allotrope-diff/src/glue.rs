@@ -117,16 +117,13 @@ impl Glue {
 
     /// Whose code the frame is.
     pub fn origin_of(&self, frame: &StackFrame) -> Origin {
-        let origin = self.origin(&frame.module, &frame.function, &frame.file);
-        match frame.generated {
-            true => origin.min(Origin::Library),
-            false => origin,
-        }
+        let names = [&frame.module, &frame.function, &frame.file].map(String::as_str);
+        self.origin(names, frame.generated)
     }
 
     /// Whose code a function is, given its module's file name, its qualified name and
-    /// its source file; module and file may be empty.
-    pub fn origin(&self, module: &str, function: &str, file: &str) -> Origin {
+    /// its source file (module and file may be empty), and whether the compiler wrote it.
+    pub fn origin(&self, [module, function, file]: [&str; 3], is_generated: bool) -> Origin {
         if self.has_function(module, function)
             || self.files.iter().any(|part| file.contains(part))
             || own_code::is_standard_library(file)
@@ -135,7 +132,7 @@ impl Glue {
         }
         let is_library = own_code::is_library(module);
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
-            (false, _) if own_code::is_dependency(file) => Origin::Library,
+            (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
             (false, _) => Origin::Own,
             (true, true) if is_library => Origin::UnnamedLibrary,
             (true, true) => Origin::Unnamed,

@@ -1,6 +1,8 @@
 //! The run that a set of stacks comes from: process, times and modules. Exporters write
 //! what is known of it; nothing here is guessed.
 
+use std::collections::BTreeMap;
+
 use allotrope_text::text_of_path;
 
 use crate::model::{Module, Process, Profile};
@@ -59,5 +61,98 @@ impl RunInfo {
             }),
             modules: profile.modules.clone(),
         }
+    }
+
+    /// What else than the program differs from another run, `before` this one, in words:
+    /// installed libraries of another build, and whether the compiler optimised. Empty
+    /// if nothing does, or one of them is not known.
+    pub fn differences(&self, before: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let (was, is) = (before.installed(), self.installed());
+        for (name, build_id) in &is {
+            if was.get(name).is_some_and(|earlier| earlier != build_id) {
+                differences.push(format!("{name} is another build"));
+            }
+        }
+        match (before.unoptimised(), self.unoptimised()) {
+            (Some(true), Some(false)) => {
+                differences
+                    .push("only the program after was compiled with optimisation".to_owned());
+            }
+            (Some(false), Some(true)) => {
+                differences
+                    .push("only the program before was compiled with optimisation".to_owned());
+            }
+            _ => {}
+        }
+        differences
+    }
+
+    /// Build ids of the modules that belong to the system, by file name.
+    fn installed(&self) -> BTreeMap<String, &[u8]> {
+        const FOLDERS: [&str; 6] = ["/usr", "/lib", "/lib64", "/nix", "/gnu", "/snap"];
+        let modules = self.modules.iter().filter(|module| {
+            let is_installed = FOLDERS.iter().any(|folder| module.path.starts_with(folder));
+            is_installed && !module.build_id.is_empty() && !self.is_executable(module)
+        });
+        modules
+            .map(|module| (module.name().into_owned(), &module.build_id[..]))
+            .collect()
+    }
+
+    fn unoptimised(&self) -> Option<bool> {
+        let mut modules = self.modules.iter();
+        modules
+            .find(|module| self.is_executable(module))?
+            .unoptimised
+    }
+
+    fn is_executable(&self, module: &Module) -> bool {
+        text_of_path(&module.path) == self.executable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(modules: &[(&str, u8, Option<bool>)]) -> RunInfo {
+        let module = |&(path, build, unoptimised): &(&str, u8, _)| Module {
+            path: path.into(),
+            build_id: vec![build; 20],
+            unoptimised,
+        };
+        RunInfo {
+            executable: "/home/me/app".to_owned(),
+            modules: modules.iter().map(module).collect(),
+            ..RunInfo::default()
+        }
+    }
+
+    #[test]
+    fn other_libraries_and_optimisation_are_differences() {
+        let before = run(&[
+            ("/home/me/app", 1, Some(true)),
+            ("/home/me/libmine.so", 1, None),
+            ("/usr/lib/libc.so.6", 1, None),
+            ("/usr/lib/libstdc++.so.6", 1, None),
+            ("/usr/lib/libonly.so", 1, None),
+        ]);
+        let after = run(&[
+            ("/home/me/app", 2, Some(false)),
+            ("/home/me/libmine.so", 2, None),
+            ("/usr/lib/libc.so.6", 1, None),
+            ("/lib/libstdc++.so.6", 2, None),
+        ]);
+        assert_eq!(
+            after.differences(&before),
+            [
+                "libstdc++.so.6 is another build",
+                "only the program after was compiled with optimisation",
+            ]
+        );
+        assert!(after.differences(&after).is_empty());
+        assert!(after.differences(&RunInfo::default()).is_empty());
+        assert!(RunInfo::default().differences(&before).is_empty());
     }
 }

@@ -129,7 +129,8 @@ impl<'a> FrameTable<'a> {
         };
         for frame in &profile.frames {
             let module = profile.module_name(frame);
-            let origin = glue.origin(&module, &frame.function, &frame.file);
+            let names = [&*module, &*frame.function, &*frame.file];
+            let origin = glue.origin(names, frame.generated);
             table.origins.push(origin);
             let next = headlines.len() as u32;
             let line = (&frame.function, &frame.file, frame.line, frame.module);
@@ -236,8 +237,12 @@ pub(crate) fn sum(rows: &[Row<'_>]) -> Figures {
 
 /// The sites (image, stack id) of the row that has this number; empty if no site
 /// has it.
-pub fn sites_of_row(profile: &Profile, number: u32, all_frames: bool) -> Vec<(ImageId, StackId)> {
-    let Some(row) = row_of(profile, number, all_frames) else {
+pub fn sites_of_row(
+    profile: &Profile,
+    number: u32,
+    options: &TextOptions,
+) -> Vec<(ImageId, StackId)> {
+    let Some(row) = row_of(profile, number, options) else {
         return Vec::new();
     };
     let of_site = |site: &&Site| (row.process.id, site.stack_id);
@@ -245,11 +250,16 @@ pub fn sites_of_row(profile: &Profile, number: u32, all_frames: bool) -> Vec<(Im
 }
 
 /// The row that the site of this number is in.
-pub(crate) fn row_of(profile: &Profile, number: u32, all_frames: bool) -> Option<Row<'_>> {
+pub(crate) fn row_of<'a>(
+    profile: &'a Profile,
+    number: u32,
+    options: &TextOptions,
+) -> Option<Row<'a>> {
     let (process, _) = profile.site(number)?;
     let options = TextOptions {
         process: Some(process.id),
-        all_frames,
+        all_frames: options.all_frames,
+        glue: options.glue.clone(),
         ..TextOptions::default()
     };
     let mut rows = rows(profile, &options).into_iter();

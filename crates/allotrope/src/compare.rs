@@ -169,10 +169,12 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
     };
-    standard_output::print(|out| match arguments.format {
-        Format::Text => write_text(comparison, sides, &options, out),
-        Format::Json => write_json(comparison, sides, out),
-    })
+    match arguments.format {
+        Format::Text => {
+            standard_output::print_text(|out| write_text(comparison, sides, &options, out))
+        }
+        Format::Json => standard_output::print(|out| write_json(comparison, sides, out)),
+    }
 }
 
 /// Whether a number is worse; fails if a test could not be measured or if there was

@@ -7,7 +7,7 @@ mod limit;
 
 use std::path::PathBuf;
 
-use allotrope_text::Shown;
+use allotrope_text::{Shown, shown};
 
 use allotrope_diff::{Diff, DiffOptions, compare};
 use allotrope_profile::{Metric, MetricSet, StackSet};
@@ -128,6 +128,20 @@ impl Sides {
         all.then_some(first as f64)
     }
 
+    /// Prints a note if more than the program differs between the sides.
+    fn print_differing_surroundings(&self) {
+        let (Some(before), Some(after)) = (self.before.first(), self.after.first()) else {
+            return;
+        };
+        let differences = after.run.differences(&before.run);
+        if !differences.is_empty() {
+            message::print(format_args!(
+                "note: not only the program's code differs: {}",
+                shown(&differences.join("; "))
+            ));
+        }
+    }
+
     /// Prints a note if the runs declare different numbers of iterations.
     fn print_differing_iterations(&self) {
         let declared = self.iterations.iter().filter(|&&number| number > 0);
@@ -156,6 +170,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let diff = compared(&sides, &options)?;
     inputs.iter().for_each(Input::print_notes);
     sides.print_differing_iterations();
+    sides.print_differing_surroundings();
     let selection = Selection {
         filter: arguments.filter.filter(),
         min: arguments.min,
@@ -167,11 +182,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             flame::write(&diff, &sides.after, out)
         })?;
     }
-    standard_output::print(|out| match arguments.format {
-        Format::Json => json::write(&diff, &selection, out),
-        Format::Sections => sections::write(&diff, &selection, out),
-        Format::Text => text::write(&diff, &text_options(arguments, &sides, &selection), out),
-    })?;
+    match arguments.format {
+        Format::Json => standard_output::print(|out| json::write(&diff, &selection, out))?,
+        Format::Sections => standard_output::print(|out| sections::write(&diff, &selection, out))?,
+        Format::Text => {
+            let options = text_options(arguments, &sides, &selection);
+            standard_output::print_text(|out| text::write(&diff, &options, out))?;
+        }
+    }
     check_limits(arguments, &sides, &diff, &selection, options)
 }
 

@@ -212,7 +212,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     match arguments.site {
         Some(number) => site(arguments, path, number, &trace, &profile, &options)?,
-        None => standard_output::print(|output| text::write(&profile, &options, output))?,
+        None => standard_output::print_text(|output| text::write(&profile, &options, output))?,
     }
     Ok(FINE)
 }
@@ -348,7 +348,7 @@ fn site(
     profile: &Profile,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let sites = sites_of_row(profile, number, arguments.all_frames);
+    let sites = sites_of_row(profile, number, options);
     if sites.is_empty() {
         let sentence = anyhow!(
             "there is no site {number} in {}; `allotrope report` shows their numbers",
@@ -356,7 +356,7 @@ fn site(
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    standard_output::print(|output| {
+    standard_output::print_text(|output| {
         text::write_site(profile, number, options, output)?;
         if arguments.events {
             writeln!(output)?;

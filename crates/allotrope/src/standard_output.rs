@@ -43,3 +43,73 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
             .status(FAILED),
     }
 }
+
+/// As [`print`], for text that people read: where the user's locale has only ASCII, other
+/// characters are replaced.
+pub fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    if !locale_is_ascii(|name| std::env::var(name).ok()) {
+        return print(write);
+    }
+    let mut text = Vec::new();
+    write(&mut text)
+        .context("cannot lay the text out")
+        .status(FAILED)?;
+    let text = ascii(&String::from_utf8_lossy(&text));
+    print(|output| output.write_all(text.as_bytes()))
+}
+
+/// Whether the locale of the environment is the C locale, by name. Without any of the
+/// variables it is, too, but then nobody chose it, as in containers: text stays as it is.
+fn locale_is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
+    // In this order (POSIX, "Internationalization Variables").
+    let chosen = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(variable);
+    let locale = chosen.into_iter().find(|locale| !locale.is_empty());
+    locale.is_some_and(|locale| locale == "C" || locale == "POSIX")
+}
+
+/// The text with each other character replaced by one of ASCII, so that columns stay.
+fn ascii(text: &str) -> String {
+    let ascii = |c: char| match c {
+        '\0'..='\x7f' => c,
+        '…' => '~',
+        '←' => '<',
+        '→' => '>',
+        '·' | '–' | '•' => '-',
+        '×' => 'x',
+        'µ' => 'u',
+        '│' => '|',
+        _ => '?',
+    };
+    text.replace('±', "+-").chars().map(ascii).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_for_the_c_locale_is_ascii() {
+        assert_eq!(
+            ascii("a ← b … c · 3 µs, ±5 × 2 é"),
+            "a < b ~ c - 3 us, +-5 x 2 ?"
+        );
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_chooses_the_locale() {
+        let is_ascii = |variables: &[(&str, &str)]| {
+            let variables = variables.to_owned();
+            locale_is_ascii(|name| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(is_ascii(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
+        assert!(is_ascii(&[("LC_ALL", ""), ("LC_CTYPE", "POSIX")]));
+        assert!(is_ascii(&[("LANG", "C")]));
+        assert!(!is_ascii(&[("LC_ALL", "C.UTF-8"), ("LANG", "C")]));
+        assert!(!is_ascii(&[]));
+    }
+}

@@ -196,7 +196,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.accept {
         return accept(arguments, &session, &report);
     }
-    standard_output::print(|out| outputs::write(arguments.format.into(), &report, &options, out))?;
+    let write =
+        |out: &mut dyn Write| outputs::write(arguments.format.into(), &report, &options, out);
+    match arguments.format {
+        Format::Text => standard_output::print_text(write)?,
+        _ => standard_output::print(write)?,
+    }
     Ok(match report.outcome() {
         Outcome::Passed => FINE,
         Outcome::Improved => IMPROVEMENT,

@@ -21,7 +21,7 @@ pub fn write_site(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<bool> {
-    let Some(row) = row_of(profile, number, options.all_frames) else {
+    let Some(row) = row_of(profile, number, options) else {
         return Ok(false);
     };
     let style = options.style;

@@ -130,7 +130,7 @@ fn site(
         return Ok(());
     }
     let number = 1 + numbers.below(sites) as u32;
-    let alike = sites_of_row(profile, number, options.all_frames);
+    let alike = sites_of_row(profile, number, options);
     assert!(!alike.is_empty(), "the profile has this site");
     text::write_site(profile, number, options, out)?;
     let mut list = BlockList::new(profile, Style::default(), out)?;

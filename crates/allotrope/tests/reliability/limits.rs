@@ -68,7 +68,7 @@ fn more_processes_than_slots() {
         let missing = children + 1 - IMAGES;
         let printed = &recording.stderr;
         assert!(
-            printed.contains(&format!("{missing} process images found no room")),
+            printed.contains(&format!("{missing} process images could not be recorded")),
             "{printed}"
         );
         Outcome::Seen(format!(
