@@ -107,7 +107,9 @@ impl<'a> Candidate<'a> {
 
 /// Files of which nobody wants to know.
 fn is_library(file: &str) -> bool {
-    file.contains("/rustc/") || file.starts_with("/usr/include/")
+    ["/rustc/", "/usr/include/", "/registry/src/"]
+        .iter()
+        .any(|part| file.contains(part))
 }
 
 /// The last two names of a qualified C++ name, without template arguments: `a`, `b` of

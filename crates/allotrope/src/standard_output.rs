@@ -44,7 +44,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     }
 }
 
-/// As [`print`], for text that people read: where the user's locale has only ASCII, other
+/// As [`print()`], for text that people read: where the user's locale has only ASCII, other
 /// characters are replaced.
 pub fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     if !locale_is_ascii(|name| std::env::var(name).ok()) {
