@@ -110,8 +110,8 @@ impl<'a> FrameTable<'a> {
         self.origins[frame as usize]
     }
 
-    /// Tells for each frame of a stack, innermost first, whether it is the user's own;
-    /// in a stack without such a frame, whether it is of the best that there is.
+    /// A function that returns for a frame of a stack, innermost first, whether it is the
+    /// user's own; in a stack without such a frame, whether it is of the best there is.
     pub(crate) fn own_in(&self, stack: impl Iterator<Item = u32>) -> impl Fn(u32) -> bool {
         let best = Origin::best(stack.map(|frame| self.origin(frame)));
         move |frame| best != Origin::Glue && self.origin(frame) >= best

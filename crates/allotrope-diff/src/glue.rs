@@ -89,7 +89,7 @@ impl Glue {
             return Ok(());
         }
         if let Some(part) = line.strip_prefix("file:") {
-            // An empty part, or a star, would match every file.
+            // An empty part would match every file; a star has no meaning in a part.
             if part.is_empty() || part.contains('*') {
                 return Err(());
             }
@@ -144,10 +144,7 @@ impl Glue {
     /// The index of the frame that stands for a stack, whose frames are innermost first:
     /// the innermost of the user's own, or of the best there is. 0 without any.
     pub fn headline(&self, frames: &[&StackFrame]) -> usize {
-        let origins: Vec<Origin> = frames.iter().map(|frame| self.origin_of(frame)).collect();
-        let best = Origin::best(origins.iter().copied());
-        let found = origins.iter().position(|&origin| origin >= best);
-        found.unwrap_or_default()
+        Origin::headline(frames.iter().map(|frame| self.origin_of(frame)))
     }
 
     /// Whether a function is glue by its name, given the module's file name and the

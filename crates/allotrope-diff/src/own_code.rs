@@ -41,6 +41,14 @@ impl Origin {
             root => best.max(root),
         }
     }
+
+    /// The index of the frame that stands for a stack: the innermost of the best. 0 if
+    /// all are glue, or there is none.
+    pub fn headline(origins: impl Iterator<Item = Self> + Clone) -> usize {
+        let best = Self::best(origins.clone());
+        let mut origins = origins;
+        origins.position(|origin| origin >= best).unwrap_or(0)
+    }
 }
 
 /// Parts of paths that only a standard library's files have.

@@ -149,14 +149,10 @@ impl<'a> FrameTable<'a> {
             Some(&origin) => origin,
             None => Origin::Glue,
         };
-        let best = Origin::best(stack.iter().map(origin));
-        if all_frames || best == Origin::Glue {
-            return stack;
-        }
-        let hidden = stack
-            .iter()
-            .take_while(|frame| origin(frame) < best)
-            .count();
+        let hidden = match all_frames {
+            true => 0,
+            false => Origin::headline(stack.iter().map(origin)),
+        };
         &stack[hidden..]
     }
 

@@ -222,12 +222,12 @@ fn descriptors_left_open_are_named() {
     let process = &profile.processes[0];
     let left = window(process, "descriptors").descriptors.as_ref();
     let left = left.expect("our own process can be looked at");
-    let told: Vec<(&str, u32)> = left
+    let listed: Vec<(&str, u32)> = left
         .left
         .iter()
         .map(|it| (file_name(&it.name), it.count))
         .collect();
-    assert_eq!(told, [("kept", 1), ("pipe:", 2)]);
+    assert_eq!(listed, [("kept", 1), ("pipe:", 2)]);
     assert_eq!((left.after - left.before, left.leaked()), (3, 3));
     let clean = window(process, "clean").descriptors.as_ref();
     assert_eq!(clean.map(|it| it.leaked()), Some(0));

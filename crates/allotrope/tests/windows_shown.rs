@@ -170,8 +170,8 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
     assert!(text.contains("(+3.00 each)"), "{text}");
     assert!(text.contains("5 runs of window encode"), "{text}");
     assert!(text.contains("5 runs before of 2,001"), "{text}");
-    let told = ["diff", "--window", "encode", "--per", "500"];
-    let text = printed(&run(&told, &[&before, &after]));
+    let options = ["diff", "--window", "encode", "--per", "500"];
+    let text = printed(&run(&options, &[&before, &after]));
     assert!(text.contains("(+6.00 each)"), "{text}");
     let judged = [
         "diff",

@@ -274,14 +274,13 @@ fn differing_parts(diff: &Diff, entry: &Entry) -> (Option<String>, Option<String
 
 /// The frames from the blamed one, or from the user's innermost one, outwards.
 fn own_frames<'a>(diff: &Diff, entry: &Entry, stack: &'a EntryStack) -> &'a [u32] {
-    let origin = |index: u32| diff.origins[index as usize];
-    let best = Origin::best(stack.frames.iter().map(|&index| origin(index)));
-    let is_own = |index: u32| best != Origin::Glue && origin(index) >= best;
-    let own = stack
+    let origins = stack
         .frames
         .iter()
-        .position(|&index| index == entry.blame || is_own(index));
-    &stack.frames[own.unwrap_or(0)..]
+        .map(|&index| diff.origins[index as usize]);
+    let own = Origin::headline(origins);
+    let blamed = stack.frames.iter().position(|&index| index == entry.blame);
+    &stack.frames[blamed.map_or(own, |blamed| blamed.min(own))..]
 }
 
 /// Writes a whole stack, a frame a line.
