@@ -31,6 +31,9 @@ impl Origin {
     pub fn best(origins: impl Iterator<Item = Self>) -> Self {
         let (mut best, mut root) = (Self::Glue, Self::Glue);
         for origin in origins {
+            if origin == Self::Own {
+                return origin;
+            }
             if origin > Self::Glue {
                 best = best.max(root);
                 root = origin;
