@@ -13,12 +13,13 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_profile::{Frame, Metric, Process, Profile, Site, Totals};
+use allotrope_profile::{Frame, Process, Profile, Totals};
 use allotrope_text::text_of_os;
 use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::json_sites;
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
@@ -60,41 +61,9 @@ fn write_process(process: &Process, counts_only: bool, out: &mut dyn Write) -> i
     head.pop();
     out.write_all(&head)?;
     out.write_all(b",\"sites\":[")?;
-    write_sites(&process.sites, out)?;
+    json_sites::write(&process.sites, out)?;
     out.write_all(b"]}")
 }
-
-/// Writes the sites with commas between them. There may be hundreds of thousands of
-/// sites, with ten million frames in their stacks. They are serialized into memory
-/// first, because writing each number to `out` is slow.
-fn write_sites(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
-    const PIECE_BYTES: usize = 64 << 10;
-    let mut text = Vec::new();
-    for (index, site) in sites.iter().enumerate() {
-        if index > 0 {
-            text.push(b',');
-        }
-        serde_json::to_writer(&mut text, &SiteForm(site))?;
-        if text.len() >= PIECE_BYTES {
-            out.write_all(&text)?;
-            text.clear();
-        }
-    }
-    out.write_all(&text)
-}
-
-/// The metrics of a site, in the order of its fields.
-const SITE_METRICS: [Metric; 7] = [
-    Metric::Allocations,
-    Metric::Bytes,
-    Metric::Temporary,
-    Metric::LeakedAllocations,
-    Metric::LeakedBytes,
-    Metric::PeakBytes,
-    Metric::PeakAllocations,
-];
-
-struct SiteForm<'a>(&'a Site);
 
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
 
@@ -181,20 +150,6 @@ struct TotalsForm {
     inherited_allocations: Option<u64>,
     inherited_bytes: Option<u64>,
     inherited_deallocations: Option<u64>,
-}
-
-impl Serialize for SiteForm<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(site) = self;
-        let metrics = site.metrics();
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("stack", &*site.stack)?;
-        for metric in SITE_METRICS {
-            map.serialize_entry(metric.key(), &metrics[metric as usize])?;
-        }
-        map.serialize_entry("lifetime_mean_us", &site.lifetimes.mean_us())?;
-        map.end()
-    }
 }
 
 impl Serialize for Frames<'_> {

@@ -8,6 +8,7 @@
 
 pub mod diff;
 pub mod json;
+mod json_sites;
 mod json_windows;
 pub mod numbers;
 mod selection;

@@ -1,0 +1,153 @@
+//! The sites of a process as JSON. There may be hundreds of thousands of sites, with ten
+//! million frames in their stacks, so this is most of the time of writing a report: the
+//! text is composed without serde, which would look for characters to escape in the name
+//! of every field, and by two threads.
+
+use std::io::{self, Write};
+use std::sync::mpsc;
+use std::thread;
+
+use allotrope_profile::{Metric, Site};
+
+/// The metrics of a site, in the order of its fields.
+const METRICS: [Metric; 7] = [
+    Metric::Allocations,
+    Metric::Bytes,
+    Metric::Temporary,
+    Metric::LeakedAllocations,
+    Metric::LeakedBytes,
+    Metric::PeakBytes,
+    Metric::PeakAllocations,
+];
+
+/// The number of sites that a thread composes at a time: some hundred kilobytes of text.
+const PIECE: usize = 1024;
+/// The number of pieces that wait to be written at most.
+const AHEAD: usize = 4;
+
+/// Writes the sites as objects with commas between them. Another thread composes every
+/// second piece of the text.
+pub(crate) fn write(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
+    let frames = sites.iter().flat_map(|site| &*site.stack).max();
+    let numbers = Numbers::up_to(frames.copied().unwrap_or_default());
+    let numbers = &numbers;
+    let (sender, composed) = mpsc::sync_channel(AHEAD);
+    thread::scope(|scope| {
+        let compose = move || {
+            for piece in sites.chunks(PIECE).skip(1).step_by(2) {
+                // It fails if nothing is to be written any more.
+                if sender.send(numbers.text_of(piece)).is_err() {
+                    break;
+                }
+            }
+        };
+        // If it cannot be started, its end of the channel is closed.
+        let _ = thread::Builder::new().spawn_scoped(scope, compose);
+        for (index, piece) in sites.chunks(PIECE).enumerate() {
+            let text = match index % 2 {
+                0 => numbers.text_of(piece),
+                _ => composed.recv().unwrap_or_else(|_| numbers.text_of(piece)),
+            };
+            // Each object begins with a comma; the first one must not.
+            let text = text.get(usize::from(index == 0)..);
+            out.write_all(text.unwrap_or_default())?;
+        }
+        drop(composed);
+        Ok(())
+    })
+}
+
+/// The numbers from 0 as text. A site has dozens of indexes of frames, of which there are
+/// few.
+struct Numbers(Vec<Digits>);
+
+/// A number and a comma. Copying all bytes and cutting off the rest is faster than copying
+/// so few.
+#[derive(Clone, Copy)]
+struct Digits {
+    text: [u8; 15],
+    length: u8,
+}
+
+impl Numbers {
+    fn up_to(largest: u32) -> Self {
+        let mut format = itoa::Buffer::new();
+        let digits = (0..=largest).map(|number| {
+            let mut digits = Digits {
+                text: [b','; 15],
+                length: 0,
+            };
+            let text = format.format(number).as_bytes();
+            digits.text[..text.len()].copy_from_slice(text);
+            digits.length = text.len() as u8 + 1;
+            digits
+        });
+        Self(digits.collect())
+    }
+
+    /// The sites as objects, each after a comma.
+    fn text_of(&self, sites: &[Site]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for site in sites {
+            self.append(site, &mut text);
+        }
+        text
+    }
+
+    fn append(&self, site: &Site, text: &mut Vec<u8>) {
+        text.extend_from_slice(b",{\"stack\":[");
+        text.reserve(site.stack.len() * size_of::<Digits>());
+        for &frame in &*site.stack {
+            let Digits {
+                text: digits,
+                length,
+            } = self.0[frame as usize];
+            let end = text.len() + usize::from(length);
+            text.extend_from_slice(&digits);
+            text.truncate(end);
+        }
+        // The comma after the last frame.
+        text.pop_if(|last| *last == b',');
+        text.push(b']');
+        let metrics = site.metrics();
+        let mut digits = itoa::Buffer::new();
+        for metric in METRICS {
+            text.extend_from_slice(b",\"");
+            text.extend_from_slice(metric.key().as_bytes());
+            text.extend_from_slice(b"\":");
+            text.extend_from_slice(digits.format(metrics[metric as usize]).as_bytes());
+        }
+        text.extend_from_slice(b",\"lifetime_mean_us\":");
+        let mean = serde_json::Value::from(site.lifetimes.mean_us());
+        text.extend_from_slice(mean.to_string().as_bytes());
+        text.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_profile::Stack;
+
+    #[test]
+    fn many_sites_are_one_valid_list_in_their_order() {
+        let site = |index: usize| Site {
+            stack: Stack::from((0..index as u32 % 4).collect::<Vec<_>>()),
+            allocations: index as u64,
+            ..Site::default()
+        };
+        for count in [0, 1, 2, PIECE, PIECE + 1, 2 * PIECE, 4 * PIECE + 3] {
+            let sites: Vec<Site> = (0..count).map(site).collect();
+            let mut text = b"[".to_vec();
+            write(&sites, &mut text).unwrap();
+            text.push(b']');
+            let read: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            assert_eq!(read.len(), count);
+            for (index, site) in read.iter().enumerate() {
+                assert_eq!(site["allocations"], index);
+                assert_eq!(site["stack"].as_array().map(Vec::len), Some(index % 4));
+                assert_eq!(site["lifetime_mean_us"], 0.0);
+            }
+        }
+    }
+}
