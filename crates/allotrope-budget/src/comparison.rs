@@ -75,7 +75,21 @@ pub struct Side {
     pub commit: String,
     /// Its folder.
     pub folder: PathBuf,
+    /// Why it could not be built. It has no tests then.
+    pub build_failure: Option<BuildFailure>,
     tests: Vec<(Test, Protocol, Measured)>,
+}
+
+/// Why a revision could not be built.
+#[derive(Debug)]
+pub struct BuildFailure {
+    /// How the build command ended.
+    pub problem: Problem,
+    /// The end of its output.
+    pub output: String,
+    /// A file or folder beside the repository that the build needs and that is not beside
+    /// the worktree.
+    pub missing: Option<PathBuf>,
 }
 
 impl Side {
@@ -105,6 +119,8 @@ pub struct ComparedTest {
     pub problems: [Option<Problem>; 2],
     /// The differences of the toolchain.
     pub suspects: Vec<Suspect>,
+    /// The program, if both revisions ran the same file.
+    pub same_program: Option<PathBuf>,
     /// Its cases.
     pub cases: Vec<ComparedCase>,
 }
@@ -130,8 +146,8 @@ impl Comparer<'_> {
     /// number of runs.
     ///
     /// # Errors
-    /// The revision cannot be checked out, configured, built or run. Problems
-    /// of a test are part of the result.
+    /// The revision cannot be checked out, configured or run. A build that fails and the
+    /// problems of a test are part of the result.
     pub fn measure(
         &self,
         revision: &str,
@@ -153,7 +169,24 @@ impl Comparer<'_> {
             scratch: None,
             stop: self.stop,
         };
-        session.build().map_err(failed)?;
+        let mut side = Side {
+            name: worktree.name.clone(),
+            commit: worktree.commit.clone(),
+            folder: worktree.folder.clone(),
+            build_failure: None,
+            tests: Vec::new(),
+        };
+        match session.build() {
+            Err(SessionError::Build { problem, output }) => {
+                side.build_failure = Some(BuildFailure {
+                    missing: self.repository.sibling_in(&output),
+                    problem,
+                    output,
+                });
+                return Ok(side);
+            }
+            built => built.map_err(failed)?,
+        }
         let scratch = tempfile::tempdir().map_err(|source| {
             failed(SessionError::Io {
                 what: "cannot create a temporary folder".to_owned(),
@@ -167,7 +200,6 @@ impl Comparer<'_> {
             scratch: scratch.path(),
             stop: self.stop,
         };
-        let mut tests = Vec::new();
         for test in self.choose(&session).map_err(failed)? {
             let mut protocol = test.protocol_on(&session.platform());
             protocol.runs = self.runs.unwrap_or(protocol.runs);
@@ -175,14 +207,9 @@ impl Comparer<'_> {
             protocol.counts_only = false;
             let mut on_start = |start, starts| on_run(&test.name, start, starts);
             let measured = measurer.measure(test, &protocol, &mut on_start);
-            tests.push((test.clone(), protocol, measured));
+            side.tests.push((test.clone(), protocol, measured));
         }
-        Ok(Side {
-            name: worktree.name.clone(),
-            commit: worktree.commit.clone(),
-            folder: worktree.folder.clone(),
-            tests,
-        })
+        Ok(side)
     }
 
     /// The selected tests of a revision; a pattern need not match a test of every
@@ -250,9 +277,12 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
         problems: sides.map(|side| side.and_then(|(.., measured)| measured.problem.clone())),
         ..ComparedTest::default()
     };
-    let (Some((_, _, before)), Some((_, protocol, after))) = (before, after) else {
+    let (Some((test_before, _, before)), Some((test_after, protocol, after))) = (before, after)
+    else {
         return compared;
     };
+    compared.same_program =
+        program_file(test_before).filter(|file| program_file(test_after).as_ref() == Some(file));
     if let (Some(was), Some(is)) = (&before.toolchain, &after.toolchain) {
         compared.suspects = is.suspects(was);
     }
@@ -270,6 +300,13 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
     });
     compared.cases = cases.collect();
     compared
+}
+
+/// The file of a test's program, if it is given by its path. A program that is searched
+/// for in `PATH` may well run code of the revision.
+fn program_file(test: &Test) -> Option<PathBuf> {
+    let program = test.command.first().filter(|word| word.contains('/'))?;
+    test.folder.join(program).canonicalize().ok()
 }
 
 fn compared_case(

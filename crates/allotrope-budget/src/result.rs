@@ -162,6 +162,14 @@ impl TestResult {
 }
 
 impl Report {
+    /// Whether a number exceeds its budget or has none. A report that failed for no such
+    /// number has tests that could not be measured.
+    pub fn exceeds(&self) -> bool {
+        let cases = self.tests.iter().flat_map(|test| &test.cases);
+        let mut checks = cases.flat_map(|case| &case.checks);
+        checks.any(|check| matches!(check.status, CheckStatus::Exceeded | CheckStatus::NoBudget))
+    }
+
     /// The worst outcome of all tests. Unrecorded tests fail only if their
     /// program does.
     pub fn outcome(&self) -> Outcome {

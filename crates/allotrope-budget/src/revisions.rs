@@ -2,6 +2,7 @@
 //! user's cache. The worktrees stay, so that the next build there is
 //! incremental. The repository's own working tree and index are not modified.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -58,6 +59,8 @@ pub enum RevisionError {
 pub struct Repository {
     root: PathBuf,
     cache: PathBuf,
+    /// The worktrees that did not exist before.
+    created: RefCell<Vec<PathBuf>>,
 }
 
 /// A checked-out revision, locked against other processes while this value
@@ -77,14 +80,17 @@ impl Repository {
     /// The repository that contains a folder.
     ///
     /// # Errors
-    /// The folder is in no repository, or git is not installed.
+    /// The folder is in no repository, git refuses to read the repository (of another
+    /// user, for example), or git is not installed.
     pub fn containing(folder: &Path) -> Result<Self, RevisionError> {
         let none = || RevisionError::NoRepository {
             folder: folder.to_owned(),
         };
         let output = git(folder, ["rev-parse", "--show-toplevel"]);
         let root = match output {
-            Err(RevisionError::Git { .. }) => return Err(none()),
+            Err(RevisionError::Git { stderr, .. }) if stderr.contains("not a git repository") => {
+                return Err(none());
+            }
             output => PathBuf::from(output?),
         };
         let root = root.canonicalize().map_err(|_| none())?;
@@ -102,7 +108,11 @@ impl Repository {
         let cache = cache_folder()
             .join("compare")
             .join(format!("{name}-{hash}"));
-        Ok(Self { root, cache })
+        Ok(Self {
+            root,
+            cache,
+            created: RefCell::default(),
+        })
     }
 
     /// The folder of the repository.
@@ -149,6 +159,7 @@ impl Repository {
             let path = folder.as_os_str();
             let words = ["worktree", "add", "--force", "--detach", "--quiet"].map(OsStr::new);
             let words = words.into_iter().chain([path, OsStr::new(&commit)]);
+            self.created.borrow_mut().push(folder.clone());
             git(&self.root, words)?;
         }
         self.checked_out(folder, commit, name, lock)
@@ -166,6 +177,38 @@ impl Repository {
             _ => {}
         }
         git(&self.root, ["worktree", "prune"]).map(drop)
+    }
+
+    /// Removes the worktrees that did not exist when this value was made.
+    ///
+    /// # Errors
+    /// A folder that cannot be removed.
+    pub fn remove_created(&self) -> Result<(), RevisionError> {
+        for folder in self.created.take() {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(io_error("cannot remove", &folder)(error));
+                }
+                _ => {}
+            }
+            // Nothing is lost if it stays: it is empty.
+            let _ = fs::remove_file(folder.with_extension("lock"));
+        }
+        git(&self.root, ["worktree", "prune"]).map(drop)
+    }
+
+    /// The path beside the repository that a build asks for under a path which is beside
+    /// its worktree, if a path of that kind is in its output and exists.
+    pub fn sibling_in(&self, output: &str) -> Option<PathBuf> {
+        let beside_worktrees = format!("{}/", self.cache.to_str()?);
+        let parent = self.root.parent()?;
+        output.split(&beside_worktrees).skip(1).find_map(|rest| {
+            let end = rest.find(|c: char| c.is_whitespace() || "'\"`/:,;)".contains(c));
+            let name = rest.get(..end.unwrap_or(rest.len()))?;
+            let is_worktree = self.cache.join(name).join(".git").exists();
+            let sibling = parent.join(name);
+            (!name.is_empty() && !is_worktree && sibling.exists()).then_some(sibling)
+        })
     }
 
     fn checked_out(
@@ -338,6 +381,8 @@ fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S>) -
         .arg("-C")
         .arg(folder)
         .args(words)
+        // One message is recognised by its words.
+        .env("LC_ALL", "C")
         .stdin(Stdio::null());
     // Hooks and `git bisect run` set these for another repository.
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {

@@ -3,7 +3,6 @@
 //! work; this file turns arguments into its options and prints its result.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use allotrope_budget::comparison::{self, Comparer, Comparison, ComparisonError, Side};
 use allotrope_budget::configuration::FILE_NAME;
@@ -11,12 +10,12 @@ use allotrope_budget::outputs::comparison::{ComparisonOptions, write_json, write
 use allotrope_budget::revisions::{Repository, RevisionError};
 use anyhow::anyhow;
 
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, REGRESSION, WithStatus};
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, NOT_MEASURED, REGRESSION, WithStatus};
 use crate::glue::GlueArguments;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
-use crate::test::{self, SIGINT, Steps};
+use crate::test::{self, Steps, Stop};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -29,9 +28,9 @@ To find the first commit at which a test allocates more than at the revision GOO
   git bisect run allotrope compare --bisect GOOD HEAD TEST
 
 Exit status: 0 if no number is worse, 1 if allotrope failed, 2 if a revision or
-configuration cannot be used, 3 if a number is worse or a revision cannot be
-built or tested. With --bisect: 0 good, 1 bad, 125 if AFTER cannot be built or
-tested, 128 if anything else is wrong.";
+configuration cannot be used, 3 if a number is worse, 5 if a revision cannot be
+built or tested, 128+N if signal N stopped it. With --bisect: 0 good, 1 bad, 125 if
+AFTER cannot be built or tested, 128 or more if anything else is wrong.";
 
 /// `git bisect run`: this revision is bad.
 const BISECT_BAD: u8 = 1;
@@ -117,50 +116,51 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         repository.remove_worktrees().status(FAILED)?;
         return Ok(false);
     };
-    let stop = test::stop_on_signals().status(FAILED)?;
+    let stop = Stop::on_signals().status(FAILED)?;
+    let outcome = measure_and_print(arguments, [before, after], &repository, &stop);
+    let Some(stopped) = stop.failure() else {
+        return outcome;
+    };
+    // The worktrees are where later comparisons go on; a new one may be incomplete.
+    repository.remove_created().status(FAILED)?;
+    Err(stopped)
+}
+
+fn measure_and_print(
+    arguments: &Arguments,
+    [before, after]: [&str; 2],
+    repository: &Repository,
+    stop: &Stop,
+) -> Result<bool, Failure> {
     let comparer = Comparer {
-        repository: &repository,
+        repository,
         config: &arguments.config,
         patterns: &arguments.tests,
         runs: arguments.runs,
         recorder: test::recorder().status(FAILED)?,
-        stop: &stop,
+        stop: stop.requested(),
     };
-    let before = measure(&comparer, before, &stop).map_err(failure)?;
-    let mut after = measure(&comparer, after, &stop).map_err(|error| match failure(error) {
-        Failure { status, error } if arguments.bisect && status == REGRESSION => {
-            Failure::new(BISECT_SKIP, error)
-        }
-        failure => failure,
-    })?;
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::new(
-            128 + SIGINT,
-            anyhow!("stopped; nothing was compared"),
-        ));
-    }
+    let before = measure(&comparer, before, stop)?;
+    let mut after = measure(&comparer, after, stop)?;
     for glue in after.glue_mut() {
         *glue = arguments.glue.added_to(std::mem::take(glue))?;
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;
-    is_worse(arguments, &comparison)
+    is_worse(arguments, &comparison, [&before, &after])
 }
 
-fn measure(
-    comparer: &Comparer<'_>,
-    revision: &str,
-    stop: &AtomicBool,
-) -> Result<Side, ComparisonError> {
+/// Builds and measures a revision and shows the progress.
+fn measure(comparer: &Comparer<'_>, revision: &str, stop: &Stop) -> Result<Side, Failure> {
     let progress = Progress::new(false);
     let mut steps = Steps::new(&progress, None);
     let side = comparer.measure(revision, &mut |test, start, starts| {
-        if !stop.load(Ordering::Relaxed) {
+        if stop.failure().is_none() {
             steps.show(test, start, starts);
         }
     });
     progress.finish();
-    side
+    stop.failure().map_or(side.map_err(failure), Err)
 }
 
 fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> Result<(), Failure> {
@@ -179,16 +179,24 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
 
 /// Whether a number is worse; fails if a test could not be measured or if there was
 /// nothing to compare.
-fn is_worse(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
-    let broken =
-        |word: &str| anyhow!("a test could not be measured {word}; the list above has the reason");
-    if comparison.is_broken(1) && arguments.bisect {
-        return Err(Failure::new(BISECT_SKIP, broken("after")));
-    }
-    for (side, word) in ["before", "after"].into_iter().enumerate() {
-        if comparison.is_broken(side) {
-            return Err(Failure::new(REGRESSION, broken(word)));
-        }
+fn is_worse(
+    arguments: &Arguments,
+    comparison: &Comparison,
+    sides: [&Side; 2],
+) -> Result<bool, Failure> {
+    // With --bisect the revision after is to be skipped, whatever is wrong before.
+    for side in [1, 0] {
+        let (name, word) = (&sides[side].name, ["before", "after"][side]);
+        let error = match &sides[side].build_failure {
+            Some(failure) => anyhow!("{name}: the build failed: {}", failure.problem),
+            None if comparison.is_broken(side) => {
+                anyhow!("a test could not be measured {word}; the list above has the reason")
+            }
+            None => continue,
+        };
+        let skip = arguments.bisect && side == 1;
+        let status = if skip { BISECT_SKIP } else { NOT_MEASURED };
+        return Err(Failure::new(status, error));
     }
     if comparison.is_empty() {
         let sentence = anyhow!("there is no test that both revisions have; nothing was compared");

@@ -11,6 +11,8 @@ pub const BAD_INPUT: u8 = 2;
 pub const REGRESSION: u8 = 3;
 /// A number of a test is better than its budget.
 pub const IMPROVEMENT: u8 = 4;
+/// A test or revision could not be built or measured.
+pub const NOT_MEASURED: u8 = 5;
 /// `record` itself failed; env(1) uses the same status.
 pub const RECORD_FAILED: u8 = 125;
 /// The program to record cannot be executed.
@@ -26,12 +28,20 @@ Exit status:
   2        bad usage, or a file or program that cannot be used
   3        `diff --fail-on` found more than it allows, or a test exceeds its budget
   4        a test is better than its budget
+  5        a test could not be built or measured
+  128+N    `test` or `compare` was stopped by signal N
 `allotrope record` ends with the status of the program instead:
   0 to 255 the program's own
   128+N    the program was ended by signal N
   125      the recording failed, or bad usage of `record`
   126      the program cannot be executed
   127      the program was not found";
+
+/// The status of a command that was stopped by a signal, as a shell reports it for a
+/// program that the signal ended.
+pub fn stopped_by(signal: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))
+}
 
 /// Why a command ends with another status than [`FINE`].
 #[derive(Debug)]

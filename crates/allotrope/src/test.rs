@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use allotrope_text::Shown;
 
@@ -21,7 +21,12 @@ use allotrope_budget::result::TestResult;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
 
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, REGRESSION, WithStatus};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::exit_status::{
+    BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, NOT_MEASURED, REGRESSION, WithStatus, stopped_by,
+};
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::progress::Progress;
@@ -36,8 +41,9 @@ belong in the repository. JSON is the format allotrope-test/1.
 
 Exit status: 0 if all numbers keep their budgets, 1 if allotrope failed, 2 if the
 configuration, a budget or an argument cannot be used, 3 if a budget is exceeded
-or a test could not be measured (it crashed, hung, did nothing, has no budget), 4
-if nothing is worse and a number is better than its budget.";
+or a number has none, 4 if nothing is worse and a number is better than its
+budget, 5 if no budget is exceeded and a test could not be built or measured (it
+crashed, hung, did nothing), 128+N if signal N stopped the tests.";
 
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
@@ -159,20 +165,33 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
-    let stop = stop_on_signals().status(FAILED)?;
+    let stop = Stop::on_signals().status(FAILED)?;
+    let outcome = measure_and_print(arguments, &configuration, log.as_ref(), &stop);
+    match stop.failure() {
+        Some(stopped) => Err(stopped),
+        None => outcome,
+    }
+}
+
+fn measure_and_print(
+    arguments: &Arguments,
+    configuration: &Configuration,
+    log: Option<&NioLog>,
+    stop: &Stop,
+) -> Result<u8, Failure> {
     let session = Session {
-        configuration: &configuration,
+        configuration,
         recorder: if arguments.no_record {
             None
         } else {
             Some(recorder().status(FAILED)?)
         },
-        log: log.as_ref(),
+        log,
         platform: arguments.platform.clone(),
         runs: arguments.runs,
         stacks: arguments.stacks,
         scratch: arguments.scratch.clone(),
-        stop: &stop,
+        stop: stop.requested(),
     };
     let tests = session.choose(&arguments.tests).map_err(failure)?;
     if !arguments.no_build {
@@ -187,11 +206,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     for (format, file) in &arguments.write {
         write_file(*format, file, &report)?;
     }
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::new(
-            128 + SIGINT,
-            anyhow!("stopped; nothing was compared"),
-        ));
+    if stop.failure().is_some() {
+        return Ok(FAILED);
     }
     if arguments.accept {
         return accept(arguments, &session, &report);
@@ -205,13 +221,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(match report.outcome() {
         Outcome::Passed => FINE,
         Outcome::Improved => IMPROVEMENT,
-        Outcome::Failed => REGRESSION,
+        Outcome::Failed if report.exceeds() => REGRESSION,
+        Outcome::Failed => NOT_MEASURED,
     })
 }
-
-/// The number of the signal that Ctrl-C sends. A shell reports 128 more as the status
-/// of a program that it ended.
-pub const SIGINT: u8 = 2;
 
 /// The command that records the tests: this executable.
 pub fn recorder() -> anyhow::Result<Recorder> {
@@ -222,17 +235,47 @@ pub fn recorder() -> anyhow::Result<Recorder> {
     })
 }
 
-/// A flag that the first SIGINT or SIGTERM sets, so that the running test can be ended
+/// The first SIGINT, SIGTERM or SIGHUP asks to stop, so that the running test can be ended
 /// with its children. The second such signal ends this process.
-pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let status = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .context("cannot handle signals")?;
+pub struct Stop {
+    requested: Arc<AtomicBool>,
+    /// The signal that came; 0 if none did.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    /// Handles the signals from now on.
+    pub fn on_signals() -> anyhow::Result<Self> {
+        let stop = Self {
+            requested: Arc::default(),
+            signal: Arc::default(),
+        };
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            let (requested, number) = (&stop.requested, &stop.signal);
+            let status = stopped_by(signal).into();
+            flag::register_conditional_shutdown(signal, status, requested.clone())
+                .and_then(|_| {
+                    let signal_number = signal.unsigned_abs() as usize;
+                    flag::register_usize(signal, number.clone(), signal_number)
+                })
+                .and_then(|_| flag::register(signal, requested.clone()))
+                .context("cannot handle signals")?;
+        }
+        Ok(stop)
     }
-    Ok(stop)
+
+    /// Set once a signal has come.
+    pub fn requested(&self) -> &AtomicBool {
+        &self.requested
+    }
+
+    /// The failure of a command that a signal stopped, if one did.
+    pub fn failure(&self) -> Option<Failure> {
+        let signal = self.signal.load(Ordering::Relaxed);
+        let status = stopped_by(i32::try_from(signal).unwrap_or(0));
+        let stopped = || Failure::new(status, anyhow!("stopped; nothing was compared"));
+        self.requested.load(Ordering::Relaxed).then(stopped)
+    }
 }
 
 /// Shows the progress of the tests on a bar.
@@ -289,7 +332,7 @@ pub fn failure(error: SessionError) -> Failure {
     let status = match &error {
         SessionError::Io { .. } => FAILED,
         // The program under test is broken, not allotrope.
-        SessionError::Build { .. } => REGRESSION,
+        SessionError::Build { .. } => NOT_MEASURED,
         _ => BAD_INPUT,
     };
     Failure::new(status, error)
@@ -340,7 +383,7 @@ fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failur
 }
 
 /// Writes the numbers of the tests that could be measured as the new budgets and
-/// prints what changed. Fails with [`REGRESSION`] if a test could not be accepted.
+/// prints what changed. Fails with [`NOT_MEASURED`] if a test could not be accepted.
 fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
     let folder = BudgetFolder::beside(&session.configuration.folder);
     let mut status = FINE;
@@ -348,7 +391,7 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
     for test in &report.tests {
         if let Some(why) = acceptance::refusal(test) {
             lines.push(format!("{}: not accepted: {why}", test.name));
-            status = REGRESSION;
+            status = NOT_MEASURED;
             continue;
         }
         let most = session.configuration.profile_stacks;

@@ -2,12 +2,13 @@
 //! (`allotrope-compare/1`).
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Selection, text};
 use serde::Serialize;
 
-use super::text::line;
+use super::text::{end_of_output, line};
 use super::wording;
 use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
 
@@ -39,6 +40,20 @@ pub fn write_text(
         writeln!(out, "{word:<7} {} ({commit})", side.name)?;
     }
     writeln!(out)?;
+    for side in sides {
+        if let Some(failure) = &side.build_failure {
+            writeln!(
+                out,
+                "FAIL  {} could not be built: {}",
+                side.name, failure.problem
+            )?;
+            if let Some(path) = &failure.missing {
+                let missing = wording::missing_beside_worktree(path);
+                writeln!(out, "      {missing}")?;
+            }
+            end_of_output(out, options.style.width.max(40), &failure.output)?;
+        }
+    }
     for test in &comparison.tests {
         lines(test, options.style.width.max(40), out)?;
     }
@@ -90,6 +105,10 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
             print(status, &case.name, &numbers(case))?;
         }
     }
+    if let Some(file) = &test.same_program {
+        let note = format!("note: {}", wording::same_program(file));
+        print("    ", &test.name, &[note])?;
+    }
     Ok(())
 }
 
@@ -140,6 +159,15 @@ struct SideForm<'a> {
     revision: &'a str,
     commit: &'a str,
     folder: String,
+    /// Null if it was built.
+    build_failure: Option<BuildFailureForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct BuildFailureForm<'a> {
+    problem: String,
+    missing: Option<String>,
+    output: &'a str,
 }
 
 #[derive(Serialize)]
@@ -148,6 +176,9 @@ struct TestForm<'a> {
     problem_before: Option<String>,
     problem_after: Option<String>,
     suspects: Vec<String>,
+    /// The program, if both revisions ran the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_program: Option<String>,
     cases: Vec<CaseForm<'a>>,
 }
 
@@ -190,6 +221,11 @@ pub fn write_json(
         revision: &side.name,
         commit: &side.commit,
         folder: side.folder.to_string_lossy().into_owned(),
+        build_failure: side.build_failure.as_ref().map(|failure| BuildFailureForm {
+            problem: failure.problem.to_string(),
+            missing: path_text(failure.missing.as_deref()),
+            output: &failure.output,
+        }),
     });
     let form = Form {
         format: FORMAT,
@@ -202,6 +238,10 @@ pub fn write_json(
     writeln!(out)
 }
 
+fn path_text(path: Option<&Path>) -> Option<String> {
+    Some(path?.to_string_lossy().into_owned())
+}
+
 fn test_form(test: &ComparedTest) -> TestForm<'_> {
     let problem = |index: usize| test.problems[index].as_ref().map(ToString::to_string);
     TestForm {
@@ -209,6 +249,7 @@ fn test_form(test: &ComparedTest) -> TestForm<'_> {
         problem_before: problem(0),
         problem_after: problem(1),
         suspects: test.suspects.iter().map(wording::suspect).collect(),
+        same_program: path_text(test.same_program.as_deref()),
         cases: test.cases.iter().map(case_form).collect(),
     }
 }

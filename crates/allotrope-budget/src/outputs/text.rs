@@ -193,17 +193,12 @@ impl Text<'_> {
     }
 
     fn output(&mut self, test: &TestResult) -> io::Result<()> {
-        let lines: Vec<&str> = test.output.lines().collect();
-        if lines.is_empty() {
+        if test.output.is_empty() {
             return Ok(());
         }
         writeln!(self.out, "  The end of what it printed:")?;
-        for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
-            let line = shown_lines(line);
-            let line: String = line.chars().take(self.width() - 6).collect();
-            writeln!(self.out, "    | {line}")?;
-        }
-        Ok(())
+        let width = self.width();
+        end_of_output(self.out, width, &test.output)
     }
 
     fn suspects(&mut self, test: &TestResult) -> io::Result<()> {
@@ -444,6 +439,17 @@ pub(super) fn line(
         }
     }
     writeln!(out)
+}
+
+/// Writes the last lines of a failed program's output.
+pub(super) fn end_of_output(out: &mut dyn Write, width: usize, output: &str) -> io::Result<()> {
+    let lines: Vec<&str> = output.lines().collect();
+    for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
+        let line = shown_lines(line);
+        let line: String = line.chars().take(width - 6).collect();
+        writeln!(out, "    | {line}")?;
+    }
+    Ok(())
 }
 
 fn columns(text: &str) -> usize {

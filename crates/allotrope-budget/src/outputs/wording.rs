@@ -1,5 +1,9 @@
 //! Numbers, statuses and sentences that all output formats use.
 
+use std::path::Path;
+
+use allotrope_text::Shown;
+
 use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
@@ -48,6 +52,23 @@ pub fn status(status: CheckStatus) -> &'static str {
         CheckStatus::NothingMeasured => "nothing-measured",
         CheckStatus::NotRecorded => "unknown",
     }
+}
+
+/// Why a build in a worktree lacks a path that a build in the repository has.
+pub fn missing_beside_worktree(path: &Path) -> String {
+    format!(
+        "it needs {}, which is not in the repository and so not beside its worktree; \
+         make it a submodule, or compare recordings of two builds with `allotrope diff`",
+        path.shown()
+    )
+}
+
+/// A note for a test whose program is one file in both revisions.
+pub fn same_program(file: &Path) -> String {
+    format!(
+        "both revisions ran the same file, {}: give its path relative to the test's folder",
+        file.shown()
+    )
 }
 
 /// The name of an outcome.

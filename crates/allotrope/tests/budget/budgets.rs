@@ -109,7 +109,7 @@ fn measuring_nothing_fails() {
     project.replace("allotrope.toml", "\"encode\"]", "\"nothing\"]");
     project
         .test(&[])
-        .expect(3)
+        .expect(5)
         .has("none were measured, accepted 1,000");
     // A budget for a window that is no longer opened.
     let budget = project.read("allotrope-budgets/encode.toml");
@@ -127,10 +127,10 @@ fn a_gate_on_a_number_that_is_not_measured_fails_and_is_not_accepted() {
         "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\ngate = [\"leaked_fds\"]\n",
     );
     let why = "only a window that compares file descriptors gives this number";
-    project.test(&[]).expect(3).has(why);
+    project.test(&[]).expect(5).has(why);
     project
         .test(&["--accept"])
-        .expect(3)
+        .expect(5)
         .has("not accepted: `gate` names leaked_fds, which encode does not give");
 }
 

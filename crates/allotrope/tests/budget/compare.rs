@@ -1,6 +1,8 @@
 //! `allotrope compare`: two revisions of a repository, the working tree, and
 //! `git bisect run`.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -15,21 +17,27 @@ fn repository() -> Project {
     let build = "build = \"cc -g -O1 -fno-builtin -fno-inline -pthread -w -o bench bench.c\"\n";
     project.write("allotrope.toml", &format!("{build}{text}"));
     project.write(".gitignore", "bench\n.cache\ncount\n");
-    git(&project, &["init", "--quiet", "--initial-branch=main"]);
-    git(&project, &["config", "user.name", "somebody"]);
-    git(&project, &["config", "user.email", "somebody@localhost"]);
-    commit(&project, "first");
+    start_repository(project.folder());
     project
+}
+
+/// Makes a folder a repository and commits its files.
+fn start_repository(folder: &Path) {
+    git_in(folder, &["init", "--quiet", "--initial-branch=main"]);
+    git_in(folder, &["config", "user.name", "somebody"]);
+    git_in(folder, &["config", "user.email", "somebody@localhost"]);
+    git_in(folder, &["add", "."]);
+    git_in(folder, &["commit", "--quiet", "-m", "first"]);
 }
 
 #[track_caller]
 fn git(project: &Project, words: &[&str]) -> String {
-    let output = run(
-        Command::new("git")
-            .args(words)
-            .current_dir(project.folder()),
-        b"",
-    );
+    git_in(project.folder(), words)
+}
+
+#[track_caller]
+fn git_in(folder: &Path, words: &[&str]) -> String {
+    let output = run(Command::new("git").args(words).current_dir(folder), b"");
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git {words:?}: {printed}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -106,16 +114,102 @@ fn what_cannot_be_compared_is_an_error() {
         .command("compare", &["main", ".", "nonsense"])
         .expect(2)
         .stderr_has("there is no test that both revisions have");
-    project.replace("bench.c", "int main", "int nothing");
-    project
-        .command("compare", &["main", "."])
-        .expect(3)
-        .stderr_has(".: the build failed: it ended with status 1");
     let alone = Project::with_cases(&["encode"]);
     alone
         .command("compare", &["main", "."])
         .expect(2)
         .stderr_has("is not in a git repository");
+}
+
+#[test]
+fn a_revision_that_does_not_build_is_shown_in_text_and_json() {
+    let project = repository();
+    project.replace("bench.c", "int main", "#error no main\nint nothing");
+    let printed = project.command("compare", &["main", "."]).expect(5);
+    printed
+        .has("FAIL  . could not be built: it ended with status 1")
+        .has("#error no main")
+        .stderr_has(".: the build failed: it ended with status 1");
+    let printed = project.command("compare", &["main", ".", "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed.expect(5).stdout).expect("it is JSON");
+    assert_eq!(json["before"]["build_failure"], Value::Null);
+    let failure = &json["after"]["build_failure"];
+    assert_eq!(failure["problem"], "it ended with status 1");
+    let output = failure["output"].as_str().unwrap_or_default();
+    assert!(output.contains("#error no main"), "{output}");
+}
+
+#[test]
+fn what_a_build_needs_beside_the_repository_is_named() {
+    let project = Project::with_cases(&["encode"]);
+    let inside = project.folder().join("inside");
+    std::fs::create_dir(&inside).expect("the folder is the test's");
+    project.write("beside.txt", "x");
+    let needing = "build = 'ls $(dirname $PWD)/beside.txt'\n[tests.a]\ncommand = ['true']\n";
+    project.write("inside/allotrope.toml", needing);
+    start_repository(&inside);
+    project
+        .command_with("compare", &["main", "main"], |it| it.current_dir(&inside))
+        .expect(5)
+        .has("beside.txt, which is not in the repository");
+}
+
+#[test]
+fn one_program_for_both_revisions_is_noted() {
+    let project = repository();
+    let path = project.folder().join("bench").display().to_string();
+    project.replace("allotrope.toml", "\"./bench\"", &format!("{path:?}"));
+    commit(&project, "an absolute path");
+    let built = Command::new("cc")
+        .args(["-g", "-pthread", "-w", "-o", "bench", "bench.c"])
+        .current_dir(project.folder())
+        .status();
+    assert!(built.is_ok_and(|status| status.success()));
+    project
+        .command("compare", &["main", "main", "encode"])
+        .expect(0)
+        .has("note: both revisions ran the same file");
+}
+
+#[test]
+fn a_refusal_of_git_is_passed_on() {
+    let project = repository();
+    let git = "#!/bin/sh\necho \"fatal: detected dubious ownership in repository at '/x'\" >&2\nexit 128\n";
+    let folder = project.folder().join("fake");
+    std::fs::create_dir(&folder).expect("the folder is the test's");
+    project.write("fake/git", git);
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.join("git"), executable).expect("it is there");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", folder.display());
+    project
+        .command_with("compare", &["main", "."], |it| it.env("PATH", &path))
+        .expect(2)
+        .stderr_has("detected dubious ownership in repository at '/x'");
+}
+
+#[test]
+fn a_stopped_comparison_leaves_no_worktree_and_ends_like_the_signal() {
+    let project = repository();
+    project.replace(
+        "allotrope.toml",
+        "build = \"",
+        "build = \"kill -TERM $PARENT; sleep 60; ",
+    );
+    commit(&project, "slow");
+    let allotrope = record::command();
+    let allotrope = allotrope.get_program().to_string_lossy().into_owned();
+    let script = format!("export PARENT=$$; exec {allotrope} compare main HEAD");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .current_dir(project.folder())
+        .env("XDG_CACHE_HOME", project.folder().join(".cache"));
+    let output = run(&mut shell, b"");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(128 + 15), "{printed}");
+    let list = git(&project, &["worktree", "list"]);
+    assert_eq!(list.lines().count(), 1, "{list}");
 }
 
 #[test]

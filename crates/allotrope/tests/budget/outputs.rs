@@ -9,7 +9,7 @@ use crate::support::run;
 /// A project with three tests: one fails, one has improved, one crashes.
 fn with_three_outcomes() -> Project {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
-    project.test(&["--accept"]).expect(3);
+    project.test(&["--accept"]).expect(5);
     project.compile(&["-DWORSE", "-DBETTER"]);
     project
 }
@@ -160,7 +160,7 @@ fn logs_and_thresholds_are_budgets() {
 #[test]
 fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
     let project = Project::with_cases(&["encode", "crash"]);
-    let printed = project.test(&["--no-record"]).expect(3);
+    let printed = project.test(&["--no-record"]).expect(5);
     let printed = printed
         .has("ok    encode                    allocations 0  remaining 0")
         .has("FAIL  crash")

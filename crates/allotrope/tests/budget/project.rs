@@ -112,6 +112,16 @@ impl Project {
 
     /// A subcommand with these arguments.
     pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Finished {
+        self.command_with(subcommand, arguments, |command| command)
+    }
+
+    /// The same with a change to the command, such as a variable.
+    pub fn command_with(
+        &self,
+        subcommand: &str,
+        arguments: &[&str],
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Finished {
         let mut command = record::command();
         command
             .arg(subcommand)
@@ -120,6 +130,7 @@ impl Project {
             .env("XDG_CACHE_HOME", self.folder().join(".cache"))
             .env("TMPDIR", self.recordings())
             .env_remove("NO_COLOR");
+        change(&mut command);
         run(&mut command, b"").into()
     }
 

@@ -9,7 +9,7 @@ fn each_way_to_fail_is_reported_as_what_it_is() {
     let cases = ["crash", "status", "hang", "pipe", "encode"];
     let project = Project::with_cases(&cases);
     project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
-    let printed = project.test(&["--accept"]).expect(3);
+    let printed = project.test(&["--accept"]).expect(5);
     for (case, what) in [
         ("crash", "ended by SIGSEGV"),
         ("status", "ended with status 7"),
@@ -29,7 +29,7 @@ fn each_way_to_fail_is_reported_as_what_it_is() {
     }
     assert!(printed.stdout.contains("encode: allocations none → 1,000"));
     // The report shows the end of what the test printed.
-    project.test(&["crash"]).expect(3).has("| about to crash");
+    project.test(&["crash"]).expect(5).has("| about to crash");
     project.test(&["encode"]).expect(0);
 }
 
@@ -44,7 +44,7 @@ fn a_missing_or_unrecordable_program_is_named() {
     command.args(["-static", "-o", "static", "bench.c", "-w", "-pthread"]);
     let compiled = run(command.current_dir(project.folder()), b"");
     assert!(compiled.status.success(), "static libc is in libc6-dev");
-    let printed = project.test(&[]).expect(3);
+    let printed = project.test(&[]).expect(5);
     let printed = printed
         .has("could not be started: the program ./no-such-program")
         .has("its `folder` ./no/such does not exist")
@@ -103,7 +103,7 @@ fn a_failed_build_ends_the_command_and_shows_its_output() {
     );
     project
         .test(&[])
-        .expect(3)
+        .expect(5)
         .stderr_has("the build failed: it ended with status 3")
         .stderr_has("no compiler");
     project.test(&["--no-build", "--accept"]).expect(0);

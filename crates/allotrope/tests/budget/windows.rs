@@ -110,6 +110,6 @@ fn a_window_that_is_never_closed_has_no_numbers() {
     let project = project(&test("open", ""));
     project
         .test(&[])
-        .expect(3)
+        .expect(5)
         .has("its window never-closed was never closed");
 }
