@@ -12,12 +12,13 @@ use allotrope_text::Shown;
 
 use allotrope_budget::acceptance::{self, Change};
 use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
-use allotrope_budget::configuration::{FILE_NAME, STARTING_FILE, Test};
+use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
 use allotrope_budget::result::TestResult;
+use allotrope_budget::starting::starting_file;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
 
@@ -48,7 +49,8 @@ crashed, hung, did nothing), 128+N if signal N stopped the tests.";
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Run only tests with these names; `*` stands for anything
+    /// Run only tests with these names; `*` stands for anything. With --init: a program and
+    /// its arguments (after `--`) that the first test is to run
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
     /// The configuration file
@@ -99,7 +101,7 @@ pub struct Arguments {
     /// List the tests
     #[arg(long)]
     list: bool,
-    /// Write an allotrope.toml to start from
+    /// Write an allotrope.toml to start from, with the tests that Cargo, CTest or Meson list
     #[arg(long)]
     init: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
@@ -151,7 +153,7 @@ fn parse_write(text: &str) -> Result<(Format, PathBuf), String> {
 /// Runs the tests, prints the report and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.init {
-        return init(&arguments.config);
+        return init(&arguments.config, &arguments.tests);
     }
     let mut configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
     for test in &mut configuration.tests {
@@ -339,15 +341,29 @@ pub fn failure(error: SessionError) -> Failure {
 }
 
 /// Writes a configuration to start from; refuses to replace a file.
-fn init(file: &Path) -> Result<u8, Failure> {
+fn init(file: &Path, command: &[String]) -> Result<u8, Failure> {
+    let folder = file.parent().filter(|path| *path != Path::new(""));
+    let exists = file.exists();
+    let starting = match exists {
+        // Nothing is searched for if nothing will be written.
+        true => None,
+        false => Some(starting_file(folder.unwrap_or(Path::new(".")), command).status(BAD_INPUT)?),
+    };
+    let text = starting.as_ref().map_or("", |starting| &starting.text);
     let created = OpenOptions::new().write(true).create_new(true).open(file);
-    let written = created.and_then(|mut file| file.write_all(STARTING_FILE.as_bytes()));
+    let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
-            message::print(format_args!(
-                "wrote {}; add your tests to it and run `allotrope test`",
-                file.shown()
-            ));
+            let name = file.shown();
+            match starting.and_then(|starting| starting.found) {
+                Some(found) => message::print(format_args!(
+                    "wrote {name} with {found}; look through it, then run `allotrope test --accept`"
+                )),
+                None => message::print(format_args!(
+                    "wrote {name} with an example; replace it by your tests, then run \
+                     `allotrope test --accept`"
+                )),
+            }
             Ok(FINE)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::new(

@@ -9,5 +9,6 @@ mod examples;
 mod outputs;
 mod project;
 mod python;
+mod starting;
 mod trouble;
 mod windows;
