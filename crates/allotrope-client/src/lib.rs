@@ -37,7 +37,33 @@ pub mod pool;
 mod setting;
 mod window;
 
+/// Makes a function a test whose allocations `allotrope test` counts: it is measured as by
+/// [`measure_with`], in windows with the path of the test in its crate. Without the recorder
+/// it is an ordinary test, as with `#[test]`, and is run once.
+///
+/// `iterations = NUMBER` is how often the function repeats the measured work; 1 unless
+/// given. `crate = NAME` is the name under which this crate is known, if it is not
+/// `allotrope`. Other attributes, such as `#[ignore]` and `#[should_panic]`, and a result
+/// are those of the test.
+///
+/// A window counts all threads of the process. So the tests must not run side by side when
+/// they are measured: `cargo test -- --test-threads=1`.
+///
+/// ```
+/// extern crate allotrope_client as allotrope;
+/// # fn encode(_: u64) -> u64 { 1 }
+///
+/// #[allotrope::test(iterations = 1000)]
+/// fn encoding() {
+///     let bytes: u64 = (0..1000).map(encode).sum();
+///     assert_eq!(bytes, 1000);
+/// }
+/// ```
+#[cfg(feature = "macros")]
+pub use allotrope_client_macros::test;
 pub use ffi::recorded::Recorded;
+#[doc(hidden)]
+pub use measure::measure_test;
 pub use measure::{Protocol, measure, measure_with};
 pub use window::{Window, WindowOptions, opt_out, quiet};
 

@@ -50,6 +50,17 @@ pub fn measure_with<R>(protocol: Protocol<'_>, mut closure: impl FnMut() -> R) -
     run()
 }
 
+/// What `#[allotrope::test]` calls in the place of the test's function. `module` is
+/// `module_path!()`.
+#[doc(hidden)]
+pub fn measure_test<R>(module: &str, test: &str, iterations: u64, function: fn() -> R) -> R {
+    let name = match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{test}"),
+        None => test.to_owned(),
+    };
+    measure_with(Protocol::new(&name, iterations), function)
+}
+
 /// Adds the flags that every measurement uses: waiting for quiet before the window opens,
 /// and those in `ALLOTROPE_WINDOW_FLAGS`.
 fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {

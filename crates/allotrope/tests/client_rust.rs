@@ -1,6 +1,8 @@
 //! Windows and pools through the Rust client crate. The recorded program is this
 //! test program itself.
 
+extern crate allotrope_client as allotrope;
+
 mod support;
 
 use std::alloc::Layout;
@@ -76,6 +78,25 @@ fn threads() {
         drop(mine);
         drop(both);
     });
+}
+
+mod measured {
+    #[allotrope::test(iterations = 7)]
+    fn a_test() {
+        super::boxes(7);
+    }
+}
+
+#[test]
+fn a_test_with_the_attribute_is_a_window_with_its_path() {
+    let program = std::env::current_exe().expect("it runs");
+    let recording = record(program)
+        .args(["--exact", "measured::a_test"])
+        .env("ALLOTROPE_RUNS", "2")
+        .run()
+        .expect_status(0);
+    let window = counted("measured::a_test", 7, 7);
+    assert_eq!(windows(&recording), [window.clone(), window]);
 }
 
 #[test]
