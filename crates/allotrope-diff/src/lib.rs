@@ -25,6 +25,7 @@
 //!
 //! The result does not depend on the order of the input, and exchanging the
 //! sides exchanges the result.
+#![forbid(unsafe_code)]
 
 mod align;
 mod assign;

@@ -129,7 +129,7 @@ impl<'a> FrameTable<'a> {
         };
         for frame in &profile.frames {
             let module = profile.module_name(frame);
-            let names = [&*module, &*frame.function, &*frame.file];
+            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
             let origin = glue.origin(names, frame.generated);
             table.origins.push(origin);
             let next = headlines.len() as u32;
