@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, DiffOptions, Glue};
+use allotrope_diff::{Diff, DiffOptions};
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
@@ -93,11 +93,10 @@ pub struct BuildFailure {
 }
 
 impl Side {
-    /// The frames of each test that are not the user's own; those after the change
-    /// count.
-    pub fn glue_mut(&mut self) -> impl Iterator<Item = &mut Glue> {
-        let tests = self.tests.iter_mut();
-        tests.map(|(_, protocol, _)| &mut protocol.glue)
+    /// The protocol of each test: it has the frames that are not the user's own and the
+    /// suppressions. Those after the change count.
+    pub fn protocols_mut(&mut self) -> impl Iterator<Item = &mut Protocol> {
+        self.tests.iter_mut().map(|(_, protocol, _)| protocol)
     }
 }
 
@@ -342,7 +341,7 @@ fn compared_case(
     compared.diffs = different
         .filter_map(|check| {
             let metric = check.metric;
-            let diff = diff(before, after, metric, compared.iterations, &protocol.glue)?;
+            let diff = diff(before, after, metric, compared.iterations, protocol)?;
             Some((metric, diff))
         })
         .collect();
@@ -354,7 +353,7 @@ fn diff(
     after: &Case,
     metric: Metric,
     iterations: Option<u64>,
-    glue: &Glue,
+    protocol: &Protocol,
 ) -> Option<Diff> {
     let sets = |case: &Case| -> Vec<StackSet> {
         let samples = case.samples.iter();
@@ -365,7 +364,8 @@ fn diff(
         per: iterations
             .filter(|&number| number > 1)
             .map(|number| number as f64),
-        glue: glue.clone(),
+        glue: protocol.glue.clone(),
+        suppressions: protocol.suppressions.clone(),
     };
     // Should the comparison fail, only the explanation is missing.
     allotrope_diff::compare(&sets(before), &sets(after), &options).ok()

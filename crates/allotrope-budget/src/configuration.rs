@@ -13,7 +13,7 @@ use allotrope_text::Shown;
 use thiserror::Error;
 
 use crate::tolerance::Tolerance;
-use allotrope_diff::Glue;
+use allotrope_diff::{Glue, Suppressions};
 use allotrope_profile::Metric;
 
 /// The file's usual name.
@@ -114,6 +114,8 @@ pub struct Protocol {
     pub counts_only: bool,
     /// The frames that are not the user's own.
     pub glue: Glue,
+    /// The leaks that are expected; they are marked in explanations, and counted.
+    pub suppressions: Suppressions,
 }
 
 impl Default for Protocol {
@@ -127,6 +129,7 @@ impl Default for Protocol {
             timeout: Duration::from_secs(600),
             counts_only: false,
             glue: Glue::default(),
+            suppressions: Suppressions::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use allotrope_diff::{DiffOptions, Glue};
+use allotrope_diff::DiffOptions;
 use allotrope_profile::{MetricSet, StackSet};
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
@@ -219,10 +219,7 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
     let explanations = explained
         .chain(leaked)
-        .filter_map(|(metric, run)| {
-            let glue = protocol.glue.clone();
-            explanation(&case, metric, run, profile, iterations, glue)
-        })
+        .filter_map(|(metric, run)| explanation(&case, metric, run, profile, iterations, protocol))
         .collect();
     CaseResult {
         fluctuations: fluctuations(&case, protocol),
@@ -287,7 +284,7 @@ fn explanation(
     run: usize,
     profile: Option<&StackSet>,
     iterations: Option<u64>,
-    glue: Glue,
+    protocol: &Protocol,
 ) -> Option<Explanation> {
     let of_stacks = metric.of_stacks()?;
     let now = &case.samples.get(run)?.stacks;
@@ -304,7 +301,8 @@ fn explanation(
         per: iterations
             .filter(|&number| number > 1)
             .map(|number| number as f64),
-        glue,
+        glue: protocol.glue.clone(),
+        suppressions: protocol.suppressions.clone(),
     };
     let now = fold_like(now, accepted);
     // Should the comparison fail, only the explanation is missing.

@@ -65,8 +65,8 @@ fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile
     let Ok(symbols) = ModuleSymbols::load(locator, path, &module.build_id, known.file) else {
         return;
     };
-    let unoptimised = symbols.unoptimised();
-    let mut record = SymbolsBuilder::new(module.module, unoptimised);
+    let (unoptimised, compilers) = (symbols.unoptimised(), symbols.compilers().to_vec());
+    let mut record = SymbolsBuilder::new(module.module, unoptimised, compilers);
     for (address, resolved) in addresses.iter().zip(symbols.resolve(&addresses)) {
         if record.is_full() {
             trace.write(&Record::Symbols(record.take()));

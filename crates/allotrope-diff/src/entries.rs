@@ -124,6 +124,7 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match
             .fold(1.0, f64::min),
         blame,
         differs: None,
+        suppressed: None,
         stacks,
     };
     Draft {

@@ -84,6 +84,18 @@ pub enum DiffError {
         /// The line.
         pattern: String,
     },
+    /// An invalid line of a list of suppressions.
+    #[error(
+        "{list}:{line}: `{text}` suppresses no leak: write `leak:` and a part of the name of a function, source file or module"
+    )]
+    Suppression {
+        /// The list's name.
+        list: String,
+        /// Its line, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
 }
 
 fn titled(title: &str) -> String {

@@ -117,26 +117,36 @@ impl Glue {
 
     /// Whose code the frame is.
     pub fn origin_of(&self, frame: &StackFrame) -> Origin {
-        let names = [&frame.module, &frame.function, &frame.file].map(String::as_str);
-        self.origin(names, frame.generated)
+        let names = [
+            &frame.module,
+            &frame.function,
+            &frame.signature,
+            &frame.file,
+        ];
+        self.origin(names.map(String::as_str), frame.generated)
     }
 
-    /// Whose code a function is, given its module's file name, its qualified name and
-    /// its source file (module and file may be empty), and whether the compiler wrote it.
-    pub fn origin(&self, [module, function, file]: [&str; 3], is_generated: bool) -> Origin {
+    /// Whose code a function is, given its module's file name, its qualified name, its
+    /// signature and its source file (all but the name may be empty), and whether the
+    /// compiler wrote it.
+    pub fn origin(&self, names: [&str; 4], is_generated: bool) -> Origin {
+        let [module, function, signature, file] = names;
         if self.has_function(module, function)
             || self.files.iter().any(|part| file.contains(part))
             || own_code::is_standard_library(file)
+            || !file.is_empty() && own_code::is_c_library(module)
+            || own_code::is_swift_standard_library(signature)
         {
             return Origin::Glue;
         }
+        let is_generated = is_generated || own_code::is_generated_by_swift(function);
         let is_library = own_code::is_library(module);
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
             (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
             (false, _) => Origin::Own,
             (true, true) if is_library => Origin::UnnamedLibrary,
             (true, true) => Origin::Unnamed,
-            (true, false) if is_library => Origin::Library,
+            (true, false) if is_library || is_generated => Origin::Library,
             (true, false) => Origin::Program,
         }
     }
@@ -257,6 +267,76 @@ mod tests {
         ] {
             assert!(!glue.has(&frame(module, function)), "{module} {function}");
         }
+    }
+
+    #[test]
+    fn swifts_standard_library_in_the_users_module_is_not_the_users() {
+        let glue = Glue::default();
+        for (function, signature, expected) in [
+            (
+                "specialized Array.append",
+                "generic specialization <Swift.Int> of Swift.Array.append(__owned A) -> ()",
+                Origin::Glue,
+            ),
+            (
+                "specialized Collection.map<A>",
+                "generic specialization <App.A<Swift.Int>, B> of (extension in Swift):Swift.Collection.map<A>() -> ()",
+                Origin::Glue,
+            ),
+            (
+                "static Array<A>.== infix",
+                "static (extension in Swift):Swift.Array<A where A: Swift.Equatable>.== infix(A) -> Swift.Bool",
+                Origin::Glue,
+            ),
+            (
+                "closure #1 in Sequence.min",
+                "closure #1 (A.Element) throws -> Swift.Bool in (extension in Swift):Swift.Sequence.min() -> ()",
+                Origin::Glue,
+            ),
+            (
+                "Array.copied",
+                "(extension in App):Swift.Array.copied() -> Swift.Array<Swift.Int>",
+                Origin::Own,
+            ),
+            (
+                "specialized Stack.push",
+                "generic specialization <Swift.Int> of App.Stack.push(A) -> ()",
+                Origin::Own,
+            ),
+            (
+                "closure #1 in run",
+                "closure #1 (Swift.Int) -> Swift.String in App.run() -> ()",
+                Origin::Own,
+            ),
+            (
+                "Node.__allocating_init",
+                "App.Node.__allocating_init(value: Swift.Int) -> App.Node",
+                Origin::Library,
+            ),
+            (
+                "outlined init with copy of Large",
+                "outlined init with copy of App.Large",
+                Origin::Library,
+            ),
+        ] {
+            let frame = StackFrame {
+                signature: signature.to_owned(),
+                file: "/src/app/Codec.swift".to_owned(),
+                ..frame("app", function)
+            };
+            assert_eq!(glue.origin_of(&frame), expected, "{signature}");
+        }
+    }
+
+    #[test]
+    fn the_c_librarys_sources_are_not_the_users() {
+        let glue = Glue::default();
+        let at = |module| StackFrame {
+            file: "./locale/loadlocale.c".to_owned(),
+            ..frame(module, "_nl_intern_locale_data")
+        };
+        assert_eq!(glue.origin_of(&at("libc.so.6")), Origin::Glue);
+        assert_eq!(glue.origin_of(&at("app")), Origin::Own);
     }
 
     #[test]

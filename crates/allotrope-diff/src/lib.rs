@@ -25,6 +25,7 @@
 //!
 //! The result does not depend on the order of the input, and exchanging the
 //! sides exchanges the result.
+#![forbid(unsafe_code)]
 
 mod align;
 mod assign;
@@ -45,6 +46,7 @@ mod net;
 mod noise;
 mod own_code;
 mod replaced;
+mod suppressions;
 
 use std::fmt;
 
@@ -52,6 +54,7 @@ pub use error::DiffError;
 
 pub use crate::glue::Glue;
 pub use crate::own_code::Origin;
+pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].
@@ -63,6 +66,9 @@ pub struct DiffOptions {
     pub per: Option<f64>,
     /// The frames that are not the user's own.
     pub glue: Glue,
+    /// The leaks that are expected. Entries of the metrics of leaks are marked with the
+    /// rule that suppresses them; nothing is left out.
+    pub suppressions: Suppressions,
 }
 
 impl Default for DiffOptions {
@@ -71,6 +77,7 @@ impl Default for DiffOptions {
             metric: Metric::Allocations,
             per: None,
             glue: Glue::default(),
+            suppressions: Suppressions::default(),
         }
     }
 }
@@ -183,6 +190,9 @@ pub struct Entry {
     pub blame: u32,
     /// For a moved entry, the frame that differs.
     pub differs: Option<DifferingFrame>,
+    /// The rule that suppresses the largest of its stacks, if rules suppress all of them.
+    /// `None` if the metric does not count leaks.
+    pub suppressed: Option<Rule>,
     /// Its stacks, the largest differences first.
     pub stacks: Vec<EntryStack>,
 }
@@ -248,7 +258,15 @@ pub fn compare(
     moved.extend::<Vec<_>>(balanced);
     let (changed, jitter) = noise::split(&classes, unbalanced);
     let changed = blame::group(&classes, changed);
-    let (frames, entries) = entries::entries(&classes, changed, jitter, moved);
+    let (frames, mut entries) = entries::entries(&classes, changed, jitter, moved);
+    let origins = frames.iter().map(|frame| options.glue.origin_of(frame));
+    let origins: Vec<Origin> = origins.collect();
+    if matches!(
+        options.metric,
+        Metric::LeakedAllocations | Metric::LeakedBytes
+    ) {
+        mark_suppressed(&mut entries, &frames, &origins, &options.suppressions);
+    }
     let [before, after] = classes
         .representative_runs
         .map(|run| classes.totals[run as usize]);
@@ -259,13 +277,35 @@ pub fn compare(
         difference: after as i64 - before as i64,
         per: options.per,
         noise: noise(&classes),
-        origins: frames
-            .iter()
-            .map(|frame| options.glue.origin_of(frame))
-            .collect(),
+        origins,
         frames,
         entries,
     })
+}
+
+/// Marks the entries all of whose stacks are suppressed.
+fn mark_suppressed(
+    entries: &mut [Entry],
+    frames: &[StackFrame],
+    origins: &[Origin],
+    suppressions: &Suppressions,
+) {
+    let mut matcher = Matcher::new(suppressions, |index| {
+        let frame = frames.get(index as usize)?;
+        Some(FrameText {
+            function: &frame.function,
+            signature: &frame.signature,
+            file: &frame.file,
+            module: frame.module.as_str().into(),
+            origin: *origins.get(index as usize)?,
+        })
+    });
+    for entry in entries {
+        let stacks = entry.stacks.iter();
+        let all = stacks.flat_map(|stack| [Some(&stack.frames), stack.frames_before.as_ref()]);
+        let rules: Option<Vec<&Rule>> = all.flatten().map(|stack| matcher.rule(stack)).collect();
+        entry.suppressed = rules.and_then(|rules| rules.first().copied().cloned());
+    }
 }
 
 fn check(before: &[StackSet], after: &[StackSet], options: &DiffOptions) -> Result<(), DiffError> {

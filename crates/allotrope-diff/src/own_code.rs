@@ -5,6 +5,8 @@
 //! Paths come from debug information, so they are those of the machine that compiled
 //! the code. Nothing is looked up in the file system.
 
+use crate::names;
+
 /// Whose code a frame is. The larger, the better it stands for a whole stack: a
 /// stack's headline is the innermost frame of the largest origin in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,6 +204,60 @@ fn is_versioned_go(file: &str) -> bool {
 pub(crate) fn is_dependency(file: &str) -> bool {
     // `cargo:`: as budgets normalise the path of a crate's source.
     file.starts_with("cargo:") || DEPENDENCY.iter().any(|part| file.contains(part))
+}
+
+/// Whether a Swift function is the standard library's, by its module in the demangled
+/// form: the compiler puts a copy of a generic one, specialised, into the user's module,
+/// and its line is one of the user's or none. What a user adds in an extension of a
+/// standard type has the user's module in front: `(extension in App):Swift.Array.f()`.
+pub(crate) fn is_swift_standard_library(signature: &str) -> bool {
+    if !signature.contains("Swift.") {
+        return false;
+    }
+    let mut name = names::unwrapped(signature);
+    // `closure #1 (A) -> B in f() -> C`, also nested.
+    while name.starts_with("closure ") || name.starts_with("implicit closure ") {
+        match name.split_once(" in ") {
+            Some((_, outer)) if outer.starts_with("Swift):") => {
+                // The ` in ` of `(extension in Swift):Swift.f`.
+                return true;
+            }
+            Some((_, outer)) => name = names::unwrapped(outer),
+            None => break,
+        }
+    }
+    let name = name.strip_prefix("static ").unwrap_or(&name);
+    name.starts_with("Swift.") || name.starts_with("(extension in Swift):")
+}
+
+/// Whether a Swift function is one that the compiler adds to a type: what allocates an
+/// instance before its `init` runs, copies and destructions of values, metadata.
+pub(crate) fn is_generated_by_swift(function: &str) -> bool {
+    const PREFIXES: &[&str] = &[
+        "outlined ",
+        "type metadata accessor for ",
+        "lazy protocol witness table accessor for ",
+    ];
+    function.ends_with(".__allocating_init")
+        || function.ends_with(".__deallocating_deinit")
+        || PREFIXES.iter().any(|prefix| function.starts_with(prefix))
+}
+
+/// Whether a module is the C library's, so that its sources are too. Their paths are
+/// often relative to the folder of a part of it (`./locale/loadlocale.c`), as a
+/// program's own may be.
+pub(crate) fn is_c_library(module: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "libc.so.6",
+        "libm.so.6",
+        "libpthread.so.0",
+        "libdl.so.2",
+        "librt.so.1",
+        "libresolv.so.2",
+        "libutil.so.1",
+        "libanl.so.1",
+    ];
+    NAMES.contains(&module) || module.starts_with("ld-linux") || module.starts_with("libnss_")
 }
 
 /// Whether a module's file name is that of a shared library.

@@ -7,6 +7,7 @@
 //! the frames of the last stack, which mostly shares its outer part with the next one
 //! (`latest`).
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::path::Path;
 
@@ -133,6 +134,12 @@ impl FrameTable {
             let records = &symbols.get(id)?.records;
             records.iter().find_map(|record| record.unoptimised)
         };
+        let compilers = |id: &ModuleId| {
+            let records = symbols.get(id).map_or(&[][..], |symbols| &symbols.records);
+            let all = records.iter().flat_map(|record| &record.compilers);
+            let all: BTreeSet<&String> = all.collect();
+            all.into_iter().cloned().collect()
+        };
         Self {
             module_indexes: (0..).zip(&in_order).map(|(i, m)| (m.module, i)).collect(),
             modules: in_order
@@ -141,6 +148,7 @@ impl FrameTable {
                     path: module.path.clone(),
                     build_id: module.build_id.clone(),
                     unoptimised: unoptimised(&module.module),
+                    compilers: compilers(&module.module),
                 })
                 .collect(),
             symbols,

@@ -45,6 +45,8 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Whether its main part was compiled without optimisation; `None` if unknown.
     pub unoptimised: Option<bool>,
+    /// The compilers and linkers that made it, sorted; empty if unknown.
+    pub compilers: Vec<String>,
 }
 
 impl Module {

@@ -1,7 +1,7 @@
 //! The run that a set of stacks comes from: process, times and modules. Exporters write
 //! what is known of it; nothing here is guessed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allotrope_text::text_of_path;
 
@@ -64,8 +64,9 @@ impl RunInfo {
     }
 
     /// What else than the program differs from another run, `before` this one, in words:
-    /// installed libraries of another build, and whether the compiler optimised. Empty
-    /// if nothing does, or one of them is not known.
+    /// installed libraries of another build, the compilers of the program and of its own
+    /// libraries, and whether they optimised. Empty if nothing does, or one of them is not
+    /// known.
     pub fn differences(&self, before: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         let (was, is) = (before.installed(), self.installed());
@@ -74,6 +75,7 @@ impl RunInfo {
                 differences.push(format!("{name} is another build"));
             }
         }
+        differences.extend(self.other_compilers(before));
         match (before.unoptimised(), self.unoptimised()) {
             (Some(true), Some(false)) => {
                 differences
@@ -88,12 +90,44 @@ impl RunInfo {
         differences
     }
 
+    /// Which compilers made only the modules of one run: those of the executables and of
+    /// libraries of the user's that both runs have.
+    fn other_compilers(&self, before: &Self) -> Option<String> {
+        let (was, is) = (before.built(), self.built());
+        let (mut only_before, mut only_after) = (BTreeSet::new(), BTreeSet::new());
+        for (name, is) in &is {
+            let Some(was) = was.get(name) else { continue };
+            only_before.extend(was.iter().filter(|it| !is.contains(*it)));
+            only_after.extend(is.iter().filter(|it| !was.contains(*it)));
+        }
+        let sides = [(only_before, "before"), (only_after, "after")];
+        let sides = sides.into_iter().filter(|(only, _)| !only.is_empty());
+        let sides = sides.map(|(only, side)| {
+            let names: Vec<&str> = only.into_iter().map(String::as_str).collect();
+            format!("{} {side}", names.join(", "))
+        });
+        let sides: Vec<String> = sides.collect();
+        (!sides.is_empty()).then(|| format!("compilers: {}", sides.join(", ")))
+    }
+
+    /// The compilers of the modules that the user built, by file name; the executable's
+    /// has none, because a version may be in it. Only modules whose compilers are known.
+    fn built(&self) -> BTreeMap<String, &[String]> {
+        let modules = self.modules.iter().filter(|module| {
+            let is_built = !is_installed(module) || self.is_executable(module);
+            is_built && !module.compilers.is_empty()
+        });
+        let named = modules.map(|module| match self.is_executable(module) {
+            true => (String::new(), &module.compilers[..]),
+            false => (module.name().into_owned(), &module.compilers[..]),
+        });
+        named.collect()
+    }
+
     /// Build ids of the modules that belong to the system, by file name.
     fn installed(&self) -> BTreeMap<String, &[u8]> {
-        const FOLDERS: [&str; 6] = ["/usr", "/lib", "/lib64", "/nix", "/gnu", "/snap"];
         let modules = self.modules.iter().filter(|module| {
-            let is_installed = FOLDERS.iter().any(|folder| module.path.starts_with(folder));
-            is_installed && !module.build_id.is_empty() && !self.is_executable(module)
+            is_installed(module) && !module.build_id.is_empty() && !self.is_executable(module)
         });
         modules
             .map(|module| (module.name().into_owned(), &module.build_id[..]))
@@ -112,6 +146,12 @@ impl RunInfo {
     }
 }
 
+/// Whether a module belongs to the system.
+fn is_installed(module: &Module) -> bool {
+    const FOLDERS: [&str; 6] = ["/usr", "/lib", "/lib64", "/nix", "/gnu", "/snap"];
+    FOLDERS.iter().any(|folder| module.path.starts_with(folder))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +161,7 @@ mod tests {
             path: path.into(),
             build_id: vec![build; 20],
             unoptimised,
+            compilers: Vec::new(),
         };
         RunInfo {
             executable: "/home/me/app".to_owned(),
@@ -154,5 +195,46 @@ mod tests {
         assert!(after.differences(&after).is_empty());
         assert!(after.differences(&RunInfo::default()).is_empty());
         assert!(RunInfo::default().differences(&before).is_empty());
+    }
+
+    #[test]
+    fn other_compilers_of_the_users_modules_are_a_difference() {
+        let run = |executable: &str, compilers: &[(&str, &[&str])]| {
+            let module = |&(path, compilers): &(&str, &[&str])| Module {
+                path: path.into(),
+                compilers: compilers.iter().map(|&it| it.to_owned()).collect(),
+                ..Module::default()
+            };
+            RunInfo {
+                executable: executable.to_owned(),
+                modules: compilers.iter().map(module).collect(),
+                ..RunInfo::default()
+            }
+        };
+        let before = run(
+            "/home/me/app-1",
+            &[
+                ("/home/me/app-1", &["GCC: 11.3.0", "rustc 1.90.0"]),
+                ("/home/me/libmine.so", &["GCC: 11.3.0"]),
+                ("/home/me/libold.so", &["clang 14"]),
+                ("/usr/lib/libc.so.6", &["GCC: 10"]),
+            ],
+        );
+        let after = run(
+            "/home/me/app-2",
+            &[
+                ("/home/me/app-2", &["GCC: 12.2.0", "rustc 1.90.0"]),
+                ("/home/me/libmine.so", &[]),
+                ("/usr/lib/libc.so.6", &["GCC: 12"]),
+            ],
+        );
+        assert_eq!(
+            after.differences(&before),
+            ["compilers: GCC: 11.3.0 before, GCC: 12.2.0 after"]
+        );
+        assert!(before.differences(&before).is_empty());
+        // Stripped: nothing is known.
+        let stripped = run("/home/me/app-3", &[("/home/me/app-3", &[])]);
+        assert!(stripped.differences(&before).is_empty());
     }
 }

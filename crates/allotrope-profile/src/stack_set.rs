@@ -75,6 +75,17 @@ impl StackSet {
             .retain(|stack| stack.frames.iter().any(is_wanted));
     }
 
+    /// Divides all figures by a number above 0, such as that of iterations, and rounds
+    /// each to the nearest whole number. The title names the number.
+    pub fn divide(&mut self, by: f64) {
+        let figures = self.stacks.iter_mut().flat_map(|stack| &mut stack.figures);
+        for figure in figures {
+            // The cast saturates.
+            *figure = (*figure as f64 / by).round() as u64;
+        }
+        self.title.push_str(&format!(" (divided by {by})"));
+    }
+
     /// The sum of a metric over all stacks.
     pub fn total(&self, metric: Metric) -> u64 {
         self.stacks
@@ -133,5 +144,26 @@ fn counted(site: &Site) -> CountedStack {
     CountedStack {
         frames: (*site.stack).into(),
         figures: site.metrics(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divided_figures_are_rounded() {
+        let mut set = StackSet {
+            title: "app".to_owned(),
+            stacks: vec![CountedStack {
+                frames: [].into(),
+                figures: [231_000, 11_000, 16_499, 16_500, 5_499, 0, u64::MAX, 1],
+            }],
+            ..StackSet::default()
+        };
+        set.divide(11_000.0);
+        let stack = &set.stacks[0];
+        assert_eq!(stack.figures[..6], [21, 1, 1, 2, 0, 0]);
+        assert_eq!(set.title, "app (divided by 11000)");
     }
 }

@@ -71,6 +71,7 @@ fn module(unoptimised: Option<bool>) -> Vec<Record> {
         Record::Symbols(Symbols {
             module: 4,
             unoptimised,
+            compilers: vec![],
             frames: vec![
                 named("inner", true),
                 named("outer", false),

@@ -13,33 +13,62 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use allotrope_diff::{Glue, Rule, Suppressions};
 use allotrope_profile::{Frame, Process, Profile, Totals};
 use allotrope_text::text_of_os;
 use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::json_sites;
+use crate::json_sites::{self, Additions};
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
+use crate::suppressed::{RuleFinder, Suppressed};
+use crate::text::iterations;
+
+/// What the JSON has besides the profile.
+#[derive(Debug, Clone, Default)]
+pub struct JsonOptions<'a> {
+    /// Each frame whose line of code is found has it in the field `source`.
+    pub source: Option<&'a SourceLines>,
+    /// The frames that are not the user's own.
+    pub glue: Glue,
+    /// The leaks that are marked as suppressed.
+    pub suppressions: Suppressions,
+    /// Figures are also divided by this number.
+    pub per: Option<f64>,
+    /// The processes are windows: without [`per`](Self::per), their figures are also
+    /// divided by their iterations.
+    pub is_window: bool,
+}
+
+impl JsonOptions<'_> {
+    fn per(&self, process: &Process) -> Option<f64> {
+        self.per.or_else(|| match &process.windows[..] {
+            [run] if self.is_window => iterations(run),
+            _ => None,
+        })
+    }
+}
 
 /// Writes the whole profile and a newline.
-///
-/// With `source`, each frame whose line of code is found has it in the field `source`.
-pub fn write(
-    profile: &Profile,
-    source: Option<&SourceLines>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut rules = RuleFinder::new(profile, &options.glue, &options.suppressions);
     let mut out = io::BufWriter::new(out);
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
-    allotrope_text::to_json_writer(&mut out, &Frames(profile, source))?;
+    allotrope_text::to_json_writer(&mut out, &Frames(profile, options.source))?;
     out.write_all(b",\"processes\":[")?;
     let mut separator = "";
     for process in &profile.processes {
         out.write_all(separator.as_bytes())?;
-        write_process(process, profile.is_counts_only(), &mut out)?;
+        write_process(
+            process,
+            profile.is_counts_only(),
+            options.per(process),
+            &mut rules,
+            &mut out,
+        )?;
         separator = ",";
     }
     out.write_all(b"]")?;
@@ -51,9 +80,34 @@ pub fn write(
     out.flush()
 }
 
-fn write_process(process: &Process, counts_only: bool, out: &mut dyn Write) -> io::Result<()> {
+fn write_process(
+    process: &Process,
+    counts_only: bool,
+    per: Option<f64>,
+    rules: &mut RuleFinder<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let sites = process.sites.iter();
+    let rules: Vec<Option<&Rule>> = sites.map(|site| rules.rule(site)).collect();
+    let mut suppressed = Suppressed::default();
+    for (site, rule) in process.sites.iter().zip(&rules) {
+        if let Some(rule) = rule {
+            suppressed.add(&[(site, *rule)]);
+        }
+    }
+    let mut form = process_form(process, counts_only);
+    form.per = per;
+    if let Some(per) = per {
+        form.totals.allocations_each = Some(process.totals.allocations as f64 / per);
+        form.totals.allocated_bytes_each = Some(process.totals.allocated_bytes as f64 / per);
+    }
+    if !suppressed.is_empty() {
+        let [blocks, bytes] = suppressed.total();
+        form.totals.suppressed_allocations = Some(blocks);
+        form.totals.suppressed_bytes = Some(bytes);
+    }
     let mut head = Vec::new();
-    allotrope_text::to_json_writer(&mut head, &process_form(process, counts_only))?;
+    allotrope_text::to_json_writer(&mut head, &form)?;
     if counts_only {
         return out.write_all(&head);
     }
@@ -61,7 +115,8 @@ fn write_process(process: &Process, counts_only: bool, out: &mut dyn Write) -> i
     head.pop();
     out.write_all(&head)?;
     out.write_all(b",\"sites\":[")?;
-    json_sites::write(&process.sites, out)?;
+    let additions = Additions { rules: &rules, per };
+    json_sites::write(&process.sites, &additions, out)?;
     out.write_all(b"]}")
 }
 
@@ -101,6 +156,9 @@ struct ProcessForm<'a> {
     ambiguous_events: u64,
     waits: u64,
     waited_us: u64,
+    /// The number by which figures are also divided; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per: Option<f64>,
     totals: TotalsForm,
     /// A program without windows has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,11 +197,20 @@ struct EntryForm {
 struct TotalsForm {
     allocations: u64,
     allocated_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocations_each: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocated_bytes_each: Option<f64>,
     deallocations: u64,
     reallocations: u64,
     temporary_allocations: Option<u64>,
     leaked_allocations: Option<u64>,
     leaked_bytes: Option<u64>,
+    /// Leaked blocks that suppressions leave out of rankings; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed_allocations: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed_bytes: Option<u64>,
     peak_bytes: Option<u64>,
     peak_allocations: Option<u64>,
     peak_time_us: Option<u64>,
@@ -214,6 +281,7 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         ambiguous_events: process.ambiguous_events,
         waits: process.waits,
         waited_us: process.waited_us,
+        per: None,
         totals: totals_form(&process.totals, counts_only),
         windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),
         counted: counts_only.then(|| counted_form(process)),
@@ -246,11 +314,15 @@ fn totals_form(totals: &Totals, counts_only: bool) -> TotalsForm {
     TotalsForm {
         allocations: totals.allocations,
         allocated_bytes: totals.allocated_bytes,
+        allocations_each: None,
+        allocated_bytes_each: None,
         deallocations: totals.deallocations,
         reallocations: totals.reallocations,
         temporary_allocations: measured(totals.temporary_allocations),
         leaked_allocations: measured(totals.leaked_allocations),
         leaked_bytes: measured(totals.leaked_bytes),
+        suppressed_allocations: None,
+        suppressed_bytes: None,
         peak_bytes: measured(totals.peak_bytes),
         peak_allocations: measured(totals.peak_allocations),
         peak_time_us: measured(totals.peak_time_us),

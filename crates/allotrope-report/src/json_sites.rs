@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread;
 
+use allotrope_diff::Rule;
 use allotrope_profile::{Metric, Site};
 
 /// The metrics of a site, in the order of its fields.
@@ -25,18 +26,32 @@ const PIECE: usize = 1024;
 /// The number of pieces that wait to be written at most.
 const AHEAD: usize = 4;
 
+/// What a site has besides its figures.
+pub(crate) struct Additions<'a> {
+    /// By index of the site: the rule that suppresses its leaks. May be shorter than the
+    /// list of sites.
+    pub(crate) rules: &'a [Option<&'a Rule>],
+    /// The number by which figures are also divided.
+    pub(crate) per: Option<f64>,
+}
+
 /// Writes the sites as objects with commas between them. Another thread composes every
 /// second piece of the text.
-pub(crate) fn write(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(
+    sites: &[Site],
+    additions: &Additions<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let frames = sites.iter().flat_map(|site| &*site.stack).max();
     let numbers = Numbers::up_to(frames.copied().unwrap_or_default());
     let numbers = &numbers;
     let (sender, composed) = mpsc::sync_channel(AHEAD);
     thread::scope(|scope| {
         let compose = move || {
-            for piece in sites.chunks(PIECE).skip(1).step_by(2) {
+            for (index, piece) in sites.chunks(PIECE).enumerate().skip(1).step_by(2) {
                 // It fails if nothing is to be written any more.
-                if sender.send(numbers.text_of(piece)).is_err() {
+                let text = numbers.text_of(piece, index * PIECE, additions);
+                if sender.send(text).is_err() {
                     break;
                 }
             }
@@ -44,9 +59,10 @@ pub(crate) fn write(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
         // If it cannot be started, its end of the channel is closed.
         let _ = thread::Builder::new().spawn_scoped(scope, compose);
         for (index, piece) in sites.chunks(PIECE).enumerate() {
+            let compose = || numbers.text_of(piece, index * PIECE, additions);
             let text = match index % 2 {
-                0 => numbers.text_of(piece),
-                _ => composed.recv().unwrap_or_else(|_| numbers.text_of(piece)),
+                0 => compose(),
+                _ => composed.recv().unwrap_or_else(|_| compose()),
             };
             // Each object begins with a comma; the first one must not.
             let text = text.get(usize::from(index == 0)..);
@@ -85,15 +101,18 @@ impl Numbers {
         Self(digits.collect())
     }
 
-    /// The sites as objects, each after a comma.
-    fn text_of(&self, sites: &[Site]) -> Vec<u8> {
+    /// The sites as objects, each after a comma. `first`: the index of the first one.
+    fn text_of(&self, sites: &[Site], first: usize, additions: &Additions<'_>) -> Vec<u8> {
         let mut text = Vec::new();
-        for site in sites {
+        for (index, site) in (first..).zip(sites) {
             self.append(site, &mut text);
+            additions.append(index, site, &mut text);
+            text.push(b'}');
         }
         text
     }
 
+    /// Appends all of the object but its additions and its end.
     fn append(&self, site: &Site, text: &mut Vec<u8>) {
         text.extend_from_slice(b",{\"stack\":[");
         text.reserve(site.stack.len() * size_of::<Digits>());
@@ -120,7 +139,23 @@ impl Numbers {
         text.extend_from_slice(b",\"lifetime_mean_us\":");
         let mean = serde_json::Value::from(site.lifetimes.mean_us());
         text.extend_from_slice(mean.to_string().as_bytes());
-        text.push(b'}');
+    }
+}
+
+impl Additions<'_> {
+    fn append(&self, index: usize, site: &Site, text: &mut Vec<u8>) {
+        let mut field = |name: &str, value: serde_json::Value| {
+            text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+        };
+        if let Some(per) = self.per {
+            let each = |figure: u64| serde_json::Value::from(figure as f64 / per);
+            field("allocations_each", each(site.allocations));
+            field("allocated_bytes_each", each(site.allocated_bytes));
+        }
+        if let Some(Some(rule)) = self.rules.get(index) {
+            field("suppressed", rule.text().into());
+            field("suppressed_by", rule.list().into());
+        }
     }
 }
 
@@ -139,7 +174,11 @@ mod tests {
         for count in [0, 1, 2, PIECE, PIECE + 1, 2 * PIECE, 4 * PIECE + 3] {
             let sites: Vec<Site> = (0..count).map(site).collect();
             let mut text = b"[".to_vec();
-            write(&sites, &mut text).unwrap();
+            let additions = Additions {
+                rules: &[],
+                per: Some(2.0),
+            };
+            write(&sites, &additions, &mut text).unwrap();
             text.push(b']');
             let read: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
             assert_eq!(read.len(), count);
@@ -147,6 +186,7 @@ mod tests {
                 assert_eq!(site["allocations"], index);
                 assert_eq!(site["stack"].as_array().map(Vec::len), Some(index % 4));
                 assert_eq!(site["lifetime_mean_us"], 0.0);
+                assert_eq!(site["allocations_each"], index as f64 / 2.0);
             }
         }
     }

@@ -16,6 +16,7 @@ mod shorten;
 mod signal;
 mod source_lines;
 mod style;
+mod suppressed;
 pub mod text;
 mod warnings;
 

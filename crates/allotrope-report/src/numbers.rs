@@ -15,11 +15,16 @@ pub fn count(number: u64) -> String {
 
 /// A number of bytes, in the largest binary unit in which it is at least 1.
 pub fn bytes(number: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if number < 1024 {
         return format!("{number} B");
     }
-    let mut value = number as f64 / 1024.0;
+    large_bytes(number as f64)
+}
+
+/// A number of bytes of at least 1024.
+fn large_bytes(number: f64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = number / 1024.0;
     let mut unit = 0;
     // A value that would be printed as 1024.0 is 1.0 of the next unit.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
@@ -27,6 +32,42 @@ pub fn bytes(number: u64) -> String {
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A count divided by `per`, for example by iterations: `21`, `0.50`, `0.0012`.
+pub fn count_each(number: u64, per: f64) -> String {
+    let part = number as f64 / per;
+    match part {
+        whole if whole.fract() == 0.0 && whole < 1e15 => count(whole as u64),
+        small if small < 1e-4 => format!("{small:.2e}"),
+        small if small < 0.1 => format!("{small:.4}"),
+        part => {
+            let text = format!("{part:.2}");
+            match text.split_once('.') {
+                Some((whole, decimals)) => {
+                    let whole = whole.parse().map_or_else(|_| whole.to_owned(), count);
+                    format!("{whole}.{decimals}")
+                }
+                None => text,
+            }
+        }
+    }
+}
+
+/// A number of bytes divided by `per`.
+pub fn bytes_each(number: u64, per: f64) -> String {
+    match number as f64 / per {
+        part if part < 1024.0 => format!("{} B", count_each(number, per)),
+        part => large_bytes(part),
+    }
+}
+
+/// A number by which figures are divided: `11,000`, `0.5`.
+pub fn divisor(per: f64) -> String {
+    match per.fract() == 0.0 && per < 1e15 {
+        true => count(per as u64),
+        false => per.to_string(),
+    }
 }
 
 /// A part of a whole in percent; empty if the whole is 0.
@@ -99,6 +140,21 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn what_is_divided_has_as_many_digits_as_it_needs() {
+        assert_eq!(count_each(231_000, 11_000.0), "21");
+        assert_eq!(count_each(231_001, 11_000.0), "21.00");
+        assert_eq!(count_each(12_345_678, 10.0), "1,234,567.80");
+        assert_eq!(count_each(1, 2.0), "0.50");
+        assert_eq!(count_each(13, 11_000.0), "0.0012");
+        assert_eq!(count_each(1, 1e6), "1.00e-6");
+        assert_eq!(count_each(0, 7.0), "0");
+        assert_eq!(bytes_each(3_000, 1_000.0), "3 B");
+        assert_eq!(bytes_each(3_072_000, 1_000.0), "3.0 KiB");
+        assert_eq!(divisor(11_000.0), "11,000");
+        assert_eq!(divisor(0.5), "0.5");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Selects the sites that a text shows, and merges sites that would look the same into
 //! one row.
 
-use allotrope_diff::{Glue, Origin};
+use allotrope_diff::{Glue, Origin, Rule};
 use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 
+use crate::suppressed::RuleFinder;
 use crate::text::TextOptions;
 
 /// The metrics that a report has a list for, in the order in which it shows
@@ -71,6 +72,18 @@ impl Figures {
         }
     }
 
+    /// These without the leaked blocks: what is left of a site that is suppressed.
+    fn without_leaked(mut self, blocks: Blocks) -> Self {
+        let mut clear = |metric: Metric| self.metrics[metric as usize] = 0;
+        clear(Metric::LeakedAllocations);
+        clear(Metric::LeakedBytes);
+        if blocks == Blocks::Leaked {
+            clear(Metric::Allocations);
+            clear(Metric::Bytes);
+        }
+        self
+    }
+
     fn add(&mut self, other: &Self) {
         for (sum, value) in self.metrics.iter_mut().zip(other.metrics) {
             *sum = sum.saturating_add(value);
@@ -98,6 +111,10 @@ pub(crate) struct Row<'a> {
     /// The frames that are shown.
     pub stack: &'a [u32],
     pub figures: Figures,
+    /// The figures by which it is ranked: without suppressed leaks.
+    pub ranked: Figures,
+    /// The sites whose leaks are suppressed, and by which rules.
+    pub suppressed: Vec<(&'a Site, &'a Rule)>,
 }
 
 impl Row<'_> {
@@ -129,7 +146,7 @@ impl<'a> FrameTable<'a> {
         };
         for frame in &profile.frames {
             let module = profile.module_name(frame);
-            let names = [&*module, &*frame.function, &*frame.file];
+            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
             let origin = glue.origin(names, frame.generated);
             table.origins.push(origin);
             let next = headlines.len() as u32;
@@ -179,7 +196,8 @@ impl<'a> FrameTable<'a> {
 }
 
 /// The rows that the options select, in the order of their numbers.
-pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'a>> {
+pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Row<'a>> {
+    let mut rules = RuleFinder::new(profile, &options.glue, &options.suppressions);
     let table = FrameTable::new(profile, &options.glue);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for process in processes(profile, options) {
@@ -193,11 +211,19 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
             if figures.value(Metric::Allocations) == 0 {
                 continue;
             }
+            let rule = rules.rule(site);
+            let ranked = match rule {
+                Some(_) => figures.clone().without_leaked(options.blocks),
+                None => figures.clone(),
+            };
+            let suppressed = rule.map(|rule| (site, rule));
             let stack = table.shown(&site.stack, options.all_frames);
             let row = *by_key.entry(table.key(stack)).or_insert(rows.len());
             match rows.get_mut(row) {
                 Some(row) => {
                     row.figures.add(&figures);
+                    row.ranked.add(&ranked);
+                    row.suppressed.extend(suppressed);
                     row.sites.push(site);
                 }
                 None => rows.push(Row {
@@ -205,6 +231,8 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
                     sites: vec![site],
                     stack,
                     figures,
+                    ranked,
+                    suppressed: suppressed.into_iter().collect(),
                 }),
             }
         }
@@ -216,7 +244,7 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
 pub(crate) fn processes<'a>(
     profile: &'a Profile,
     options: &TextOptions,
-) -> impl Iterator<Item = &'a Process> {
+) -> impl Iterator<Item = &'a Process> + use<'a> {
     let wanted = options.process;
     let all = profile.processes.iter();
     all.filter(move |process| wanted.is_none_or(|id| process.id == id))
@@ -231,6 +259,23 @@ pub(crate) fn sum(rows: &[Row<'_>]) -> Figures {
     sum
 }
 
+/// The options by which the rows that a site belongs to are found: those of the lists
+/// without what selects rows, so that the number of every site can be asked for.
+pub(crate) fn options_of_site(
+    profile: &Profile,
+    number: u32,
+    options: &TextOptions,
+) -> Option<TextOptions> {
+    let (process, _) = profile.site(number)?;
+    Some(TextOptions {
+        process: Some(process.id),
+        all_frames: options.all_frames,
+        glue: options.glue.clone(),
+        suppressions: options.suppressions.clone(),
+        ..TextOptions::default()
+    })
+}
+
 /// The sites (image, stack id) of the row that has this number; empty if no site
 /// has it.
 pub fn sites_of_row(
@@ -238,26 +283,22 @@ pub fn sites_of_row(
     number: u32,
     options: &TextOptions,
 ) -> Vec<(ImageId, StackId)> {
-    let Some(row) = row_of(profile, number, options) else {
+    let Some(options) = options_of_site(profile, number, options) else {
+        return Vec::new();
+    };
+    let Some(row) = row_of(profile, number, &options) else {
         return Vec::new();
     };
     let of_site = |site: &&Site| (row.process.id, site.stack_id);
     row.sites.iter().map(of_site).collect()
 }
 
-/// The row that the site of this number is in.
+/// The row that the site of this number is in, among the rows of [`options_of_site`].
 pub(crate) fn row_of<'a>(
     profile: &'a Profile,
     number: u32,
-    options: &TextOptions,
+    options: &'a TextOptions,
 ) -> Option<Row<'a>> {
-    let (process, _) = profile.site(number)?;
-    let options = TextOptions {
-        process: Some(process.id),
-        all_frames: options.all_frames,
-        glue: options.glue.clone(),
-        ..TextOptions::default()
-    };
-    let mut rows = rows(profile, &options).into_iter();
+    let mut rows = rows(profile, options).into_iter();
     rows.find(|row| row.sites.iter().any(|site| site.number == number))
 }

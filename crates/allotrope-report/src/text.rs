@@ -15,8 +15,8 @@ mod windows;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use allotrope_diff::Glue;
-use allotrope_profile::{Filter, Metric, Profile, Unit};
+use allotrope_diff::{Glue, Suppressions};
+use allotrope_profile::{Filter, Metric, Process, Profile, Unit, WindowRun};
 use allotrope_text::TextWriter;
 use allotrope_trace::model::ImageId;
 
@@ -24,9 +24,10 @@ pub use blocks::BlockList;
 pub use site::write_site;
 
 use crate::numbers;
-use crate::selection::{Blocks, LISTED, processes, rows};
+use crate::selection::{Blocks, LISTED, Row, processes, rows};
 use crate::source_lines::SourceLines;
 use crate::style::{Role, Style};
+use crate::suppressed::Suppressed;
 use crate::warnings::{waits, warnings};
 
 /// The root of a call tree.
@@ -59,8 +60,13 @@ pub struct TextOptions {
     pub blocks: Blocks,
     /// The frames that are not the user's own.
     pub glue: Glue,
+    /// The leaks that rankings leave out.
+    pub suppressions: Suppressions,
     /// Show frames of allocators and standard libraries, too.
     pub all_frames: bool,
+    /// Show figures divided by this number, too; without it, figures of a window are
+    /// divided by its iterations.
+    pub per: Option<f64>,
     /// A line that names the windows, if the profile is that of windows.
     pub window: Option<String>,
     /// The source of lines of code, if they are to be shown.
@@ -79,11 +85,43 @@ impl Default for TextOptions {
             process: None,
             blocks: Blocks::All,
             glue: Glue::default(),
+            suppressions: Suppressions::default(),
             all_frames: false,
+            per: None,
             window: None,
             source: None,
         }
     }
+}
+
+impl TextOptions {
+    /// The number by which a process's figures are also divided, if there is one.
+    fn per(&self, process: &Process) -> Option<f64> {
+        self.per.or_else(|| match &process.windows[..] {
+            [run] if self.window.is_some() => iterations(run),
+            _ => None,
+        })
+    }
+
+    /// That number, if all shown processes have the same.
+    fn common_per(&self, profile: &Profile) -> Option<f64> {
+        let mut all = processes(profile, self).map(|process| self.per(process));
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first?)
+    }
+}
+
+/// The iterations that a window declares; `None` if it declares none, or only one, by
+/// which nothing need be divided.
+pub(crate) fn iterations(run: &WindowRun) -> Option<f64> {
+    (run.iterations > 1).then_some(run.iterations as f64)
+}
+
+/// ` (each: divided by 1,000)`, at the end of a title; empty without a number.
+fn divided_by(per: Option<f64>) -> String {
+    per.map_or_else(String::new, |per| {
+        format!(" (each: divided by {})", numbers::divisor(per))
+    })
 }
 
 /// Writes the report.
@@ -164,6 +202,28 @@ fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
+/// Writes how many of the leaks that the metric counts are not ranked, if there are any.
+fn write_suppressed(
+    rows: &[Row<'_>],
+    metric: Metric,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let is_less = |row: &&Row<'_>| row.ranked.blocks(metric) < row.figures.blocks(metric);
+    let mut suppressed = Suppressed::default();
+    for row in rows.iter().filter(is_less) {
+        suppressed.add(&row.suppressed);
+    }
+    if suppressed.is_empty() {
+        return Ok(());
+    }
+    let text = format!("suppressed: {suppressed} (--all-leaks ranks them)");
+    for line in crate::shorten::wrap(&text, options.style.columns() - 2) {
+        writeln!(out, "  {}", options.style.paint(Role::Location, &line))?;
+    }
+    Ok(())
+}
+
 /// What a metric counts, in words.
 fn describe(metric: Metric, options: &TextOptions) -> &'static str {
     match metric {
@@ -171,6 +231,14 @@ fn describe(metric: Metric, options: &TextOptions) -> &'static str {
         Metric::LeakedBytes if options.window.is_some() => "remaining bytes",
         Metric::LeakedAllocations if options.window.is_some() => "remaining allocations",
         other => other.words(),
+    }
+}
+
+/// A value of a metric divided by the number, with its unit: `21 each`.
+fn each(metric: Metric, value: u64, per: f64) -> String {
+    match metric.unit() {
+        Unit::Bytes => format!("{} each", numbers::bytes_each(value, per)),
+        Unit::Count | Unit::Microseconds => format!("{} each", numbers::count_each(value, per)),
     }
 }
 

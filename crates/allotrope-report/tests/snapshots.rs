@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use allotrope_profile::{Filter, MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
+use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
 use allotrope_report::{Blocks, Style, json, sites_of_row, text, warnings};
 use allotrope_trace::model::*;
@@ -481,7 +482,7 @@ fn one_site_with_its_single_allocations() {
 fn json_of_a_troubled_recording() {
     let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
     let mut out = Vec::new();
-    json::write(&profile, None, &mut out).expect("memory");
+    json::write(&profile, &JsonOptions::default(), &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
     // Frames come before processes.
@@ -491,7 +492,7 @@ fn json_of_a_troubled_recording() {
 #[test]
 fn json_sites_are_sorted_complete_and_sum_up() {
     let mut out = Vec::new();
-    json::write(&without_child(), None, &mut out).expect("memory");
+    json::write(&without_child(), &JsonOptions::default(), &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     let process = &value["processes"][0];
     let sites = process["sites"].as_array().expect("a list");

@@ -21,6 +21,8 @@ pub struct Contents {
     known: HashMap<(ModuleId, FileAddress), Vec<Frame>>,
     /// Whether a module was compiled without optimisation, if the trace has that.
     unoptimised: HashMap<ModuleId, Option<bool>>,
+    /// The compilers that made a module, as far as the trace has them.
+    compilers: HashMap<ModuleId, Vec<String>>,
 }
 
 /// The names of all modules of a trace.
@@ -86,6 +88,8 @@ impl Contents {
     fn add_known(&mut self, symbols: &Symbols) {
         let unoptimised = self.unoptimised.entry(symbols.module).or_default();
         *unoptimised = unoptimised.or(symbols.unoptimised);
+        let compilers = self.compilers.entry(symbols.module).or_default();
+        compilers.extend_from_slice(&symbols.compilers);
         for location in &symbols.locations {
             let frames = location.frames.iter();
             let frames = frames.filter_map(|index| symbols.frames.get(*index as usize));
@@ -146,8 +150,12 @@ impl Contents {
             None => vec![Resolved::default(); wanted.len()],
         };
         let before = self.unoptimised.get(&module).copied().flatten();
-        let now = symbols.and_then(|symbols| symbols.unoptimised());
-        let mut record = SymbolsBuilder::new(module, now.or(before));
+        let now = symbols.as_ref().and_then(ModuleSymbols::unoptimised);
+        let compilers = match symbols.as_ref().map(ModuleSymbols::compilers) {
+            Some(found) if !found.is_empty() => found.to_vec(),
+            _ => self.compilers.get(&module).cloned().unwrap_or_default(),
+        };
+        let mut record = SymbolsBuilder::new(module, now.or(before), compilers);
         for (address, resolved) in wanted.into_iter().zip(resolved) {
             let known = self.known.get(&(module, address));
             let known = known.map_or(&[][..], |frames| frames);

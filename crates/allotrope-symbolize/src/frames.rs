@@ -87,17 +87,19 @@ pub(crate) fn from_trace(frame: &model::Frame) -> Frame {
 pub struct SymbolsBuilder {
     module: ModuleId,
     unoptimised: Option<bool>,
+    compilers: Vec<String>,
     table: FrameTable,
     locations: Vec<Location>,
 }
 
 impl SymbolsBuilder {
     /// An empty record. `unoptimised`: whether the module was compiled without
-    /// optimisation, if that is known.
-    pub fn new(module: ModuleId, unoptimised: Option<bool>) -> Self {
+    /// optimisation, if that is known. `compilers`: those that made it.
+    pub fn new(module: ModuleId, unoptimised: Option<bool>, compilers: Vec<String>) -> Self {
         Self {
             module,
             unoptimised,
+            compilers,
             table: FrameTable::default(),
             locations: Vec::new(),
         }
@@ -117,12 +119,14 @@ impl SymbolsBuilder {
 
     /// Returns the record so far and begins an empty one for the same module.
     pub fn take(&mut self) -> Symbols {
-        let mut next = Self::new(self.module, self.unoptimised);
+        // The module's first record has the compilers.
+        let mut next = Self::new(self.module, self.unoptimised, Vec::new());
         next.table.sources = std::mem::take(&mut self.table.sources);
         let full = std::mem::replace(self, next);
         Symbols {
             module: full.module,
             unoptimised: full.unoptimised,
+            compilers: full.compilers,
             frames: full.table.into_frames(),
             locations: full.locations,
         }
@@ -145,12 +149,13 @@ mod tests {
 
     #[test]
     fn locations_of_a_record_share_frames_and_records_do_not() {
-        let mut record = SymbolsBuilder::new(3, Some(true));
+        let mut record = SymbolsBuilder::new(3, Some(true), vec!["GCC: 12".to_owned()]);
         record.add((1, false), &frames(&["inner", "outer"]));
         record.add((2, true), &frames(&["outer"]));
         record.add((3, false), &[]);
         let symbols = record.take();
         assert_eq!((symbols.module, symbols.unoptimised), (3, Some(true)));
+        assert_eq!(symbols.compilers, ["GCC: 12"]);
         let locations: Vec<_> = symbols.locations.iter().map(|it| &it.frames[..]).collect();
         assert_eq!(locations, [&[0, 1][..], &[1]]);
         assert_eq!(symbols.frames[1].function, "outer");

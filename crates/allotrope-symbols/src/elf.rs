@@ -46,6 +46,10 @@ const MAX_EMBEDDED_BYTES: u64 = 256 << 20;
 const MAX_XZ_KIB: u32 = 128 << 10;
 /// Bytes of a note section that are searched for a build id.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
+/// Bytes of `.comment` that are read; a file has one short text a compiler.
+const MAX_COMMENT_BYTES: usize = 4 << 10;
+/// The most compilers of a file.
+const MAX_COMPILERS: usize = 16;
 /// Note sections and segments that are searched for a build id.
 const MAX_NOTES: usize = 16;
 
@@ -122,6 +126,20 @@ impl ElfFile {
             });
         }
         Self::from_content(Content::File(file), path)
+    }
+
+    /// The compilers and linkers that made the file, as they name themselves in the
+    /// section `.comment`: `GCC: (Debian 12.2.0-14) 12.2.0`. Sorted, each once.
+    pub(crate) fn compilers(&self) -> Vec<String> {
+        let comment = self.contents(".comment");
+        let comment = comment.get(..MAX_COMMENT_BYTES).unwrap_or(&comment);
+        let texts = comment.split(|&byte| byte == 0);
+        let texts = texts.map(|text| String::from_utf8_lossy(text).trim().to_owned());
+        let mut compilers: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        compilers.sort();
+        compilers.dedup();
+        compilers.truncate(MAX_COMPILERS);
+        compilers
     }
 
     /// The ELF file in the section `.gnu_debugdata`: the symbols of functions that

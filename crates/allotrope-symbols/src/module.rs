@@ -23,6 +23,7 @@ use crate::symbol_table::SymbolTable;
 #[derive(Debug)]
 pub struct ModuleSymbols {
     source: Source,
+    compilers: Vec<String>,
     progress: Progress,
 }
 
@@ -58,9 +59,12 @@ impl ModuleSymbols {
             Ok(module) => module.build_id(),
             Err(_) => build_id,
         };
+        let mut compilers = module
+            .as_ref()
+            .map_or_else(|_| Vec::new(), ElfFile::compilers);
         let cache = locator.index_cache().filter(|_| !wanted.is_empty());
         if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
-            return Ok(Self::new(Source::Index(index), locator));
+            return Ok(Self::new(Source::Index(index), compilers, locator));
         }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
         let debug = if has_dwarf {
@@ -72,6 +76,9 @@ impl ModuleSymbols {
             (Err(_), None) => return Err(module.unwrap_err()),
             (module, debug) => module.iter().chain(debug).collect(),
         };
+        if module.is_err() {
+            compilers = debug.as_ref().map_or_else(Vec::new, ElfFile::compilers);
+        }
         let described = files.iter().rev().find(|file| file.has_dwarf());
         let mut is_whole = true;
         let debug_information = described.map(|file| {
@@ -86,18 +93,19 @@ impl ModuleSymbols {
             && let Some(index) =
                 make_index(cache, wanted, information, &symbols, locator.progress())
         {
-            return Ok(Self::new(Source::Index(index), locator));
+            return Ok(Self::new(Source::Index(index), compilers, locator));
         }
         let source = Source::Files {
             symbols,
             debug_information: debug_information.map(Box::new),
         };
-        Ok(Self::new(source, locator))
+        Ok(Self::new(source, compilers, locator))
     }
 
-    fn new(source: Source, locator: &Locator) -> Self {
+    fn new(source: Source, compilers: Vec<String>, locator: &Locator) -> Self {
         Self {
             source,
+            compilers,
             progress: locator.progress().clone(),
         }
     }
@@ -142,6 +150,12 @@ impl ModuleSymbols {
                 })
             }
         }
+    }
+
+    /// The compilers and linkers that made the module, as its section `.comment` names
+    /// them; empty if it was stripped.
+    pub fn compilers(&self) -> &[String] {
+        &self.compilers
     }
 
     /// Whether most of the module's code was compiled without optimisation;

@@ -431,6 +431,9 @@ pub struct Symbols {
     /// Whether most of the module was compiled without optimisation, if known
     /// (from `DW_AT_producer`).
     pub unoptimised: Option<bool>,
+    /// The compilers and linkers that made the module (from the section `.comment`);
+    /// empty if unknown.
+    pub compilers: Vec<String>,
     /// Frames that `locations` refers to by index.
     pub frames: Vec<Frame>,
     /// Code addresses as in the module file (run-time address minus bias).

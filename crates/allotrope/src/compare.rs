@@ -15,6 +15,7 @@ use crate::glue::GlueArguments;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
+use crate::suppressions::SuppressionArguments;
 use crate::test::{self, Steps, Stop};
 
 /// Shown at the end of the subcommand's help.
@@ -66,6 +67,8 @@ pub struct Arguments {
     top: u32,
     #[command(flatten)]
     glue: GlueArguments,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
     /// Show whole stacks, with the frames of allocators and standard libraries
     #[arg(long)]
     all_frames: bool,
@@ -142,8 +145,9 @@ fn measure_and_print(
     };
     let before = measure(&comparer, before, stop)?;
     let mut after = measure(&comparer, after, stop)?;
-    for glue in after.glue_mut() {
-        *glue = arguments.glue.added_to(std::mem::take(glue))?;
+    for protocol in after.protocols_mut() {
+        arguments.glue.add_to(&mut protocol.glue)?;
+        arguments.suppressions.add_to(&mut protocol.suppressions)?;
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;

@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
+use crate::suppressions::SuppressionArguments;
 use limit::Limit;
 
 /// The two forms of the command line.
@@ -93,6 +94,8 @@ pub struct Arguments {
     fail_on: Vec<Limit>,
     #[command(flatten)]
     glue: GlueArguments,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
     /// Write a differential flame graph, which includes vanished stacks, to this file
     #[arg(long, value_name = "OUT.svg")]
     flamegraph: Option<PathBuf>,
@@ -159,11 +162,13 @@ impl Sides {
 /// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let glue = arguments.glue.read()?;
+    let suppressions = arguments.suppressions.read()?;
     let (sides, inputs) = read(arguments)?;
     let options = DiffOptions {
         metric: arguments.metric,
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
+        suppressions,
     };
     let sets = sides.before.iter().chain(&sides.after);
     arguments.filter.check_sets(sets)?;

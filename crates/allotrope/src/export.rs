@@ -9,13 +9,15 @@ use allotrope_text::Shown;
 
 use allotrope_files::Output;
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
-use allotrope_profile::{Metric, StackSet};
+use allotrope_profile::{CountedStack, Metric, StackSet};
+use allotrope_report::numbers::count;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::filter::FilterArguments;
 use crate::message;
 use crate::metric;
+use crate::per;
 use crate::progress::Progress;
 use crate::source;
 use crate::standard_output;
@@ -49,6 +51,9 @@ pub struct Arguments {
     metric: Metric,
     #[command(flatten)]
     filter: FilterArguments,
+    /// Divide all figures by N, rounded to whole numbers
+    #[arg(long, value_name = "N", value_parser = per::parse)]
+    per: Option<f64>,
     /// Write to this file [default: the standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -79,10 +84,16 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(filter) = arguments.filter.filter() {
         source.set.filter(&filter);
     }
-    let set = &source.set;
     let options = ExportOptions {
         metric: arguments.metric,
     };
+    let lost = arguments.per.map(|per| {
+        let is_counted = |stack: &&CountedStack| stack.figures[options.metric as usize] > 0;
+        let before = source.set.stacks.iter().filter(is_counted).count();
+        source.set.divide(per);
+        before - source.set.stacks.iter().filter(is_counted).count()
+    });
+    let set = &source.set;
     if !set.known.has(options.metric) {
         let error = ExportError::Unknown(options.metric);
         return Err(Failure::new(
@@ -91,6 +102,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ));
     }
     source.print_notes();
+    if let Some(lost) = lost.filter(|&lost| lost > 0) {
+        message::print(format_args!(
+            "note: {}: divided and rounded, {} of {} stacks are 0",
+            file.shown(),
+            options.metric.words(),
+            count(lost as u64),
+        ));
+    }
     for note in exporter.notes(set) {
         message::print(format_args!("note: {}: {note}", file.shown()));
     }

@@ -22,11 +22,13 @@ pub struct GlueArguments {
 impl GlueArguments {
     /// The built-in patterns and these.
     pub fn read(&self) -> Result<Glue, Failure> {
-        self.added_to(Glue::default())
+        let mut glue = Glue::default();
+        self.add_to(&mut glue)?;
+        Ok(glue)
     }
 
-    /// The patterns of `glue` and these.
-    pub fn added_to(&self, mut glue: Glue) -> Result<Glue, Failure> {
+    /// Adds these to the patterns of `glue`.
+    pub fn add_to(&self, glue: &mut Glue) -> Result<(), Failure> {
         for pattern in &self.patterns {
             let path = Path::new(pattern);
             if !path.is_file() && !pattern.ends_with(".txt") {
@@ -41,6 +43,6 @@ impl GlueArguments {
             let added = glue.add(&list);
             added.map_err(|error| Failure::new(BAD_INPUT, anyhow!("{name}: {error}")))?;
         }
-        Ok(glue)
+        Ok(())
     }
 }

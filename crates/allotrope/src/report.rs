@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use allotrope_text::Shown;
 
+use allotrope_diff::Suppressions;
 use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
+use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
 use allotrope_report::{Blocks, SourceLines, Style, json, sites_of_row};
 use allotrope_trace::TraceReader;
@@ -21,8 +23,10 @@ use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
+use crate::per;
 use crate::progress::Progress;
 use crate::standard_output;
+use crate::suppressions::SuppressionArguments;
 use crate::trace;
 use crate::window;
 
@@ -68,6 +72,11 @@ pub struct Arguments {
     filter: FilterArguments,
     #[command(flatten)]
     glue: GlueArguments,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
+    /// Rank suppressed leaks like all others, also those of the built-in list
+    #[arg(long, conflicts_with = "suppressions")]
+    all_leaks: bool,
     /// Show only the process image with this id
     #[arg(long, value_name = "ID")]
     process: Option<u32>,
@@ -78,6 +87,9 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "window",
           value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
+    /// Show figures divided by N, too [default with --window: its iterations]
+    #[arg(long, value_name = "N", value_parser = per::parse)]
+    per: Option<f64>,
     /// Count only blocks that were live at the end
     #[arg(long, alias = "persisted", conflicts_with = "freed_only")]
     leaked_only: bool,
@@ -186,6 +198,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         source: source(arguments, &profile),
         tree,
         glue: arguments.glue.read()?,
+        suppressions: match arguments.all_leaks {
+            true => Suppressions::none(),
+            false => arguments.suppressions.read()?,
+        },
         ..text_options(arguments)
     };
     if let Some(name) = &arguments.window {
@@ -202,7 +218,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let source = options.source.as_deref();
-        standard_output::print(|output| json::write(&profile, source, output))?;
+        let options = JsonOptions {
+            source,
+            glue: options.glue,
+            suppressions: options.suppressions,
+            per: arguments.per,
+            is_window: arguments.window.is_some(),
+        };
+        standard_output::print(|output| json::write(&profile, &options, output))?;
         for warning in source.iter().flat_map(|source| source.warnings()) {
             message::print(format_args!("warning: {warning}"));
         }
@@ -311,6 +334,7 @@ fn text_options(arguments: &Arguments) -> TextOptions {
             _ => Blocks::All,
         },
         all_frames: arguments.all_frames,
+        per: arguments.per,
         ..TextOptions::default()
     }
 }

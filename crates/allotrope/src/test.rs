@@ -33,6 +33,7 @@ use crate::message;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
+use crate::suppressions::SuppressionArguments;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -86,6 +87,8 @@ pub struct Arguments {
     top: u32,
     #[command(flatten)]
     glue: GlueArguments,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
     /// Do not run the build command
     #[arg(long)]
     no_build: bool,
@@ -158,9 +161,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
     for test in &mut configuration.tests {
         let protocol = &mut test.protocol;
-        protocol.glue = arguments
-            .glue
-            .added_to(std::mem::take(&mut protocol.glue))?;
+        arguments.glue.add_to(&mut protocol.glue)?;
+        arguments.suppressions.add_to(&mut protocol.suppressions)?;
     }
     if arguments.list {
         return list(&configuration);

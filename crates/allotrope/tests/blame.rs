@@ -5,6 +5,10 @@
 //! `--cfg after`). Its head has `BLAME function`, and the line that the first entry
 //! of the comparison has to name is marked `MARK blame`. The figure is printed with
 //! `--nocapture`.
+//!
+//! No Swift compiler is at hand: a `.swift-stacks` file has the stacks of both versions
+//! as valgrind's DHAT has them, with mangled names, and its head `BLAME function` and
+//! `LINE file:line`.
 
 mod support;
 
@@ -18,6 +22,9 @@ use support::report::text;
 use support::{allotrope, compiled_with, line_of, record, source_path, source_text};
 
 const FOLDER: &str = "blame";
+
+/// How the names of files with Swift's stacks end.
+const SWIFT: &str = ".swift-stacks";
 
 /// Least share of the programs whose first entry has to name the line.
 const AIM_PERCENT: usize = 95;
@@ -42,7 +49,10 @@ fn sources() -> Vec<String> {
     let mut sources: Vec<String> = entries
         .map(|entry| entry.expect("an entry").file_name())
         .filter_map(|name| name.into_string().ok())
-        .filter(|name| [".c", ".cc", ".rs"].iter().any(|end| name.ends_with(end)))
+        .filter(|name| {
+            let ends = [".c", ".cc", ".rs", SWIFT];
+            ends.iter().any(|end| name.ends_with(end))
+        })
         .map(|name| format!("{FOLDER}/{name}"))
         .collect();
     sources.sort();
@@ -53,6 +63,16 @@ fn expected(source: &str) -> Line {
     let text = source_text(source);
     let named = text.lines().find_map(|line| line.split_once("BLAME "));
     let (_, function) = named.unwrap_or_else(|| panic!("{source}: no BLAME"));
+    if source.ends_with(SWIFT) {
+        let mut lines = text.lines();
+        let at = lines.find_map(|line| line.split_once("LINE ")?.1.rsplit_once(':'));
+        let (file, line) = at.unwrap_or_else(|| panic!("{source}: no LINE"));
+        return Line {
+            function: function.trim().to_owned(),
+            file: file.to_owned(),
+            line: line.parse().expect("a line number"),
+        };
+    }
     Line {
         function: function.trim().to_owned(),
         file: file_name(source),
@@ -68,6 +88,9 @@ fn file_name(path: &str) -> String {
 /// Records both versions and returns what the entries of the comparison blame, the
 /// largest difference first.
 fn blamed(source: &str) -> Vec<Line> {
+    if source.ends_with(SWIFT) {
+        return blamed_in_stacks(source);
+    }
     let after = if source.ends_with(".rs") {
         &["--cfg", "after"][..]
     } else {
@@ -83,6 +106,56 @@ fn blamed(source: &str) -> Vec<Line> {
         record(program).run().expect_status(0)
     });
     let [before, after] = recordings.each_ref().map(|it| it.trace.as_os_str());
+    blamed_between(before, after)
+}
+
+/// The same for a file with the stacks of both versions.
+fn blamed_in_stacks(source: &str) -> Vec<Line> {
+    let text = source_text(source);
+    let (before, after) = text.split_once("\nafter\n").expect("two versions");
+    let (_, before) = before.split_once("\nbefore").expect("a version before");
+    let folder = tempfile::tempdir().expect("a folder");
+    let [before, after] = [("before", before), ("after", after)].map(|(name, stacks)| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, dhat(stacks).to_string()).expect("a file is written");
+        file
+    });
+    blamed_between(before.as_os_str(), after.as_os_str())
+}
+
+/// A DHAT file of stacks: a line `N blocks, M bytes`, then a frame a line.
+fn dhat(stacks: &str) -> Value {
+    let (mut frames, mut points) = (vec!["[root]".to_owned()], Vec::<Value>::new());
+    for line in stacks.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [blocks, "block," | "blocks,", ..] => {
+                let number = |text: &str| text.parse::<u64>().expect("a number");
+                let (blocks, bytes) = (number(blocks), number(words[2]));
+                points.push(serde_json::json!({ "tb": bytes, "tbk": blocks, "fs": [] }));
+            }
+            _ => {
+                let text = format!(": {}", line.trim());
+                let known = frames.iter().position(|frame| frame.ends_with(&text));
+                let index = known.unwrap_or_else(|| {
+                    frames.push(format!("{:#x}{text}", 0x10_0000 + 16 * frames.len()));
+                    frames.len() - 1
+                });
+                let point = points.last_mut().expect("figures before frames");
+                let stack = point["fs"].as_array_mut().expect("a list");
+                stack.push(index.into());
+            }
+        }
+    }
+    serde_json::json!({
+        "dhatFileVersion": 2, "mode": "heap", "verb": "Allocated", "bklt": false,
+        "bkacc": false, "tu": "instrs", "Mtu": "Minstr", "cmd": "App", "pid": 1, "te": 1,
+        "pps": points, "ftbl": frames,
+    })
+}
+
+/// What the entries of a comparison blame.
+fn blamed_between(before: &OsStr, after: &OsStr) -> Vec<Line> {
     let output = allotrope([
         OsStr::new("diff"),
         before,

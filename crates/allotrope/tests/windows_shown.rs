@@ -75,9 +75,20 @@ fn a_report_lists_windows_and_shows_one() {
     let one = printed(&run(&["report", "--window", "encode"], &[&recording]));
     assert!(one.contains("window encode: run 1 of 5"), "{one}");
     assert!(one.contains("1,000 iterations"), "{one}");
-    assert!(one.contains("2.00 allocations an iteration"), "{one}");
-    assert!(one.contains("By allocations: 2,001 at 2 sites"), "{one}");
-    assert!(one.contains("By remaining bytes: 100 B at 1 site"), "{one}");
+    assert!(one.contains("Totals (each: divided by 1,000)"), "{one}");
+    // 2,001 blocks with 64,100 bytes.
+    assert!(
+        one.contains("64,100 bytes, 2.00 each with 64.10 B"),
+        "{one}"
+    );
+    let by_allocations = "By allocations: 2,001 at 2 sites, 2.00 each";
+    assert!(one.contains(by_allocations), "{one}");
+    assert!(one.contains("2,000  2 each "), "{one}");
+    let remaining = "By remaining bytes: 100 B at 1 site, 0.10 B each";
+    assert!(one.contains(remaining), "{one}");
+    let by_10 = ["report", "--window", "encode", "--per", "10"];
+    let by_10 = printed(&run(&by_10, &[&recording]));
+    assert!(by_10.contains("2,000  200 each "), "{by_10}");
     let words = [
         "report", "--format", "json", "--window", "encode", "--run", "3",
     ];
@@ -85,6 +96,8 @@ fn a_report_lists_windows_and_shows_one() {
     let process = &third["processes"][0];
     assert_eq!(process["windows"][0]["occurrence"], 3);
     assert_eq!(process["totals"]["allocations"], 2 * ROWS + 1);
+    assert_eq!(process["per"], ROWS as f64);
+    assert_eq!(process["totals"]["allocations_each"], 2.001);
     let sites = process["sites"].as_array().expect("a list");
     let all: u64 = sites
         .iter()

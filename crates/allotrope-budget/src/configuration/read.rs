@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::document::{Document, Section, below};
 use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
 use crate::tolerance::Tolerance;
-use allotrope_diff::Glue;
+use allotrope_diff::{Glue, Suppressions};
 use allotrope_profile::Metric;
 
 /// Keys of the document.
@@ -19,6 +19,7 @@ const ROOT: &[&str] = &[
     "dependencies",
     "profile-stacks",
     "glue",
+    "suppressions",
     "defaults",
     "tests",
 ];
@@ -61,6 +62,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
     };
     let mut defaults = Protocol {
         glue: glue(&root)?,
+        suppressions: suppressions(&root, &folder)?,
         ..Protocol::default()
     };
     let mut gate_is_given = false;
@@ -117,6 +119,25 @@ fn glue(root: &Section<'_>) -> Result<Glue, ConfigurationError> {
         added.map_err(|error| root.value_error("glue", error.to_string()))?;
     }
     Ok(glue)
+}
+
+/// The rules that are listed, and those of the files that are named, relative to
+/// `folder`.
+fn suppressions(root: &Section<'_>, folder: &Path) -> Result<Suppressions, ConfigurationError> {
+    let key = "suppressions";
+    let mut suppressions = Suppressions::default();
+    for (text, at) in root.texts(key)?.unwrap_or_default() {
+        let error = |problem: String| root.error_at(at.clone(), key, problem);
+        let added = if text.starts_with("leak:") {
+            suppressions.add(key, &text)
+        } else {
+            let list = std::fs::read_to_string(below(folder, &text))
+                .map_err(|source| error(format!("cannot read the list {text}: {source}")))?;
+            suppressions.add(&text, &list)
+        };
+        added.map_err(|problem| error(problem.to_string()))?;
+    }
+    Ok(suppressions)
 }
 
 fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
@@ -357,6 +378,23 @@ runs = 7
         assert_eq!(net, Tolerance::absolute(5, 5));
         assert!(protocol.tolerance_of(Metric::PeakBytes).is_exact());
         assert_eq!(test.protocol_on("other").runs, 7);
+    }
+
+    #[test]
+    fn suppressions_are_rules_or_files() {
+        let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
+        let configuration = with("suppressions = [\"leak:^known$\"]").expect("it is right");
+        let suppressions = &configuration.tests[0].protocol.suppressions;
+        assert_ne!(*suppressions, Suppressions::default());
+        let error = |line| with(line).expect_err(line).to_string();
+        let missing = error("\nsuppressions = [\n\"leak:x\",\n\"none.supp\"]");
+        assert!(
+            missing.starts_with(
+                "dir/allotrope.toml:4: suppressions: cannot read the list none.supp: "
+            ),
+            "{missing}"
+        );
+        assert!(error("suppressions = [\"leak:\"]").contains("`leak:` suppresses no leak"));
     }
 
     #[test]

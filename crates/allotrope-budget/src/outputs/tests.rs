@@ -190,6 +190,28 @@ fn shown(form: Form, width: usize) -> String {
 }
 
 #[test]
+fn colours_change_no_text() {
+    let text = |color| {
+        let style = Style { width: 80, color };
+        let options = TextOptions {
+            style,
+            samples: true,
+            ..TextOptions::default()
+        };
+        let mut out = Vec::new();
+        write(Form::Text, &report(), &options, &mut out).expect("memory takes everything");
+        String::from_utf8(out).expect("it is text")
+    };
+    let mut coloured = text(true);
+    assert!(coloured.contains("\u{1b}[33mChanged since"), "{coloured}");
+    while let Some(at) = coloured.find("\u{1b}[") {
+        let end = coloured[at..].find('m').expect("the end of a colour code");
+        coloured.replace_range(at..=at + end, "");
+    }
+    assert_eq!(coloured, text(false));
+}
+
+#[test]
 fn text() {
     for width in [80, 160] {
         let text = shown(Form::Text, width);

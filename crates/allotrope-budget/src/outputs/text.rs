@@ -107,9 +107,24 @@ impl Text<'_> {
 
     /// Writes a sentence, wrapped with a hanging indent.
     fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
+        self.painted_sentence(indent, sentence, None)
+    }
+
+    /// Writes a sentence in a colour. It is painted after it is wrapped, which escapes
+    /// control characters.
+    fn painted_sentence(
+        &mut self,
+        indent: usize,
+        sentence: &str,
+        color: Option<&str>,
+    ) -> io::Result<()> {
         let width = self.width().saturating_sub(indent + 2);
         for (index, line) in wrap(sentence, width).iter().enumerate() {
             let hang = indent + if index > 0 { 2 } else { 0 };
+            let line = match color {
+                Some(color) => self.paint(color, line),
+                None => line.clone(),
+            };
             writeln!(self.out, "{:hang$}{line}", "")?;
         }
         Ok(())
@@ -206,8 +221,7 @@ impl Text<'_> {
             return Ok(());
         }
         let head = "Changed since the numbers were accepted (suspect these before the code):";
-        let head = self.paint("33", head);
-        self.sentence(2, &head)?;
+        self.painted_sentence(2, head, Some("33"))?;
         for suspect in &test.suspects {
             self.sentence(4, &wording::suspect(suspect))?;
         }

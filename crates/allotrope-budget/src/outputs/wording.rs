@@ -263,11 +263,13 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The entries that explain a difference, the largest first.
+/// The entries that explain a difference: the largest first, suppressed leaks last.
 pub fn explaining_entries(diff: &Diff) -> impl Iterator<Item = &Entry> {
-    diff.entries
-        .iter()
-        .filter(|entry| entry.kind != Kind::Moved)
+    let entries = diff.entries.iter();
+    let changed = entries.filter(|entry| entry.kind != Kind::Moved);
+    let (suppressed, others): (Vec<&Entry>, Vec<&Entry>) =
+        changed.partition(|entry| entry.suppressed.is_some());
+    others.into_iter().chain(suppressed)
 }
 
 /// The frame that is blamed for an entry.

@@ -311,6 +311,7 @@ fn recorded(figures: &[(Metric, u64)]) -> StackSet {
             path: "/srv/app".into(),
             build_id: vec![0xab, 0x01],
             unoptimised: None,
+            compilers: Vec::new(),
         }],
     };
     set

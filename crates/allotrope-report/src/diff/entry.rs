@@ -11,7 +11,7 @@ use allotrope_profile::StackFrame;
 use super::text::DiffTextOptions;
 use super::wording::{each, function, kind_word, location, plural, short_location, signed};
 use crate::numbers::count;
-use crate::shorten::{callers, columns, middle, name};
+use crate::shorten::{callers, clean, columns, middle, name};
 use crate::style::Role;
 
 /// Indentation of all lines of an entry but the first.
@@ -44,6 +44,11 @@ pub(super) fn write(
     writeln!(out, "{}{title}", style.paint(Role::Title, &head))?;
     let text = facts(diff, entry, style.columns() - INDENT);
     for text in crate::shorten::wrap(&text, style.columns() - INDENT) {
+        writeln!(out, "{:INDENT$}{text}", "")?;
+    }
+    if let Some(rule) = &entry.suppressed {
+        let text = format!("suppressed by {} in {}", rule.text(), rule.list_in_words());
+        let text = middle(&clean(&text), style.columns() - INDENT);
         writeln!(out, "{:INDENT$}{text}", "")?;
     }
     if let Some(text) = differing(diff, entry) {

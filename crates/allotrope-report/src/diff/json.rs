@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack};
+use allotrope_diff::{Diff, Entry, EntryStack, Rule};
 use allotrope_profile::StackFrame;
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ struct EntryForm<'a> {
     difference: i64,
     confidence: f64,
     blame: u32,
+    /// The rule that suppresses its leaks; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed: Option<&'a str>,
     stacks: Vec<StackForm<'a>>,
 }
 
@@ -103,6 +106,7 @@ fn entry_form(entry: &Entry) -> EntryForm<'_> {
         difference: entry.difference,
         confidence: entry.confidence,
         blame: entry.blame,
+        suppressed: entry.suppressed.as_ref().map(Rule::text),
         stacks: entry.stacks.iter().flat_map(stack_forms).collect(),
     }
 }

@@ -51,6 +51,7 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     let large = |entry: &&Entry| options.selection.shows(entry);
     let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
     let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = matching.into_iter().partition(is_moved);
+    let changed = suppressed_last(changed);
     if changed.is_empty() {
         let what = match &options.selection.filter {
             Some(_) => "Nothing that was asked for is different.",
@@ -79,13 +80,19 @@ pub fn write_entries(
 ) -> io::Result<()> {
     let matching = options.selection.matching(diff);
     let is_changed = |entry: &&Entry| entry.kind != Kind::Moved;
-    let changed: Vec<&Entry> = matching.into_iter().filter(is_changed).collect();
+    let changed = suppressed_last(matching.into_iter().filter(is_changed).collect());
     let large = |entry: &&Entry| options.selection.shows(entry);
     let shown = changed.iter().copied().filter(large).take(options.top);
     for (index, shown) in shown.enumerate() {
         entry::write(diff, shown, index + 1, options, out)?;
     }
     write_rest(&changed, large, options, out)
+}
+
+/// The entries in their order, but those whose leaks are suppressed after the others.
+fn suppressed_last(mut entries: Vec<&Entry>) -> Vec<&Entry> {
+    entries.sort_by_key(|entry| entry.suppressed.is_some());
+    entries
 }
 
 /// Writes the number of changed entries that are not shown, and the sum of their

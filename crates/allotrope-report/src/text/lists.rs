@@ -10,7 +10,7 @@ use crate::numbers::{bytes, count, share};
 use crate::selection::{Figures, Row, sum};
 use crate::shorten::{callers, columns, end, middle, name, path};
 use crate::style::Role;
-use crate::text::{TextOptions, amount, describe};
+use crate::text::{TextOptions, amount, describe, each, write_suppressed};
 
 /// Columns before the second line.
 const INDENT: usize = 8;
@@ -26,30 +26,36 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let style = options.style;
     let whole = sum(rows);
+    let sites = rows.iter().filter(|row| row.figures.blocks(metric) > 0);
+    let mut title = title(metric, &whole, sites.count(), options);
+    if let Some(per) = options.common_per(profile) {
+        title.push_str(&format!(", {}", each(metric, whole.value(metric), per)));
+    }
     let mut ranked: Vec<&Row<'_>> = rows
         .iter()
-        .filter(|row| row.figures.blocks(metric) > 0)
+        .filter(|row| row.ranked.blocks(metric) > 0)
         .collect();
     ranked.sort_by_key(|row| {
-        let figures = &row.figures;
+        let figures = &row.ranked;
         (
             Reverse(figures.value(metric)),
             Reverse(figures.blocks(metric)),
             row.number(),
         )
     });
-    let title = title(metric, &whole, ranked.len(), options);
     writeln!(
         out,
         "\n{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
     let shown = &ranked[..ranked.len().min(options.top)];
-    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row, metric, &whole)).collect();
+    let cells = |row: &&Row<'_>| cells(row, metric, &whole, options.per(row.process));
+    let cells: Vec<[String; 5]> = shown.iter().map(cells).collect();
     let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3].map(width);
+    let widths = [0, 1, 2, 3, 4].map(width);
     for (row, cells) in shown.iter().zip(&cells) {
         let numbers: String = (cells.iter().zip(widths))
+            .filter(|(_, width)| *width > 0)
             .map(|(cell, width)| format!("  {cell:>width$}"))
             .collect();
         let function = match row
@@ -76,11 +82,11 @@ pub(super) fn write(
     }
     let rest = &ranked[shown.len()..];
     if !rest.is_empty() {
-        let value: u64 = rest.iter().map(|row| row.figures.value(metric)).sum();
+        let value: u64 = rest.iter().map(|row| row.ranked.value(metric)).sum();
         let value = amount(metric, value);
         writeln!(out, "  … {} more with {value}", count(rest.len() as u64))?;
     }
-    Ok(())
+    write_suppressed(rows, metric, options, out)
 }
 
 /// Writes the lines of code of a row's stack, innermost first, if they were found.
@@ -122,14 +128,16 @@ fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -
     format!("By {what}: {value} at {} {noun}", count(sites as u64))
 }
 
-/// The number, the value, its share, and a second figure that explains the value.
-fn cells(row: &Row<'_>, metric: Metric, whole: &Figures) -> [String; 4] {
-    let figures = &row.figures;
+/// The number, the value, the value divided by `per`, its share, and a second figure that
+/// explains the value.
+fn cells(row: &Row<'_>, metric: Metric, whole: &Figures, per: Option<f64>) -> [String; 5] {
+    let figures = &row.ranked;
     let value = figures.value(metric);
     let times = |number| format!("{} ×", count(number));
     [
         format!("#{}", row.number()),
         amount(metric, value),
+        per.map_or_else(String::new, |per| each(metric, value, per)),
         share(value, whole.value(metric)),
         match metric {
             Metric::Allocations => bytes(figures.value(Metric::Bytes)),

@@ -1,12 +1,13 @@
 //! One site in full: its figures and its whole stack.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 
-use crate::numbers::{bytes, count, duration, share};
-use crate::selection::{Row, row_of};
-use crate::shorten::{columns, end, middle, name};
+use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, share};
+use crate::selection::{Row, options_of_site, row_of};
+use crate::shorten::{clean, columns, end, middle, name};
 use crate::style::Role;
 use crate::text::{TextOptions, lists};
 
@@ -21,7 +22,10 @@ pub fn write_site(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<bool> {
-    let Some(row) = row_of(profile, number, options) else {
+    let Some(of_site) = options_of_site(profile, number, options) else {
+        return Ok(false);
+    };
+    let Some(row) = row_of(profile, number, &of_site) else {
         return Ok(false);
     };
     let style = options.style;
@@ -39,7 +43,7 @@ pub fn write_site(
         "{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
-    for (word, text) in figures(&row) {
+    for (word, text) in figures(&row, options.per(row.process)) {
         let line = format!("  {word:<11}  {text}");
         writeln!(out, "{}", middle(&line, style.columns()))?;
     }
@@ -57,8 +61,11 @@ pub fn write_site(
     Ok(true)
 }
 
-fn figures(row: &Row<'_>) -> Vec<(&'static str, String)> {
+fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
     let figures = &row.figures;
+    let rules: BTreeSet<String> = (row.suppressed.iter())
+        .map(|(_, rule)| format!("{} in {}", clean(rule.text()), clean(rule.list_in_words())))
+        .collect();
     let totals = &row.process.totals;
     let counted = |number, of, of_bytes, whole| {
         let share = share(number, of);
@@ -97,6 +104,17 @@ fn figures(row: &Row<'_>) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    if let Some(per) = per {
+        let [blocks, bytes] = [Metric::Allocations, Metric::Bytes].map(|it| figures.value(it));
+        let text = format!(
+            "{} with {}, of {}",
+            count_each(blocks, per),
+            bytes_each(bytes, per),
+            divisor(per)
+        );
+        all.insert(1, ("each", text));
+    }
+    all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
     all.push(("lifetime", lifetime(&figures.lifetimes)));
     all
 }

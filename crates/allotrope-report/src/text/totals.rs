@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use allotrope_profile::{Process, Profile};
 use allotrope_text::{text_of_os, text_of_path};
 
-use crate::numbers::{bytes, count, duration, share};
+use crate::numbers::{bytes, bytes_each, count, count_each, duration, share};
 use crate::selection::processes;
 use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
-use crate::text::{TextOptions, header};
+use crate::text::{TextOptions, divided_by, header};
 
 /// Printed in place of a figure that a recording does not have.
 const NOT_MEASURED: &str = "not measured";
@@ -37,8 +37,10 @@ fn write_one(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let style = options.style;
-    writeln!(out, "\n{}", style.paint(Role::Title, "Totals"))?;
-    let mut lines = lines(process, options.window.is_some());
+    let per = options.per(process);
+    let title = format!("Totals{}", divided_by(per));
+    writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
+    let mut lines = lines(process, options.window.is_some(), per);
     if counts_only {
         lines.iter_mut().for_each(Line::mark_if_not_measured);
     }
@@ -89,11 +91,25 @@ impl Line {
     }
 }
 
-fn lines(process: &Process, is_window: bool) -> Vec<Line> {
+fn lines(process: &Process, is_window: bool, per: Option<f64>) -> Vec<Line> {
     let totals = &process.totals;
     let exact = |number: u64| match number {
         0..1024 => String::new(),
         _ => format!("{} bytes", count(number)),
+    };
+    let each = |blocks: u64| match per {
+        Some(per) if blocks > 0 => format!("{} each", count_each(blocks, per)),
+        _ => String::new(),
+    };
+    let both_each = |blocks: u64, size: u64| match per {
+        Some(per) if blocks > 0 => {
+            format!("{} with {}", each(blocks), bytes_each(size, per))
+        }
+        _ => String::new(),
+    };
+    let joined = |parts: [String; 2]| {
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(", ")
     };
     let of_all = |number| share(number, totals.allocations);
     let mut lines = vec![
@@ -101,24 +117,30 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
             word: "allocations",
             count: count(totals.allocations),
             bytes: bytes(totals.allocated_bytes),
-            note: allocations_note(process, is_window, exact(totals.allocated_bytes)),
+            note: joined([
+                exact(totals.allocated_bytes),
+                both_each(totals.allocations, totals.allocated_bytes),
+            ]),
             ..Line::default()
         },
         Line {
             word: "deallocations",
             count: count(totals.deallocations),
+            note: each(totals.deallocations),
             ..Line::default()
         },
         Line {
             word: "reallocations",
             count: count(totals.reallocations),
             share: of_all(totals.reallocations),
+            note: each(totals.reallocations),
             ..Line::default()
         },
         Line {
             word: "temporary",
             count: count(totals.temporary_allocations),
             share: of_all(totals.temporary_allocations),
+            note: each(totals.temporary_allocations),
             ..Line::default()
         },
         Line {
@@ -127,7 +149,10 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
             count: count(totals.leaked_allocations),
             share: of_all(totals.leaked_allocations),
             bytes: bytes(totals.leaked_bytes),
-            note: exact(totals.leaked_bytes),
+            note: joined([
+                exact(totals.leaked_bytes),
+                both_each(totals.leaked_allocations, totals.leaked_bytes),
+            ]),
         },
         Line {
             word: "peak",
@@ -147,18 +172,6 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
         });
     }
     lines
-}
-
-/// The exact bytes, and a window's allocations for each iteration.
-fn allocations_note(process: &Process, is_window: bool, exact: String) -> String {
-    match process.windows.first() {
-        Some(run) if is_window && run.iterations > 0 => {
-            let each = process.totals.allocations as f64 / run.iterations as f64;
-            let comma = if exact.is_empty() { "" } else { ", " };
-            format!("{exact}{comma}{each:.2} allocations an iteration")
-        }
-        _ => exact,
-    }
 }
 
 fn peak_note(process: &Process, exact: &str) -> String {
@@ -186,7 +199,8 @@ fn write_table(
         "end",
     ];
     let style = options.style;
-    writeln!(out, "\n{}", style.paint(Role::Title, "Processes"))?;
+    let title = format!("Processes{}", divided_by(options.per));
+    writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     let mut cells: Vec<[String; 8]> = shown
         .iter()
         .take(MOST)

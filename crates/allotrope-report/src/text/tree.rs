@@ -11,7 +11,7 @@ use crate::numbers::{count, share};
 use crate::selection::{Row, sum};
 use crate::shorten::{columns, middle, name};
 use crate::style::Role;
-use crate::text::{TextOptions, TreeOrder, amount, describe, lists};
+use crate::text::{TextOptions, TreeOrder, amount, describe, each, lists, write_suppressed};
 
 /// Columns of one step of indentation.
 const STEP: usize = 2;
@@ -50,7 +50,12 @@ pub(super) fn write(
         TreeOrder::TopDown => "top-down, from main",
     };
     let amount = |value| amount(metric, value);
-    let title = format!("Call tree {from}, by {what}: {}", amount(whole));
+    let per = options.common_per(profile);
+    let each = |value| per.map_or_else(String::new, |per| each(metric, value, per));
+    let mut title = format!("Call tree {from}, by {what}: {}", amount(whole));
+    if per.is_some() {
+        title.push_str(&format!(", {}", each(whole)));
+    }
     writeln!(
         out,
         "\n{}",
@@ -59,14 +64,20 @@ pub(super) fn write(
     let lines = tree.lines(whole, options);
     let amounts = lines.iter().map(|line| columns(&amount(line.value)));
     let width = amounts.max().unwrap_or(0);
+    let parts = lines.iter().map(|line| columns(&each(line.value)));
+    let part_width = parts.max().map_or(0, |width| match width {
+        0 => 0,
+        width => width + 2,
+    });
     for line in lines {
         // A frame with all of the value of the frame above it repeats no numbers.
         let numbers = match line.carries_on {
-            true => " ".repeat(width + 9),
+            true => " ".repeat(width + part_width + 9),
             false => format!(
-                "{:>7}  {:>width$}",
+                "{:>7}  {:>width$}{:>part_width$}",
                 share(line.value, whole),
-                amount(line.value)
+                amount(line.value),
+                each(line.value)
             ),
         };
         let mark = if line.carries_on { "    " } else { "  • " };
@@ -79,7 +90,7 @@ pub(super) fn write(
         let label = style.paint(Role::Function, &label);
         writeln!(out, "{numbers}{:indent$}{mark}{label}", "")?;
     }
-    Ok(())
+    write_suppressed(rows, metric, options, out)
 }
 
 struct Line {
@@ -134,8 +145,8 @@ impl Tree {
             nodes: vec![Node::new(None)],
             edges: FxHashMap::default(),
         };
-        for row in rows.iter().filter(|row| row.figures.value(metric) > 0) {
-            let value = row.figures.value(metric);
+        for row in rows.iter().filter(|row| row.ranked.value(metric) > 0) {
+            let value = row.ranked.value(metric);
             let leaf = match order {
                 TreeOrder::BottomUp => tree.add(&functions, row.stack.iter(), value),
                 TreeOrder::TopDown => tree.add(&functions, row.stack.iter().rev(), value),

@@ -387,9 +387,14 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         _ => return Err(Malformed("a module has an unknown optimisation state")),
     };
     let (frames, locations) = frames_and_locations(from)?;
+    let compilers = match from.left() {
+        0 => Vec::new(),
+        _ => list(from, string)?,
+    };
     Ok(Symbols {
         module,
         unoptimised,
+        compilers,
         frames,
         locations,
     })

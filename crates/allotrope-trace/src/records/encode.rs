@@ -120,7 +120,17 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
                 Some(true) => 2,
             };
             numbers(out, &[it.module.into(), unoptimised]);
-            frames_and_locations(&it.frames, &it.locations, out);
+            let has_generated = frames_and_locations(&it.frames, &it.locations, out);
+            // An addition of minor version 2, after that of minor version 1.
+            if !it.compilers.is_empty() {
+                if !has_generated {
+                    put(out, 0);
+                }
+                put(out, it.compilers.len() as u64);
+                for compiler in &it.compilers {
+                    string(compiler, out);
+                }
+            }
         }
         Record::JitSymbols(it) => {
             numbers(out, &[it.image.into(), it.tick]);
@@ -285,7 +295,8 @@ fn window_sums(it: &WindowSums, out: &mut Vec<u8>) {
     numbers(out, &fields);
 }
 
-fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<u8>) {
+/// Returns whether the list of generated frames was written.
+fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<u8>) -> bool {
     put(out, frames.len() as u64);
     for each in frames {
         frame(each, out);
@@ -302,6 +313,7 @@ fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<
         put(out, generated.len() as u64);
         numbers(out, &generated);
     }
+    !generated.is_empty()
 }
 
 fn frame(it: &Frame, out: &mut Vec<u8>) {

@@ -60,6 +60,7 @@ fn symbol_parts(symbols: &Symbols) -> Vec<Symbols> {
     let empty = || Symbols {
         module: symbols.module,
         unoptimised: symbols.unoptimised,
+        compilers: symbols.compilers.clone(),
         ..Symbols::default()
     };
     let mut parts = vec![empty()];
@@ -147,6 +148,7 @@ mod tests {
         let symbols = Symbols {
             module: 3,
             unoptimised: Some(true),
+            compilers: vec!["GCC: 12.2.0".to_owned()],
             frames: (0..count).map(frame).collect(),
             locations: (0..count)
                 .map(|i| Location {
@@ -178,6 +180,7 @@ mod tests {
                 panic!()
             };
             assert_eq!((part.module, part.unoptimised), (3, Some(true)));
+            assert_eq!(part.compilers, ["GCC: 12.2.0"]);
             assert!(bytes_of(part) < 2 * SYMBOL_BYTES);
             joined.extend(named(part));
         }

@@ -405,16 +405,22 @@ fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> 
 }
 
 fn symbols() -> impl Strategy<Value = Record> {
-    (id(), option::of(any::<bool>()), frames_and_locations()).prop_map(
-        |(module, unoptimised, (frames, locations))| {
+    let compilers = vec(text(), 0..3);
+    (
+        id(),
+        option::of(any::<bool>()),
+        compilers,
+        frames_and_locations(),
+    )
+        .prop_map(|(module, unoptimised, compilers, (frames, locations))| {
             Record::Symbols(Symbols {
                 module,
                 unoptimised,
+                compilers,
                 frames,
                 locations,
             })
-        },
-    )
+        })
 }
 
 fn jit_symbols() -> impl Strategy<Value = Record> {

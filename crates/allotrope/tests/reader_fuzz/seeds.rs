@@ -248,6 +248,7 @@ impl Program {
             let symbols = Symbols {
                 module,
                 unoptimised: Some(module == 1),
+                compilers: vec!["GCC: 12.2.0".to_owned()],
                 frames: frames.collect(),
                 locations: locations.collect(),
             };

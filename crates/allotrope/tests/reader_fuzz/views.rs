@@ -11,6 +11,7 @@ use allotrope_profile::{
 };
 use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
+use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
 use allotrope_report::{Blocks, LISTED, Style, json, sites_of_row};
 use allotrope_trace::model::Record;
@@ -80,7 +81,7 @@ fn show(
     match which {
         1 | 2 => {
             let mut bytes = Vec::new();
-            json::write(profile, None, &mut bytes)?;
+            json::write(profile, &JsonOptions::default(), &mut bytes)?;
             let read: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
             assert_eq!(read["cut"].is_string(), profile.cut.is_some());
             Ok(())
@@ -156,7 +157,7 @@ fn window(
     let keys: Vec<WindowKey> = runs.map(|run| run.key).collect();
     let stacks = replay_windows(trace, &self::options(Helpers::Always), &keys);
     let stacks = stacks.expect("it was readable a moment ago");
-    json::write(&stacks, None, out)?;
+    json::write(&stacks, &JsonOptions::default(), out)?;
     text::write(&stacks, options, out)
 }
 

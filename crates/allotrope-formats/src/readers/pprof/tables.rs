@@ -94,6 +94,7 @@ impl Tables {
                 path: path.into(),
                 build_id: bytes_of_hex(self.text(mapping.build_id)?),
                 unoptimised: None,
+                compilers: Vec::new(),
             });
         }
         Ok(modules)
