@@ -1,0 +1,118 @@
+//! The entry points of the allocators that are linked into one program.
+
+use crate::elf::{Bytes, Elf, Table};
+use crate::functions::{self, Allocator, Known};
+
+/// Most entry points of a program: more than there are names.
+pub const MOST: usize = 256;
+
+/// A function to detour.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Its name and meaning.
+    pub known: Known,
+    /// Its address in the file.
+    pub address: u64,
+    /// Bytes of its code; 0 if the file does not say so.
+    pub size: u64,
+    /// The address is that of a function that chooses the real one.
+    pub is_resolver: bool,
+}
+
+/// All of them, each address once.
+#[derive(Debug)]
+pub struct Survey {
+    found: [Option<Found>; MOST],
+    count: usize,
+    /// Whether each of [`Allocator::ALL`] is there.
+    allocators: [bool; 3],
+}
+
+impl Survey {
+    /// Looks for them in the symbol tables of a program's file.
+    pub fn of<B: Bytes + ?Sized>(elf: &Elf<'_, B>) -> Self {
+        let mut survey = Self {
+            found: [None; MOST],
+            count: 0,
+            allocators: [false; 3],
+        };
+        // Whether the names without a prefix are those of an allocator that is known.
+        let mut is_malloc_known = false;
+        for table in [Table::Exported, Table::All] {
+            for symbol in elf.functions(table) {
+                is_malloc_known |= functions::evidence(symbol.name).is_some();
+                let Some(known) = functions::by_name(symbol.name) else {
+                    continue;
+                };
+                // A function that is called `malloc` and is no other file's is perhaps
+                // something else.
+                if known.prefix.is_empty() && symbol.is_local {
+                    continue;
+                }
+                survey.add(Found {
+                    known,
+                    address: symbol.address,
+                    size: symbol.size,
+                    is_resolver: symbol.is_resolver,
+                });
+            }
+        }
+        if !is_malloc_known {
+            survey.retain(|found| !found.known.prefix.is_empty());
+        }
+        survey.name_allocators(elf);
+        survey
+    }
+
+    /// The entry points.
+    pub fn found(&self) -> impl Iterator<Item = &Found> {
+        self.found[..self.count].iter().flatten()
+    }
+
+    /// The allocators.
+    pub fn allocators(&self) -> impl Iterator<Item = Allocator> {
+        let all = Allocator::ALL.into_iter().zip(self.allocators);
+        all.filter_map(|(allocator, is_there)| is_there.then_some(allocator))
+    }
+
+    /// Whether the functions include the program's own `malloc`.
+    pub fn replaces_malloc(&self) -> bool {
+        self.found()
+            .any(|found| found.known.prefix.is_empty() && found.known.function.name == "malloc")
+    }
+
+    fn add(&mut self, new: Found) {
+        let known = self.found[..self.count].iter_mut().flatten();
+        let mut aliases = known.filter(|found| found.address == new.address);
+        if let Some(alias) = aliases.next() {
+            if new.known.rank < alias.known.rank {
+                *alias = new;
+            }
+        } else if let Some(place) = self.found.get_mut(self.count) {
+            *place = Some(new);
+            self.count += 1;
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Found) -> bool) {
+        for place in &mut self.found[..self.count] {
+            *place = place.filter(&keep);
+        }
+    }
+
+    fn name_allocators<B: Bytes + ?Sized>(&mut self, elf: &Elf<'_, B>) {
+        if self.found().next().is_none() {
+            return;
+        }
+        for symbol in elf
+            .functions(Table::All)
+            .chain(elf.functions(Table::Exported))
+        {
+            let by_prefix = || functions::by_name(symbol.name)?.allocator;
+            let allocator = functions::evidence(symbol.name).or_else(by_prefix);
+            if let Some(allocator) = allocator {
+                self.allocators[allocator as usize] = true;
+            }
+        }
+    }
+}
