@@ -18,18 +18,22 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The libraries: package, file name, and prefix of the variables with which
-/// `src/recorder_library.rs` embeds them.
-const LIBRARIES: [(&str, &str, &str); 2] = [
+/// The libraries: package, file name, prefix of the variables with which
+/// `src/recorder_library.rs` embeds them, and flags that only one of them has.
+///
+/// The recorder's constructor is the first of all: those of other libraries may allocate.
+const LIBRARIES: [(&str, &str, &str, &[&str]); 2] = [
     (
         "allotrope-recorder",
         "liballotrope_recorder.so",
         "ALLOTROPE_RECORDER",
+        &["-Clink-arg=-Wl,-z,initfirst"],
     ),
     (
         "allotrope-cxx-hooks",
         "liballotrope_cxx_hooks.so",
         "ALLOTROPE_CXX_HOOKS",
+        &[],
     ),
 ];
 
@@ -86,8 +90,14 @@ fn main() {
     );
     let workspace = workspace();
     let output = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for (package, file, name) in LIBRARIES {
-        let library = build(&workspace, &output.join("recorder"), package, file);
+    for (package, file, name, own_flags) in LIBRARIES {
+        let library = build(
+            &workspace,
+            &output.join("recorder"),
+            package,
+            file,
+            own_flags,
+        );
         let bytes = fs::read(&library).unwrap_or_else(|error| {
             panic!(
                 "cannot read the library that was built at {}: {error}",
@@ -114,7 +124,13 @@ fn workspace() -> PathBuf {
 }
 
 /// Builds one library and returns its path.
-fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> PathBuf {
+fn build(
+    workspace: &Path,
+    target_folder: &Path,
+    package: &str,
+    file: &str,
+    own_flags: &[&str],
+) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
@@ -133,7 +149,7 @@ fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> P
         }
     }
     let soname = format!("-Clink-arg=-Wl,-soname,{file}");
-    let flags = [&FLAGS[..], &[&soname]].concat();
+    let flags = [&FLAGS[..], own_flags, &[&soname]].concat();
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let status = command
         .status()
@@ -161,6 +177,7 @@ fn rerun_if_changed(workspace: &Path) {
         "Cargo.lock",
         "Cargo.toml",
         "crates/allotrope-cxx-hooks",
+        "crates/allotrope-detour",
         "crates/allotrope-recorder",
         "crates/allotrope-shm",
         "crates/allotrope-target",

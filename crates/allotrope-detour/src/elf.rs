@@ -85,7 +85,8 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
         is_it.then_some(Self { file, header })
     }
 
-    /// The functions in a symbol table that the file defines.
+    /// The functions in a symbol table that the file defines, except those with mangled
+    /// names of C++ namespaces and Rust, which are the most.
     pub fn functions(&self, table: Table) -> impl Iterator<Item = Symbol<'a>> {
         let (symbols, strings) = self.table(table).unwrap_or_default();
         symbols
@@ -185,6 +186,10 @@ fn function<'a>(symbol: &[u8], strings: &'a [u8]) -> Option<Symbol<'a>> {
         return None;
     }
     let name = strings.get(number(symbol, 0..4) as usize..)?;
+    // Before the end of the name is searched.
+    if name.starts_with(b"_ZN") || name.starts_with(b"_R") {
+        return None;
+    }
     // No name of a function that is looked for is longer.
     let name = &name[..name.len().min(128)];
     let end = name.iter().position(|byte| *byte == 0)?;

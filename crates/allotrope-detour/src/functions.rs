@@ -176,10 +176,6 @@ pub fn evidence(name: &[u8]) -> Option<Allocator> {
 
 /// The function with this name.
 pub fn by_name(name: &[u8]) -> Option<Known> {
-    // Most names in a large program are mangled ones.
-    if name.starts_with(b"_ZN") || name.starts_with(b"_R") {
-        return None;
-    }
     FAMILIES.iter().enumerate().find_map(|(at, family)| {
         let rest = name.strip_prefix(family.prefix.as_bytes())?;
         let functions = family.tables.iter().flat_map(|table| table.iter());

@@ -28,6 +28,14 @@ pub struct Survey {
     allocators: [bool; 3],
 }
 
+/// Whether a program has a function with one of the names. Most have none; this needs
+/// less memory than a [`Survey`].
+pub fn has_candidates<B: Bytes + ?Sized>(elf: &Elf<'_, B>) -> bool {
+    let tables = [Table::Exported, Table::All].into_iter();
+    let mut symbols = tables.flat_map(|table| elf.functions(table));
+    symbols.any(|symbol| functions::by_name(symbol.name).is_some())
+}
+
 impl Survey {
     /// Looks for them in the symbol tables of a program's file.
     pub fn of<B: Bytes + ?Sized>(elf: &Elf<'_, B>) -> Self {

@@ -24,7 +24,7 @@ pub enum Allocator {
     /// Linked into the program as its `malloc`; the allocator's name if known.
     Replacing(Option<&'static str>),
     /// Linked into the program under names of its own, as Rust's
-    /// `#[global_allocator]` crates do: calls to it are not recorded.
+    /// `#[global_allocator]` crates do.
     Private(&'static str),
 }
 
@@ -47,10 +47,13 @@ pub struct SymbolFacts {
     sanitizer: Option<&'static str>,
 }
 
-/// What to do about an allocator that is linked into a program as its `malloc`.
+/// What to do about an allocator that is linked into a program as its `malloc`, and whose
+/// entry points are not detoured.
 pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
                                 in Rust, wrap it in allotrope-client's Recorded";
-/// What to do about an allocator that is linked into a program under its own names.
+/// The same for one in a program without symbols.
+pub const OF_STRIPPED: &str = "record a build that keeps its symbols (do not strip it)";
+/// The same for one under its own names.
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 

@@ -12,8 +12,8 @@
 //! [`NotRecordable`]. This core uses no standard library, does not allocate and does not
 //! panic, since the recorder runs it in other programs' processes on files that may be
 //! hostile. The feature `std` adds the sentences for users (`sentence`), access to files
-//! (`file`, `executable`), and which allocator (`allocator`) and which libraries
-//! (`loaded_libraries`) a program uses.
+//! (`file`, `executable`), and which allocator (`allocator`, `linked_allocator`) and which
+//! libraries (`loaded_libraries`) a program uses.
 //!
 //! The result depends on the file, on the credentials of the process that executes it
 //! and on two environment variables. Whether a recorder really reports from the program
@@ -33,6 +33,8 @@ pub mod allocator;
 pub mod executable;
 #[cfg(feature = "std")]
 pub mod file;
+#[cfg(feature = "std")]
+pub mod linked_allocator;
 #[cfg(feature = "std")]
 pub mod loaded_libraries;
 #[cfg(feature = "std")]

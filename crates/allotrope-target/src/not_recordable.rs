@@ -52,13 +52,15 @@ pub enum NotRecordable {
     LinkMapNamespace = 33,
     /// Libraries that it opens with `RTLD_DEEPBIND` do not find the recorder.
     DeepBinding = 34,
+    /// Functions of an allocator that is linked into it could not be patched.
+    NotDetoured = 35,
 }
 
 /// Reasons from this number on concern only part of the program.
 const PARTIAL: u32 = NotRecordable::AllocatorOperators as u32;
 
 impl NotRecordable {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Unknown,
         Self::Static,
         Self::ThirtyTwoBit,
@@ -79,6 +81,7 @@ impl NotRecordable {
         Self::AllocatorOperators,
         Self::LinkMapNamespace,
         Self::DeepBinding,
+        Self::NotDetoured,
     ];
 
     /// The number in shared memory.

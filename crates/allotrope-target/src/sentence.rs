@@ -58,6 +58,11 @@ impl NotRecordable {
             Self::DeepBinding => {
                 "libraries that it opened with RTLD_DEEPBIND call the C library's malloc, which is not this program's, so their allocations are not seen"
             }
+            Self::NotDetoured => {
+                return format!(
+                    "of the allocator that is linked into it, {detail} cannot be patched, so their calls are not seen"
+                );
+            }
             Self::Unknown => {
                 "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once"
             }
@@ -100,6 +105,9 @@ impl NotRecordable {
             Self::LinkMapNamespace => "open it with dlopen for the recording",
             Self::DeepBinding => {
                 "record it without the allocator that was preloaded, or open them without the flag"
+            }
+            Self::NotDetoured => {
+                "link the allocator as a shared library, or wrap it in allotrope-client's Recorded (Rust)"
             }
             Self::Unknown => "run `allotrope doctor` on it",
         }

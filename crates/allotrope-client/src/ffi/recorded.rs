@@ -1,6 +1,6 @@
 //! [`Recorded`], a wrapper around a global allocator that reports the allocator's blocks
-//! to the recorder. The recorder intercepts calls of shared libraries, but not calls of an
-//! allocator that is linked into the program.
+//! to the recorder. The recorder intercepts calls of shared libraries, but of allocators
+//! that are linked into the program only those that it knows and finds by their symbols.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::any::TypeId;
@@ -16,10 +16,11 @@ const USUAL_ALIGNMENT: usize = 16;
 
 /// Wraps the program's global allocator so that Allotrope records its blocks.
 ///
-/// Allotrope intercepts `malloc` and related functions. It cannot intercept calls of an
-/// allocator that is linked into the program, as the crates of mimalloc and jemalloc
-/// are. This wrapper reports the blocks of such an allocator. Without the recorder it
-/// adds a load and a comparison to each call.
+/// Allotrope intercepts `malloc` and related functions, and those of mimalloc, jemalloc and
+/// tcmalloc if they are linked into a program that is not stripped. It cannot intercept
+/// calls of other allocators that are linked into the program, or in a stripped one. This
+/// wrapper reports the blocks of such an allocator. Without the recorder it adds a load and
+/// a comparison to each call.
 ///
 /// ```
 /// # use std::alloc::System as MiMalloc;

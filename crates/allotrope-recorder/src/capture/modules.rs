@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::state::detours;
 use crate::state::module_table::{Change, Found, Module};
 use crate::state::process::{self, Lock};
 use crate::sys::loader::{self, Debug, FindObject, LinkMap, Object};
@@ -142,6 +143,13 @@ pub fn is_allocator(return_address: u64) -> bool {
         range.set_once(next::address(*function) as u64);
         range.contains(return_address)
     })
+}
+
+/// Whether a call that returns to this address was made by the program itself, or as the
+/// last act of a function of it that the recorder called.
+pub fn is_program(return_address: u64) -> bool {
+    RECORDER.set_once(own_address());
+    RECORDER.contains(return_address) || detours::program().contains(&return_address)
 }
 
 /// Whether `path` is that of the recorder itself.

@@ -9,6 +9,7 @@ use allotrope_target::NotRecordable;
 
 use crate::capture::modules;
 use crate::emit::diagnostics;
+use crate::state::detours;
 use crate::state::image;
 use crate::sys::definitions;
 use crate::sys::loader::LinkMap;
@@ -21,11 +22,18 @@ use crate::sys::system;
 pub fn diagnose() {
     namespaces::remember();
     let own = modules::at_address(modules::own_address());
-    let first = first_definition(c"malloc").and_then(modules::at_address);
-    if let (Some(own), Some(first)) = (own, first)
+    let first = first_definition(c"malloc");
+    if let (Some(own), Some(address)) = (own, first)
+        && let Some(first) = modules::at_address(address)
         && !first.is_at(&own)
+        && !detours::is_detoured(address)
     {
         diagnostics::post(system::process_id(), NotRecordable::OwnMalloc, first.path());
+    }
+    let (functions, length) = detours::without();
+    if length > 0 {
+        let functions = &functions[..length];
+        diagnostics::post(system::process_id(), NotRecordable::NotDetoured, functions);
     }
     if runs_under_valgrind() {
         diagnostics::post(

@@ -14,6 +14,7 @@
 pub mod aligned;
 pub mod allocation;
 pub mod deallocation;
+pub mod detoured;
 pub mod exit;
 pub mod hook_api;
 pub mod reallocation;

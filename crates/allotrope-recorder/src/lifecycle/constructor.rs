@@ -5,11 +5,13 @@ use core::ptr;
 use crate::lifecycle::enter;
 use crate::lifecycle::exit;
 use crate::lifecycle::start;
+use crate::state::image;
 use crate::state::process;
 use crate::sys::next;
 
-/// Runs when the library is loaded, often not as the first thing: other
-/// libraries' constructors may have allocated before.
+/// Runs when the library is loaded, before other libraries' constructors (the library is
+/// linked with `-z initfirst`), unless another library asks for the same: then they may
+/// have allocated before.
 extern "C" fn constructor() {
     if next::resolve() && (process::is_recording() || start::start()) {
         // Has the `Image` event written, if it is not yet: a program that allocates
@@ -21,6 +23,7 @@ extern "C" fn constructor() {
             on_exit(exit::note_exit, ptr::null_mut());
         }
     }
+    image::lend_environment(ptr::null());
 }
 
 #[used]

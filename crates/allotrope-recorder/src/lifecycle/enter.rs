@@ -7,6 +7,7 @@
 //! Nothing is remembered of a hook that a jump or an exception left: its mark, a stack
 //! pointer, shows to the next hook that its frame does not exist any more.
 
+use core::iter;
 use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -91,6 +92,52 @@ const IN_ALLOCATOR: usize = 1;
 /// itself. Whatever is called in it belongs to it, wherever that returns to: the
 /// allocator may be linked into the program.
 const IN_REPORTED: usize = 2;
+
+/// In `idle`: a call of a function with a detour is under way. Whatever the program itself
+/// calls in it belongs to it, for the allocator is a part of the program. What a library
+/// calls does not: the exception of `operator new` is a block of the C++ library's.
+const IN_DETOUR: usize = 4;
+
+/// A call of a function with a detour begins. Returns what [`leave_detour`] needs, as
+/// [`enter_reported`] does, and stores in `outer` what it needs too.
+#[inline(always)]
+pub fn enter_detour(caller: Caller<'_>, outer: &mut usize) -> u64 {
+    let Some(hook) = enter(caller) else {
+        return 0;
+    };
+    let thread = hook.state();
+    *outer = thread.idle.load(Relaxed);
+    let mark = caller.stack_pointer() as usize | IN_DETOUR;
+    thread.idle.store(mark, Relaxed);
+    drop(hook);
+    mode::detach();
+    ptr::from_ref(thread) as u64
+}
+
+/// It ends.
+#[inline(always)]
+pub fn leave_detour(token: u64, outer: usize) {
+    let mut states = iter::successors(Thread::current(), |thread| thread.nested.get());
+    let state = states.find(|thread| ptr::from_ref(*thread) as u64 == token);
+    // A jump may have left it, and a later call found that.
+    if let Some(thread) = state
+        && thread.idle.load(Relaxed) & IN_DETOUR != 0
+    {
+        thread.idle.store(outer, Relaxed);
+        leave(thread);
+        mode::attach(thread);
+    }
+}
+
+/// An exception leaves the innermost such call.
+#[cold]
+pub fn leave_unwound() {
+    let states = iter::successors(Thread::current(), |thread| thread.nested.get());
+    let is_in = |thread: &&Thread| thread.idle.load(Relaxed) & IN_DETOUR != 0;
+    if let Some(thread) = states.filter(is_in).last() {
+        leave_detour(ptr::from_ref(thread) as u64, 0);
+    }
+}
 
 /// A call that the program reports begins. Returns what [`leave_reported`] needs; 0 if
 /// the call is not to be reported: nothing is recorded, or it is itself a part of such a
@@ -210,10 +257,15 @@ fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThr
         let busy = thread.busy.load(Relaxed);
         let in_allocator = busy & IN_ALLOCATOR != 0;
         let in_reported = busy & IN_REPORTED != 0;
+        let in_detour = busy & IN_DETOUR != 0;
         // A reported call's inner ones may be made from the frame that
         // entered it: they begin at its stack pointer, not below.
-        let mark = busy & !(IN_ALLOCATOR | IN_REPORTED);
-        let mark = if in_reported { mark + 8 } else { mark };
+        let mark = busy & !(IN_ALLOCATOR | IN_REPORTED | IN_DETOUR);
+        let mark = if in_reported || in_detour {
+            mark + 8
+        } else {
+            mark
+        };
         let is_stale = busy != 0 && is_stale(thread, mark, sp);
         if in_reported && !is_stale {
             return None;
@@ -221,11 +273,14 @@ fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThr
         if in_allocator && !is_stale && modules::is_allocator(caller.return_address()) {
             return None;
         }
+        if in_detour && !is_stale && modules::is_program(caller.return_address()) {
+            return None;
+        }
         if is_stale {
             // An exception or a jump has left it.
             thread.idle.store(0, Relaxed);
         }
-        if busy == 0 || is_stale || in_allocator {
+        if busy == 0 || is_stale || in_allocator || in_detour {
             return Some(take(thread, caller));
         }
         let nested = match thread.nested.get() {

@@ -2,6 +2,7 @@
 //! above asks here for a thread's state that is ready for an event.
 
 pub mod constructor;
+pub mod detours;
 pub mod early;
 pub mod enter;
 pub mod exit;

@@ -2,8 +2,9 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
 use allotrope_shm::layout;
 use allotrope_shm::location::Location;
@@ -65,15 +66,28 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Whether libc has set the environment up.
+/// Whether the environment is set up.
 fn environment_is_ready() -> bool {
     !environment().is_null()
+}
+
+/// The environment that the loader passes to constructors, while the recorder's run: they
+/// come before libc's.
+static OF_CONSTRUCTORS: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the environment for as long as libc has none, or takes it back with null.
+pub fn lend_environment(environment: *const *const c_char) {
+    OF_CONSTRUCTORS.store(environment.cast_mut(), Relaxed);
 }
 
 /// The program's environment, as libc has it.
 pub fn environment() -> *const *const c_char {
     // SAFETY: libc's variable, read as a plain pointer.
-    unsafe { (&raw const environ).read_volatile() }
+    let of_libc = unsafe { (&raw const environ).read_volatile() };
+    if of_libc.is_null() {
+        return OF_CONSTRUCTORS.load(Relaxed);
+    }
+    of_libc
 }
 
 /// Where the arena is according to the environment. `Some(None)`: there is none;

@@ -3,6 +3,7 @@
 
 pub mod arena;
 pub mod arena_client;
+pub mod detours;
 pub mod epoch;
 pub mod image;
 pub mod module_table;

@@ -113,6 +113,11 @@ system_calls! {
     fn mmap_private(bytes: usize) = MMAP(0, bytes, READ_WRITE, PRIVATE, -1, 0);
     fn mmap_shared(bytes: usize, descriptor: i32, offset: usize)
         = MMAP(0, bytes, READ_WRITE, SHARED, descriptor, offset);
+    fn mmap_file(bytes: usize, descriptor: i32)
+        = MMAP(0, bytes, libc::PROT_READ, libc::MAP_PRIVATE, descriptor, 0);
+    // Older kernels than 4.17 may map elsewhere, but replace nothing either.
+    fn mmap_at(address: usize, bytes: usize)
+        = MMAP(address, bytes, READ_WRITE, PRIVATE | libc::MAP_FIXED_NOREPLACE, -1, 0);
     // An old size of 0 leaves the old mapping, of shared memory, as it is.
     fn mremap_again(from: *const u8, bytes: usize)
         = MREMAP(from, 0, bytes, libc::MREMAP_MAYMOVE);

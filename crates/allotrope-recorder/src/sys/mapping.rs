@@ -89,6 +89,12 @@ impl PrivateMemory {
         Mapping::returned(kernel::mmap_private(bytes), bytes).map(Self)
     }
 
+    /// The same at an address; `None` too if something else is there.
+    pub fn at(address: usize, bytes: usize) -> Option<Self> {
+        let mapping = Mapping::returned(kernel::mmap_at(address, bytes), bytes)?;
+        (mapping.start as usize == address).then_some(Self(mapping))
+    }
+
     /// Its words.
     pub fn words(&mut self) -> &mut [u64] {
         let count = self.0.bytes / size_of::<u64>();
@@ -106,6 +112,23 @@ impl PrivateMemory {
     /// See [`Mapping::leak`].
     pub fn leak(self) -> *mut u8 {
         self.0.leak()
+    }
+}
+
+/// A file, mapped for reading.
+pub struct MappedFile(Mapping);
+
+impl MappedFile {
+    /// `bytes` of an open file; `None` if it cannot be mapped.
+    pub fn new(descriptor: i32, bytes: usize) -> Option<Self> {
+        Mapping::returned(kernel::mmap_file(bytes, descriptor), bytes).map(Self)
+    }
+
+    /// Its bytes. The file must not shrink meanwhile.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: pages for reading that the value owns; nobody writes to a program that
+        // runs (`ETXTBSY`).
+        unsafe { core::slice::from_raw_parts(self.0.start, self.0.bytes) }
     }
 }
 

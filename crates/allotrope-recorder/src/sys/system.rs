@@ -27,6 +27,10 @@ pub enum Protection {
     Read = libc::PROT_READ,
     /// Reading and writing.
     ReadWrite = libc::PROT_READ | libc::PROT_WRITE,
+    /// Reading and executing.
+    ReadExecute = libc::PROT_READ | libc::PROT_EXEC,
+    /// Reading, writing and executing.
+    All = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
 }
 
 /// Changes what pages may be used for; `false` on failure.

@@ -5,8 +5,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use allotrope_symbols::{Locator, ModuleSymbols};
-use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, SymbolFacts};
+use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, OF_STRIPPED, SymbolFacts};
 use allotrope_target::executable::{Executable, Kind, Program};
+use allotrope_target::linked_allocator::{self, LinkedAllocator};
 use allotrope_text::Shown;
 
 use super::finding::{Finding, Level};
@@ -80,6 +81,22 @@ fn recordability(executable: &Executable) -> Finding {
 fn allocator(path: &Path, program: &Program) -> Finding {
     let topic = "allocator";
     let symbols = SymbolFacts::of(path).unwrap_or_default();
+    if !symbols.reported
+        && let Ok(Some(linked)) = LinkedAllocator::of(path)
+        && linked.detoured > 0
+    {
+        return detoured(&linked);
+    }
+    if let Ok(Some(name)) = linked_allocator::without_symbols(path) {
+        let text = format!(
+            "{name} is linked into the program, and its blocks cannot be seen: the symbols of \
+             its entry points are stripped"
+        );
+        return match symbols.exports_malloc {
+            true => Finding::problem(topic, text, OF_STRIPPED),
+            false => Finding::note(topic, text, OF_STRIPPED),
+        };
+    }
     match Allocator::of(program, &symbols) {
         None => Finding::ok(topic, "the C library's, or one that is loaded later"),
         Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
@@ -102,6 +119,23 @@ fn allocator(path: &Path, program: &Program) -> Finding {
             OF_PRIVATE,
         ),
     }
+}
+
+/// An allocator whose entry points the recorder patches.
+fn detoured(linked: &LinkedAllocator) -> Finding {
+    let topic = "allocator";
+    let (name, count) = (&linked.name, linked.detoured);
+    let points = if count == 1 { "point" } else { "points" };
+    let text = format!(
+        "{name} is linked into the program; its calls are recorded by patching \
+         {count} entry {points} when the program starts"
+    );
+    if linked.refused.is_empty() {
+        return Finding::ok(topic, text);
+    }
+    let names = linked.refused.join(", ");
+    let text = format!("{text}, but not those of {names}, which cannot be patched");
+    Finding::note(topic, text, OF_PRIVATE)
 }
 
 fn symbols(program: &Program) -> Finding {

@@ -9,8 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use allotrope_target::allocator::{OF_PRIVATE, OF_REPLACING, SymbolFacts};
+use allotrope_target::allocator::{OF_PRIVATE, OF_REPLACING, OF_STRIPPED, SymbolFacts};
 use allotrope_target::executable::{Executable, Kind};
+use allotrope_target::linked_allocator::{self, LinkedAllocator};
 use allotrope_target::loaded_libraries;
 use allotrope_text::Shown;
 use anyhow::anyhow;
@@ -75,6 +76,22 @@ impl Program {
     pub fn caveat(&self) -> Option<String> {
         let image = &self.executable.as_ref()?.image().path;
         let symbols = SymbolFacts::of(image).ok()?;
+        let linked = LinkedAllocator::of(image).ok()?;
+        if linked.is_some_and(|linked| linked.detoured > 0) {
+            // The recorder reports functions that it could not patch.
+            return None;
+        }
+        let stripped = || linked_allocator::without_symbols(image).ok().flatten();
+        if symbols.name.is_none()
+            && !symbols.reported
+            && let Some(name) = stripped()
+        {
+            return Some(format!(
+                "{} has {name} linked into it, whose blocks cannot be seen: its symbols are \
+                 stripped; {OF_STRIPPED}",
+                image.shown()
+            ));
+        }
         let remedy = match symbols.name {
             _ if symbols.reported => return None,
             _ if symbols.exports_malloc => OF_REPLACING,

@@ -1,19 +1,21 @@
 //! Warnings about an allocator that is linked into a program: one sentence with
 //! the remedy.
 
-use crate::support::{allotrope, compiled, compiled_with, record};
+use crate::support::{allotrope, compiled_with, record};
 
-const MALLOC: &str = "-Dmi_malloc=malloc";
+const MALLOC: &str = "-Dallocate=malloc";
+/// An allocator whose functions the recorder does not patch.
+const PRIVATE: &str = "-Dallocate=sn_malloc";
 
 #[test]
 fn record_names_the_remedy_for_a_private_allocator() {
-    let recording = record(compiled("private_allocator.c")).run();
+    let recording = record(compiled_with("private_allocator.c", &[PRIVATE])).run();
     let recording = recording.expect_status(0);
     let warning = recording.stderr.lines().next().unwrap_or_default();
     assert!(warning.starts_with("allotrope: warning: "), "{warning}");
     assert!(
         warning.ends_with(
-            "has mimalloc linked into it, whose blocks cannot be seen; \
+            "has snmalloc linked into it, whose blocks cannot be seen; \
              in Rust, wrap it in allotrope-client's Recorded; \
              in C and C++, report its blocks with allotrope.h"
         ),
@@ -40,7 +42,10 @@ fn record_names_the_remedy_for_a_program_with_its_own_malloc() {
 #[test]
 fn doctor_names_the_same_remedies() {
     for (flags, what) in [
-        (&[][..], "in C and C++, report its blocks with allotrope.h"),
+        (
+            &[PRIVATE][..],
+            "in C and C++, report its blocks with allotrope.h",
+        ),
         (&[MALLOC][..], "link it as a shared library"),
     ] {
         let program = compiled_with("private_allocator.c", flags);

@@ -1,7 +1,7 @@
-/* Has an allocator linked into it under a name of its own, as mimalloc is. */
+/* Has an allocator linked into it; -Dallocate=NAME says under which name. */
 #include <stdlib.h>
 
-void *mi_malloc(size_t size)
+void *allocate(size_t size)
 {
     static char memory[1 << 16];
     static size_t used;
@@ -9,4 +9,4 @@ void *mi_malloc(size_t size)
     return used <= sizeof memory ? memory + used - size : NULL;
 }
 
-int main(void) { return mi_malloc(10) == NULL; }
+int main(void) { return allocate(10) == NULL; }

@@ -24,4 +24,5 @@ macro_rules! exported {
 }
 
 pub mod counting;
+pub mod detoured;
 pub mod entry;
