@@ -22,6 +22,7 @@ use allotrope_text::Shown;
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
+use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use allotrope_profile::Metric;
 
@@ -61,7 +62,32 @@ pub struct Budget {
     /// Iterations in a run.
     pub iterations: Option<u64>,
     /// The numbers.
-    pub figures: BTreeMap<Metric, i64>,
+    pub numbers: BTreeMap<Metric, Number>,
+}
+
+/// An accepted number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Number {
+    /// Its spread over the runs.
+    pub spread: Spread,
+    /// Why it was accepted, if somebody said so.
+    pub because: Option<String>,
+}
+
+impl From<Spread> for Number {
+    fn from(spread: Spread) -> Self {
+        Self {
+            spread,
+            because: None,
+        }
+    }
+}
+
+impl Budget {
+    /// The accepted spread of a metric.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        self.numbers.get(&metric).map(|number| number.spread)
+    }
 }
 
 /// The platforms to which budgets apply.
@@ -154,23 +180,17 @@ impl BudgetFolder {
         max_stacks: usize,
     ) -> Result<Vec<PathBuf>, BudgetError> {
         fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
-        let mut numbers = self.numbers(test)?.unwrap_or_default();
+        let file = self.path.join(format!("{test}.toml"));
         let mut toolchains = self.toolchains()?;
         let toolchain = budgets.toolchain.clone().unwrap_or_default();
         let section = file::Section {
             toolchain: toolchains.add(&toolchain),
             cases: budgets.cases.clone(),
         };
-        match &budgets.scope {
-            BudgetScope::Shared => numbers.shared = Some(section),
-            BudgetScope::Platform(name) => {
-                numbers.platforms.insert(name.clone(), section);
-            }
-        }
-        let text = numbers.text(test);
+        let text = file::edited(read(&file)?.as_deref(), test, &budgets.scope, &section);
         let stacks = profile::text(profiles, max_stacks);
         let mut changed = Vec::new();
-        changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
+        changed.extend(write(&file, &text)?);
         changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
         toolchains.keep(&self.used_toolchains()?);
         changed.extend(write(&self.toolchains_file(), &toolchains.text())?);

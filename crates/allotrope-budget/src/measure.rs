@@ -17,6 +17,7 @@ use crate::configuration::{Configuration, Protocol, Test};
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
+use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
@@ -74,6 +75,18 @@ pub struct Case {
     pub name: String,
     /// Its runs without warm-up; never empty.
     pub samples: Vec<Sample>,
+}
+
+impl Case {
+    /// The spread of a metric over all runs; `None` if a run did not record it.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        let samples = self.samples.iter();
+        Spread::of(
+            samples
+                .map(|sample| sample.figure(metric))
+                .collect::<Option<_>>()?,
+        )
+    }
 }
 
 /// Why a measurement failed.

@@ -10,7 +10,7 @@ use allotrope_diff::{DiffOptions, Glue};
 use allotrope_profile::{MetricSet, StackSet};
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
-use crate::check::{Check, CheckStatus, check_case};
+use crate::check::{Check, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Measured, Measurer, environment};
@@ -210,9 +210,9 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     let profile = accepted.profile(&case.name);
     let explained = checks
         .iter()
-        .filter(|check| check.status != CheckStatus::WithinBudget)
+        .filter(|check| !check.status.passes())
         // A figure of 0 without a budget needs no explanation.
-        .filter(|check| check.budget.is_some() || check.minimum != Some(0))
+        .filter(|check| check.budget.is_some() || check.now.is_some_and(|now| now.most != 0))
         .filter_map(|check| Some((check.metric, run_to_explain(&case, check)?)));
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
@@ -235,12 +235,11 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     }
 }
 
-/// The first of the runs with the minimum, which is the figure that was
-/// checked.
+/// The first of the runs with the typical number, which is the one that is shown.
 fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
-    let least = check.minimum?;
+    let shown = check.now?.typical;
     let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(check.metric) == Some(least))
+    samples.position(|sample| sample.figure(check.metric) == Some(shown))
 }
 
 /// The runs that left more behind than the run with the minimum. If the check
@@ -250,7 +249,7 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     let fds = checks
         .iter()
         .find(|check| check.metric == Metric::LeakedFds);
-    let fds_within_budget = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
+    let fds_within_budget = fds.is_none_or(|check| check.status.passes());
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {

@@ -18,6 +18,7 @@ use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
 use allotrope_budget::result::TestResult;
+use allotrope_budget::spread::Spread;
 use allotrope_budget::starting::starting_file;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
@@ -62,6 +63,9 @@ pub struct Arguments {
     /// Accept the measured numbers: write them as the new budgets
     #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
     accept: bool,
+    /// Store REASON beside the numbers that change
+    #[arg(long, requires = "accept", value_name = "REASON")]
+    because: Option<String>,
     /// Accept them for this platform only
     #[arg(long, requires = "accept")]
     this_platform: bool,
@@ -412,20 +416,13 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
         }
         let most = session.configuration.profile_stacks;
         let scope = scope(arguments, session, test);
-        let accepted = acceptance::accept(test, &folder, scope, most).status(FAILED)?;
+        let because = arguments.because.as_deref();
+        let accepted = acceptance::accept(test, &folder, scope, because, most).status(FAILED)?;
         if accepted.changes.is_empty() {
             lines.push(format!("{}: the numbers have not changed", test.name));
         }
         lines.extend(accepted.changes.iter().map(changed));
-        for case in &test.cases {
-            lines.extend(case.fluctuations.iter().map(|fluctuation| {
-                let [least, most] = fluctuation.range.map(wording::number);
-                let (name, metric) = (&case.name, fluctuation.metric);
-                format!(
-                    "{name}: note: {metric} fluctuate, {least} to {most}; the least is accepted"
-                )
-            }));
-        }
+        lines.extend(accepted.changes.iter().filter_map(detectable));
         let files = accepted.files.iter();
         lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
     }
@@ -443,8 +440,18 @@ fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Bud
     }
 }
 
+/// From which numbers on a change of a number that fluctuates is reported.
+fn detectable(change: &Change) -> Option<String> {
+    let spread = change.is.filter(|spread| !spread.is_exact())?;
+    let [low, high] = spread.noise(spread.runs).map(wording::number);
+    let (case, metric) = (&change.case, change.metric);
+    Some(format!(
+        "{case}: note: {metric} fluctuate; {low} to {high} will count as noise"
+    ))
+}
+
 fn changed(change: &Change) -> String {
-    let number = |figure: Option<i64>| figure.map_or_else(|| "none".to_owned(), wording::number);
+    let number = |of: Option<Spread>| of.map_or_else(|| "none".to_owned(), wording::spread);
     format!(
         "{}: {} {} → {}",
         change.case,

@@ -20,7 +20,11 @@ fn toolchain(compiler: &str) -> Toolchain {
 fn budgets(scope: BudgetScope, allocations: i64, compiler: &str) -> Budgets {
     let budget = Budget {
         iterations: Some(1000),
-        figures: [(Metric::Allocations, allocations), (Metric::Net, -2)].into(),
+        numbers: [
+            (Metric::Allocations, Spread::exact(allocations).into()),
+            (Metric::Net, Spread::exact(-2).into()),
+        ]
+        .into(),
     };
     Budgets {
         scope,

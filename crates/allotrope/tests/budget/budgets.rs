@@ -95,10 +95,7 @@ fn a_platform_can_have_numbers_of_its_own() {
     project.compile(&[]);
     project.test(&["--accept", "--platform", "here"]).expect(0);
     let budget = project.read("allotrope-budgets/decode.toml");
-    assert!(
-        budget.contains("[platforms.\"here\".cases.\"decode\"]"),
-        "{budget}"
-    );
+    assert!(budget.contains("[platforms.here.cases.decode]"), "{budget}");
 }
 
 #[test]
@@ -113,7 +110,7 @@ fn measuring_nothing_fails() {
         .has("none were measured, accepted 1,000");
     // A budget for a window that is no longer opened.
     let budget = project.read("allotrope-budgets/encode.toml");
-    let budget = budget.replace("cases.\"encode\"", "cases.\"encode/small\"");
+    let budget = budget.replace("cases.encode]", "cases.\"encode/small\"]");
     project.write("allotrope-budgets/encode.toml", &budget);
     project
         .test(&[])
@@ -157,13 +154,13 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
         assert_eq!(numbers.len(), 2);
         assert_eq!(numbers[1] - numbers[0], difference, "{metric}");
     }
-    // The smallest number of the runs is accepted. What only one run leaves behind
-    // is shown although the test passes.
+    // The range of the runs is accepted. What only one run leaves behind is shown
+    // although the test passes.
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     project
         .test(&["--accept"])
         .expect(0)
-        .has("fluctuate: note: remaining fluctuate, ");
+        .has("fluctuate: note: remaining fluctuate; ");
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     let leaked = project.line_of("leaked");
     project

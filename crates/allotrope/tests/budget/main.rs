@@ -6,6 +6,7 @@ mod support;
 mod budgets;
 mod compare;
 mod examples;
+mod noise;
 mod outputs;
 mod project;
 mod python;
