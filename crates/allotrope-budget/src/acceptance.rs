@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, Number};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, Number, profile};
 use crate::check::CheckStatus;
 use crate::result::{CaseResult, TestResult};
 use crate::sample::Sample;
@@ -66,19 +66,34 @@ pub fn accept(
     let before = before.unwrap_or(&none);
     let own = result.budgets.as_ref();
     let own = own.is_some_and(|budgets| budgets.scope == scope);
-    let mut profiles = folder.profiles(&result.name, &scope)?;
+    // Stacks that cannot be read are written again.
+    let mut profiles = folder.profiles(&result.name, &scope).unwrap_or_default();
     let mut cases = BTreeMap::new();
+    let mut repaired = false;
     for case in &result.cases {
         let old = before.get(&case.name);
         let run = representative_run(case);
         let mut budget = budget(case, old, run, because);
+        let has_stacks = case
+            .samples
+            .iter()
+            .any(|sample| sample.stacks.known.has(Metric::Allocations));
+        let fits = |old: &Budget| match profiles.get(&case.name) {
+            Some(tree) => tree.disagreement(old).is_none(),
+            None => !has_stacks,
+        };
         match old {
-            Some(old) if *old == budget && own => {}
+            Some(old) if *old == budget && own && fits(old) => {}
             _ => {
+                repaired = true;
                 adjust_typical(&mut budget, case, run);
                 let stacks = case.samples.get(run).map(|sample| &sample.stacks);
                 match stacks.filter(|stacks| !stacks.stacks.is_empty()) {
-                    Some(stacks) => drop(profiles.insert(case.name.clone(), stacks.clone())),
+                    Some(stacks) => {
+                        let metrics: Vec<Metric> = budget.numbers.keys().copied().collect();
+                        let tree = profile(stacks, &metrics, max_stacks);
+                        profiles.insert(case.name.clone(), tree);
+                    }
                     None => drop(profiles.remove(&case.name)),
                 }
             }
@@ -86,7 +101,7 @@ pub fn accept(
         cases.insert(case.name.clone(), budget);
     }
     let changes = changes(before, &cases);
-    if own && *before == cases {
+    if own && *before == cases && !repaired {
         return Ok(Accepted::default());
     }
     profiles.retain(|case, _| cases.contains_key(case));
@@ -95,7 +110,7 @@ pub fn accept(
         toolchain: result.toolchain.clone(),
         cases,
     };
-    let files = folder.write(&result.name, &budgets, &profiles, max_stacks)?;
+    let files = folder.write(&result.name, &budgets, &profiles)?;
     Ok(Accepted { changes, files })
 }
 

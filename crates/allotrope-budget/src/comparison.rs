@@ -166,6 +166,7 @@ impl Comparer<'_> {
             platform: None,
             runs: self.runs,
             stacks: true,
+            replace_unreadable: false,
             scratch: None,
             stop: self.stop,
         };

@@ -92,6 +92,8 @@ impl Case {
 /// Why a measurement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
+    /// The test's budget cannot be read, so the test was not run.
+    Budget(String),
     /// The program could not be started.
     NotStarted(String),
     /// The program ended with this status.
@@ -115,6 +117,7 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Budget(why) => write!(to, "its budget cannot be read: {why}"),
             Self::NotStarted(why) => write!(to, "it could not be started: {why}"),
             Self::Status(status) => write!(to, "it ended with status {status}"),
             Self::Signal(signal) => {
@@ -152,7 +155,7 @@ impl Problem {
     pub fn is_of_program(&self) -> bool {
         !matches!(
             self,
-            Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
+            Self::Budget(_) | Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
         )
     }
 }

@@ -160,6 +160,12 @@ impl Report {
         checks.any(|check| matches!(check.status, CheckStatus::Exceeded | CheckStatus::NoBudget))
     }
 
+    /// Whether the budget of a test cannot be read.
+    pub fn has_unreadable_budget(&self) -> bool {
+        let mut problems = self.tests.iter().filter_map(|test| test.problem.as_ref());
+        problems.any(|problem| matches!(problem, Problem::Budget(_)))
+    }
+
     /// The worst outcome of all tests. Unrecorded tests fail only if their
     /// program does.
     pub fn outcome(&self) -> Outcome {

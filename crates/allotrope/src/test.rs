@@ -196,6 +196,7 @@ fn measure_and_print(
         platform: arguments.platform.clone(),
         runs: arguments.runs,
         stacks: arguments.stacks,
+        replace_unreadable: arguments.accept,
         scratch: arguments.scratch.clone(),
         stop: stop.requested(),
     };
@@ -228,6 +229,7 @@ fn measure_and_print(
         Outcome::Passed => FINE,
         Outcome::Improved => IMPROVEMENT,
         Outcome::Failed if report.exceeds() => REGRESSION,
+        Outcome::Failed if report.has_unreadable_budget() => BAD_INPUT,
         Outcome::Failed => NOT_MEASURED,
     })
 }

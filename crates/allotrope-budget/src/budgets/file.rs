@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
-use super::{Budget, BudgetError, BudgetScope, Number};
+use super::{Budget, BudgetError, BudgetScope, Number, check_merged};
 use crate::spread::Spread;
 use allotrope_profile::Metric;
 
@@ -60,6 +60,7 @@ struct SectionForm {
 
 impl Numbers {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
+        check_merged(text, file)?;
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             invalid(text, file, at, error.message().replace('\n', "; "))

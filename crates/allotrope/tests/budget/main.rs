@@ -6,6 +6,7 @@ mod support;
 mod budgets;
 mod compare;
 mod examples;
+mod merging;
 mod noise;
 mod outputs;
 mod project;
