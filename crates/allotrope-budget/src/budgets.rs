@@ -245,6 +245,20 @@ impl BudgetFolder {
         Ok(())
     }
 
+    /// Removes the files whose test is not in `tests`, and the toolchains to which no
+    /// budget refers. Returns the files.
+    ///
+    /// # Errors
+    /// A file that cannot be removed.
+    pub fn prune(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+        let files = self.orphaned_files(tests)?;
+        for file in &files {
+            fs::remove_file(file).map_err(cannot("remove", file))?;
+        }
+        self.tidy_toolchains()?;
+        Ok(files)
+    }
+
     /// The files whose test is not in `tests`.
     ///
     /// # Errors

@@ -102,6 +102,9 @@ pub struct Arguments {
     /// Put recordings into FOLDER and leave them there
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
+    /// Remove the budgets of tests that no longer exist, and run nothing
+    #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
+    prune: bool,
     /// List the tests
     #[arg(long)]
     list: bool,
@@ -168,6 +171,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     if arguments.list {
         return list(&configuration);
+    }
+    if arguments.prune {
+        return prune(&configuration);
     }
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
@@ -402,6 +408,24 @@ fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failur
         .and_then(|()| allotrope_files::write(file, &bytes))
         .with_context(|| format!("cannot write {}", file.shown()))
         .status(FAILED)
+}
+
+/// Removes the files of the budget folder that belong to no test.
+fn prune(configuration: &Configuration) -> Result<u8, Failure> {
+    let folder = BudgetFolder::beside(&configuration.folder);
+    let tests = configuration.tests.iter();
+    let files = folder.prune(&tests.map(|test| test.name.as_str()).collect());
+    let files = files.status(FAILED)?;
+    standard_output::print(|out| {
+        for file in &files {
+            writeln!(out, "removed {}", file.shown())?;
+        }
+        if files.is_empty() {
+            writeln!(out, "every budget has a test")?;
+        }
+        Ok(())
+    })?;
+    Ok(FINE)
 }
 
 /// Writes the numbers of the tests that could be measured as the new budgets and

@@ -386,7 +386,7 @@ impl Text<'_> {
             writeln!(self.out)?;
             self.sentence(
                 0,
-                "Budgets of tests that no longer exist (remove the files):",
+                "Budgets of tests that no longer exist (`allotrope test --prune` removes them):",
             )?;
             for file in &report.orphaned_budgets {
                 self.sentence(2, &file.shown())?;

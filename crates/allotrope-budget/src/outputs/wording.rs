@@ -256,7 +256,7 @@ pub fn by_hand(test: &TestResult) -> String {
     )
 }
 
-/// The number of cases for each outcome: `3 cases: 1 failed, 2 passed`.
+/// The number of cases for each outcome: `2 tests with 3 cases: 1 failed, 2 passed`.
 pub fn summary(report: &Report) -> String {
     let mut counts = [0_usize; 3];
     for test in &report.tests {
@@ -266,6 +266,7 @@ pub fn summary(report: &Report) -> String {
         counts[Outcome::Failed as usize] += usize::from(test.problem.is_some());
         counts[Outcome::Failed as usize] += test.not_measured.len();
     }
+    let cases: usize = counts.iter().sum();
     let [passed, improved, failed] = counts;
     let parts = [
         (failed, "failed"),
@@ -276,8 +277,14 @@ pub fn summary(report: &Report) -> String {
     let parts: Vec<String> = parts
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let tests = report.tests.len();
-    let tests = format!("{tests} {}", if tests == 1 { "test" } else { "tests" });
+    let count = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    };
+    let mut tests = count(report.tests.len(), "test", "tests");
+    if cases != report.tests.len() && cases > 0 {
+        tests = format!("{tests} with {}", count(cases, "case", "cases"));
+    }
     if parts.is_empty() {
         format!("{tests}: nothing measured")
     } else {

@@ -246,4 +246,14 @@ fn budgets_of_tests_that_are_gone_are_listed() {
         .has("Budgets of tests that no longer exist")
         .has("allotrope-budgets/decode.toml")
         .has("allotrope-budgets/decode.stacks");
+    project
+        .test(&["--prune"])
+        .expect(0)
+        .has("removed ./allotrope-budgets/decode.stacks")
+        .has("removed ./allotrope-budgets/decode.toml");
+    project
+        .test(&["--prune"])
+        .expect(0)
+        .has("every budget has a test");
+    project.test(&["encode"]).expect(0);
 }
