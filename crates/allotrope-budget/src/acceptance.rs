@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, Number, profile};
 use crate::check::CheckStatus;
 use crate::result::{CaseResult, TestResult};
+use crate::sample::Sample;
+use crate::spread::Spread;
 use allotrope_profile::Metric;
 
 /// The result of accepting.
@@ -25,9 +27,9 @@ pub struct Change {
     /// The metric.
     pub metric: Metric,
     /// The number before; `None` if it is new.
-    pub was: Option<i64>,
+    pub was: Option<Spread>,
     /// The number now; `None` if it is gone.
-    pub is: Option<i64>,
+    pub is: Option<Spread>,
 }
 
 /// Why a test's numbers cannot be accepted; `None` if they can.
@@ -46,7 +48,9 @@ pub fn refusal(result: &TestResult) -> Option<String> {
     })
 }
 
-/// Writes the numbers of a test, for all platforms or one.
+/// Writes the numbers of a test that changed, for all platforms or one. A number that is
+/// no different from its budget stays as it is, with its reason, so that accepting
+/// unchanged code changes no file. `because` is the reason for the others.
 ///
 /// # Errors
 /// Files that cannot be read or written.
@@ -54,44 +58,113 @@ pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
     scope: BudgetScope,
+    because: Option<&str>,
     max_stacks: usize,
 ) -> Result<Accepted, BudgetError> {
-    let cases: BTreeMap<String, Budget> = result
-        .cases
-        .iter()
-        .map(|case| (case.name.clone(), budget(case)))
-        .collect();
-    let profiles = result.cases.iter().filter_map(|case| {
-        let run = representative_run(case)?;
-        let stacks = &case.samples[run].stacks;
-        (!stacks.stacks.is_empty()).then(|| (case.name.clone(), stacks.clone()))
-    });
     let before = result.budgets.as_ref().map(|budgets| &budgets.cases);
-    let changes = changes(before.unwrap_or(&BTreeMap::new()), &cases);
+    let none = BTreeMap::new();
+    let before = before.unwrap_or(&none);
+    let own = result.budgets.as_ref();
+    let own = own.is_some_and(|budgets| budgets.scope == scope);
+    // Stacks that cannot be read are written again.
+    let mut profiles = folder.profiles(&result.name, &scope).unwrap_or_default();
+    let mut cases = BTreeMap::new();
+    let mut repaired = false;
+    for case in &result.cases {
+        let old = before.get(&case.name);
+        let run = representative_run(case);
+        let mut budget = budget(case, old, run, because);
+        let has_stacks = case
+            .samples
+            .iter()
+            .any(|sample| sample.stacks.known.has(Metric::Allocations));
+        let fits = |old: &Budget| match profiles.get(&case.name) {
+            Some(tree) => tree.disagreement(old).is_none(),
+            None => !has_stacks,
+        };
+        match old {
+            Some(old) if *old == budget && own && fits(old) => {}
+            _ => {
+                repaired = true;
+                adjust_typical(&mut budget, case, run);
+                let stacks = case.samples.get(run).map(|sample| &sample.stacks);
+                match stacks.filter(|stacks| !stacks.stacks.is_empty()) {
+                    Some(stacks) => {
+                        let metrics: Vec<Metric> = budget.numbers.keys().copied().collect();
+                        let tree = profile(stacks, &metrics, max_stacks);
+                        profiles.insert(case.name.clone(), tree);
+                    }
+                    None => drop(profiles.remove(&case.name)),
+                }
+            }
+        }
+        cases.insert(case.name.clone(), budget);
+    }
+    let changes = changes(before, &cases);
+    if own && *before == cases && !repaired {
+        return Ok(Accepted::default());
+    }
+    profiles.retain(|case, _| cases.contains_key(case));
     let budgets = Budgets {
         scope,
         toolchain: result.toolchain.clone(),
         cases,
     };
-    let files = folder.write(&result.name, &budgets, &profiles.collect(), max_stacks)?;
+    let files = folder.write(&result.name, &budgets, &profiles)?;
     Ok(Accepted { changes, files })
 }
 
-fn budget(case: &CaseResult) -> Budget {
-    let figures = case.checks.iter();
+/// The new budget of a case: the numbers of the old one that are no different, and the
+/// others as measured.
+fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&str>) -> Budget {
+    let numbers = case.checks.iter().filter_map(|check| {
+        let now = check.now?;
+        let old = old.and_then(|old| old.numbers.get(&check.metric));
+        if let Some(old) = old.filter(|_| !check.differs()) {
+            return Some((check.metric, old.clone()));
+        }
+        let spread = if now.is_exact() {
+            Spread::exact(now.least)
+        } else {
+            let typical = case.samples.get(run)?.figure(check.metric)?;
+            Spread { typical, ..now }
+        };
+        let because = because.map(str::to_owned);
+        Some((check.metric, Number { spread, because }))
+    });
     Budget {
         iterations: case.iterations,
-        figures: figures
-            .filter_map(|check| Some((check.metric, check.minimum?)))
-            .collect(),
+        numbers: numbers.collect(),
     }
 }
 
-/// The run whose stacks are written: the first with the fewest allocations.
-fn representative_run(case: &CaseResult) -> Option<usize> {
-    let least = case.least(Metric::Allocations)?;
-    let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(Metric::Allocations) == Some(least))
+/// Makes the typical numbers those of the run whose stacks are written, including those of
+/// numbers that stay as they are.
+fn adjust_typical(budget: &mut Budget, case: &CaseResult, run: usize) {
+    for (&metric, Number { spread, .. }) in &mut budget.numbers {
+        let figure = case.samples.get(run).and_then(|run| run.figure(metric));
+        if let Some(figure) = figure.filter(|_| !spread.is_exact()) {
+            spread.typical = figure;
+            spread.least = spread.least.min(figure);
+            spread.most = spread.most.max(figure);
+        }
+    }
+}
+
+/// The run whose stacks are written: the one whose numbers are nearest to the medians, in
+/// units of their spreads.
+fn representative_run(case: &CaseResult) -> usize {
+    let distance = |sample: &Sample| -> f64 {
+        let distances = case.checks.iter().filter_map(|check| {
+            let now = check.now.filter(|now| !now.is_exact())?;
+            let away = sample.figure(check.metric)?.abs_diff(now.typical);
+            Some(away as f64 / now.most.abs_diff(now.least) as f64)
+        });
+        distances.sum()
+    };
+    let runs = case.samples.iter().enumerate();
+    let nearest = runs.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)));
+    nearest.map_or(0, |(run, _)| run)
 }
 
 fn changes(before: &BTreeMap<String, Budget>, after: &BTreeMap<String, Budget>) -> Vec<Change> {
@@ -101,12 +174,8 @@ fn changes(before: &BTreeMap<String, Budget>, after: &BTreeMap<String, Budget>) 
     let mut changes = Vec::new();
     for name in names {
         for metric in Metric::OF_RUNS {
-            let figure = |cases: &BTreeMap<String, Budget>| {
-                cases
-                    .get(name)
-                    .and_then(|case| case.figures.get(&metric).copied())
-            };
-            let (was, is) = (figure(before), figure(after));
+            let spread = |cases: &BTreeMap<String, Budget>| cases.get(name)?.spread(metric);
+            let (was, is) = (spread(before), spread(after));
             if was != is {
                 changes.push(Change {
                     case: name.clone(),

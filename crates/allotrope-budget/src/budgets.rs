@@ -4,10 +4,12 @@
 //! - `TEST.toml`: the numbers of a test, one per line (`file`);
 //! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks of these numbers
 //!   (`profile`);
-//! - `made-with.toml`: the toolchains that built the programs (`toolchains`).
+//! - `made-with/FINGERPRINT.toml`: a toolchain that built programs (`toolchains`);
+//! - `.gitattributes`: merges stacks without conflicts.
 //!
 //! All platforms share the numbers of a test, unless a platform has its own.
 
+mod call_tree;
 mod file;
 mod profile;
 mod toolchains;
@@ -19,16 +21,25 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use allotrope_profile::StackSet;
 use thiserror::Error;
 
+use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use allotrope_profile::Metric;
 
-pub use profile::fold_like;
+pub use call_tree::CallTree;
+pub use profile::{fold_like, profile};
 
 /// The folder's name.
 pub const FOLDER: &str = "allotrope-budgets";
+
+/// How git merges the files: of two versions of a call tree, it takes the lines of both,
+/// as is right for stacks that two branches add. If both changed one number, the numbers
+/// conflict, and accepting them writes the stacks again.
+const ATTRIBUTES: &str = "\
+# `allotrope test --accept` writes this file, if there is none.
+*.stacks merge=union linguist-generated
+";
 
 /// Budgets that cannot be read or written.
 #[derive(Debug, Error)]
@@ -42,6 +53,14 @@ pub enum BudgetError {
         file: PathBuf,
         /// The cause.
         source: io::Error,
+    },
+    /// A file in which git left a merge conflict.
+    #[error("merge conflict in {}, line {line}; `allotrope test --accept` writes it again", file.shown())]
+    Conflict {
+        /// The file.
+        file: PathBuf,
+        /// The line where it begins, from 1.
+        line: usize,
     },
     /// An invalid file.
     #[error("{}:{line}: {problem}; `allotrope test --accept` writes it again", file.shown())]
@@ -61,7 +80,32 @@ pub struct Budget {
     /// Iterations in a run.
     pub iterations: Option<u64>,
     /// The numbers.
-    pub figures: BTreeMap<Metric, i64>,
+    pub numbers: BTreeMap<Metric, Number>,
+}
+
+/// An accepted number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Number {
+    /// Its spread over the runs.
+    pub spread: Spread,
+    /// Why it was accepted, if somebody said so.
+    pub because: Option<String>,
+}
+
+impl From<Spread> for Number {
+    fn from(spread: Spread) -> Self {
+        Self {
+            spread,
+            because: None,
+        }
+    }
+}
+
+impl Budget {
+    /// The accepted spread of a metric.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        self.numbers.get(&metric).map(|number| number.spread)
+    }
 }
 
 /// The platforms to which budgets apply.
@@ -119,15 +163,16 @@ impl BudgetFolder {
         let Some(section) = own.or(numbers.shared) else {
             return Ok(None);
         };
-        let known = self.toolchains()?;
+        let toolchain = self.toolchain(&section.toolchain);
         Ok(Some(Budgets {
             scope,
-            toolchain: known.get(&section.toolchain),
+            // Without it, only what has changed since is not known.
+            toolchain: toolchain.ok().flatten(),
             cases: section.cases,
         }))
     }
 
-    /// The accepted stacks of a test, by case.
+    /// The call trees of the accepted stacks of a test, by case.
     ///
     /// # Errors
     /// A file that cannot be read or is invalid.
@@ -135,7 +180,7 @@ impl BudgetFolder {
         &self,
         test: &str,
         scope: &BudgetScope,
-    ) -> Result<BTreeMap<String, StackSet>, BudgetError> {
+    ) -> Result<BTreeMap<String, CallTree>, BudgetError> {
         let file = self.stacks_file(test, scope);
         let text = read(&file)?;
         text.map_or_else(|| Ok(BTreeMap::new()), |text| profile::parse(&text, &file))
@@ -150,31 +195,68 @@ impl BudgetFolder {
         &self,
         test: &str,
         budgets: &Budgets,
-        profiles: &BTreeMap<String, StackSet>,
-        max_stacks: usize,
+        profiles: &BTreeMap<String, CallTree>,
     ) -> Result<Vec<PathBuf>, BudgetError> {
-        fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
-        let mut numbers = self.numbers(test)?.unwrap_or_default();
-        let mut toolchains = self.toolchains()?;
+        let made_with = self.path.join(toolchains::FOLDER);
+        fs::create_dir_all(&made_with).map_err(cannot("write", &made_with))?;
+        let file = self.path.join(format!("{test}.toml"));
         let toolchain = budgets.toolchain.clone().unwrap_or_default();
+        let fingerprint = toolchain.fingerprint();
         let section = file::Section {
-            toolchain: toolchains.add(&toolchain),
+            toolchain: fingerprint.clone(),
             cases: budgets.cases.clone(),
         };
-        match &budgets.scope {
-            BudgetScope::Shared => numbers.shared = Some(section),
-            BudgetScope::Platform(name) => {
-                numbers.platforms.insert(name.clone(), section);
+        let text = file::edited(read(&file)?.as_deref(), test, &budgets.scope, &section);
+        let stacks = profile::text(profiles);
+        let mut changed = Vec::new();
+        changed.extend(write(&file, &text)?);
+        changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
+        let text = toolchains::text(&fingerprint, &toolchain);
+        changed.extend(write(&self.toolchain_file(&fingerprint), &text)?);
+        let attributes = self.path.join(".gitattributes");
+        if !attributes.exists() {
+            changed.extend(write(&attributes, ATTRIBUTES)?);
+        }
+        self.tidy_toolchains()?;
+        Ok(changed)
+    }
+
+    /// Removes the toolchains to which no budget refers, and moves those of older versions
+    /// to files of their own. Does nothing if a budget cannot be read.
+    fn tidy_toolchains(&self) -> Result<(), BudgetError> {
+        let Ok(used) = self.used_toolchains() else {
+            return Ok(());
+        };
+        let file = self.path.join(toolchains::FILE);
+        if let Some(text) = read(&file)? {
+            if let Ok(known) = toolchains::Toolchains::parse(&text, &file) {
+                for (fingerprint, text) in known.texts() {
+                    write(&self.toolchain_file(fingerprint), &text)?;
+                }
+            }
+            fs::remove_file(&file).map_err(cannot("remove", &file))?;
+        }
+        for file in files(&self.path.join(toolchains::FOLDER))? {
+            let fingerprint = file.file_stem().unwrap_or_default().to_string_lossy();
+            if !used.contains(&*fingerprint) {
+                fs::remove_file(&file).map_err(cannot("remove", &file))?;
             }
         }
-        let text = numbers.text(test);
-        let stacks = profile::text(profiles, max_stacks);
-        let mut changed = Vec::new();
-        changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
-        changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
-        toolchains.keep(&self.used_toolchains()?);
-        changed.extend(write(&self.toolchains_file(), &toolchains.text())?);
-        Ok(changed)
+        Ok(())
+    }
+
+    /// Removes the files whose test is not in `tests`, and the toolchains to which no
+    /// budget refers. Returns the files.
+    ///
+    /// # Errors
+    /// A file that cannot be removed.
+    pub fn prune(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+        let files = self.orphaned_files(tests)?;
+        for file in &files {
+            fs::remove_file(file).map_err(cannot("remove", file))?;
+        }
+        self.tidy_toolchains()?;
+        Ok(files)
     }
 
     /// The files whose test is not in `tests`.
@@ -182,7 +264,7 @@ impl BudgetFolder {
     /// # Errors
     /// The folder cannot be read.
     pub fn orphaned_files(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
-        let mut others: Vec<PathBuf> = self.files()?;
+        let mut others: Vec<PathBuf> = files(&self.path)?;
         others.retain(|file| {
             let name = file
                 .file_name()
@@ -213,16 +295,29 @@ impl BudgetFolder {
             .transpose()
     }
 
-    fn toolchains(&self) -> Result<toolchains::Toolchains, BudgetError> {
-        let file = self.toolchains_file();
-        let text = read(&file)?.unwrap_or_default();
-        toolchains::Toolchains::parse(&text, &file)
+    /// The toolchain with this fingerprint.
+    fn toolchain(&self, fingerprint: &str) -> Result<Option<Toolchain>, BudgetError> {
+        if !fingerprint.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
+        for file in [
+            self.toolchain_file(fingerprint),
+            self.path.join(toolchains::FILE),
+        ] {
+            if let Some(text) = read(&file)? {
+                let known = toolchains::Toolchains::parse(&text, &file)?;
+                if let Some(toolchain) = known.get(fingerprint) {
+                    return Ok(Some(toolchain));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The fingerprints that budgets refer to.
     fn used_toolchains(&self) -> Result<BTreeSet<String>, BudgetError> {
         let mut used = BTreeSet::new();
-        for file in self.files()? {
+        for file in files(&self.path)? {
             let name = file
                 .file_name()
                 .unwrap_or_default()
@@ -239,18 +334,6 @@ impl BudgetFolder {
         Ok(used)
     }
 
-    fn files(&self) -> Result<Vec<PathBuf>, BudgetError> {
-        let entries = match fs::read_dir(&self.path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(cannot("read", &self.path)(error)),
-        };
-        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-        paths
-            .collect::<io::Result<_>>()
-            .map_err(cannot("read", &self.path))
-    }
-
     fn stacks_file(&self, test: &str, scope: &BudgetScope) -> PathBuf {
         self.path.join(match scope {
             BudgetScope::Shared => format!("{test}.stacks"),
@@ -258,14 +341,40 @@ impl BudgetFolder {
         })
     }
 
-    fn toolchains_file(&self) -> PathBuf {
-        self.path.join(toolchains::FILE)
+    fn toolchain_file(&self, fingerprint: &str) -> PathBuf {
+        let name = format!("{fingerprint}.toml");
+        self.path.join(toolchains::FOLDER).join(name)
     }
+}
+
+/// The files in a folder; none if it does not exist.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, BudgetError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(cannot("read", folder)(error)),
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    paths
+        .collect::<io::Result<_>>()
+        .map_err(cannot("read", folder))
 }
 
 fn cannot(verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> BudgetError + use<> {
     let file = file.to_owned();
     move |source| BudgetError::Io { verb, file, source }
+}
+
+/// Checks that a text has no merge conflict.
+fn check_merged(text: &str, file: &Path) -> Result<(), BudgetError> {
+    let mut lines = text.lines();
+    match lines.position(|line| line.starts_with("<<<<<<< ")) {
+        Some(index) => Err(BudgetError::Conflict {
+            file: file.to_owned(),
+            line: index + 1,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// The text of a file; `None` if it does not exist.

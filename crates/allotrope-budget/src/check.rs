@@ -3,14 +3,18 @@
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::measure::Case;
+use crate::spread::Spread;
 use crate::tolerance::{Position, Tolerance};
 use allotrope_profile::Metric;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckStatus {
-    /// The number is within the tolerance of its budget.
+    /// The number is its budget, or within the tolerance.
     WithinBudget,
+    /// The number fluctuates, or did when it was accepted, and the difference is no larger
+    /// than that.
+    WithinNoise,
     /// The number exceeds its budget or, if less is not better for this metric, is below
     /// the tolerance.
     Exceeded,
@@ -25,9 +29,14 @@ pub enum CheckStatus {
 }
 
 impl CheckStatus {
+    /// Whether the number is no different from its budget.
+    pub fn passes(self) -> bool {
+        matches!(self, Self::WithinBudget | Self::WithinNoise)
+    }
+
     /// Whether it fails the test.
     pub fn fails(self) -> bool {
-        !matches!(self, Self::WithinBudget | Self::Improved)
+        !self.passes() && self != Self::Improved
     }
 }
 
@@ -37,11 +46,9 @@ pub struct Check {
     /// The metric.
     pub metric: Metric,
     /// The accepted number.
-    pub budget: Option<i64>,
-    /// The minimum of all runs.
-    pub minimum: Option<i64>,
-    /// The maximum of all runs.
-    pub maximum: Option<i64>,
+    pub budget: Option<Spread>,
+    /// The number now; `None` if a run did not record the metric.
+    pub now: Option<Spread>,
     /// The tolerance.
     pub tolerance: Tolerance,
     /// The result.
@@ -49,9 +56,29 @@ pub struct Check {
 }
 
 impl Check {
-    /// The measured minimum minus the budget.
+    /// The typical number now minus that of the budget.
     pub fn difference(&self) -> Option<i64> {
-        Some(self.minimum?.saturating_sub(self.budget?))
+        Some(self.now?.typical.saturating_sub(self.budget?.typical))
+    }
+
+    /// Whether the number differs from the budget by more than noise.
+    pub fn differs(&self) -> bool {
+        !self.status.passes() || !self.fluctuates() && self.difference() != Some(0)
+    }
+
+    /// Whether the number differs between the runs, or did when it was accepted.
+    pub fn fluctuates(&self) -> bool {
+        let mut spreads = self.budget.iter().chain(&self.now);
+        spreads.any(|spread| !spread.is_exact())
+    }
+
+    /// The numbers of runs that are no different from the budget; `None` if the budget is
+    /// exact or has a tolerance.
+    pub fn noise(&self) -> Option<[i64; 2]> {
+        let budget = self.budget.filter(|budget| !budget.is_exact())?;
+        self.tolerance
+            .is_exact()
+            .then(|| budget.noise(self.now.map_or(0, |now| now.runs)))
     }
 }
 
@@ -59,44 +86,44 @@ impl Check {
 pub fn check_case(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> Vec<Check> {
     let gate = protocol.gate.iter();
     gate.map(|&metric| {
-        let accepted = budget.and_then(|budget| budget.figures.get(&metric).copied());
+        let accepted = budget.and_then(|budget| budget.spread(metric));
         check_metric(case, metric, accepted, protocol.tolerance_of(metric))
     })
     .collect()
 }
 
-fn check_metric(case: &Case, metric: Metric, budget: Option<i64>, tolerance: Tolerance) -> Check {
-    let [minimum, maximum] = range(case, metric);
-    let status = match (minimum, budget) {
+fn check_metric(
+    case: &Case,
+    metric: Metric,
+    budget: Option<Spread>,
+    tolerance: Tolerance,
+) -> Check {
+    let now = case.spread(metric);
+    let status = match (now, budget) {
         (None, _) => CheckStatus::NotRecorded,
         (_, None) => CheckStatus::NoBudget,
-        (Some(0), Some(1..)) if metric == Metric::Allocations => CheckStatus::NothingMeasured,
-        (Some(number), Some(budget)) => match tolerance.position(budget, number) {
-            Position::Within => CheckStatus::WithinBudget,
-            Position::Below if metric.less_is_better() => CheckStatus::Improved,
-            Position::Above | Position::Below => CheckStatus::Exceeded,
-        },
+        (Some(now), Some(budget)) => status(metric, budget, now, tolerance),
     };
     Check {
         metric,
         budget,
-        minimum,
-        maximum,
+        now,
         tolerance,
         status,
     }
 }
 
-/// The minimum and the maximum of all runs; `None` if a run did not record the
-/// metric.
-pub fn range(case: &Case, metric: Metric) -> [Option<i64>; 2] {
-    let figures: Option<Vec<i64>> = case
-        .samples
-        .iter()
-        .map(|sample| sample.figure(metric))
-        .collect();
-    let figures = figures.unwrap_or_default();
-    [figures.iter().min().copied(), figures.iter().max().copied()]
+fn status(metric: Metric, budget: Spread, now: Spread, tolerance: Tolerance) -> CheckStatus {
+    if metric == Metric::Allocations && now.least == 0 && budget.least > 0 {
+        return CheckStatus::NothingMeasured;
+    }
+    let within = |number| tolerance.position(budget.typical, number) == Position::Within;
+    match budget.position(&now, tolerance) {
+        Position::Within if within(now.least) && within(now.most) => CheckStatus::WithinBudget,
+        Position::Within => CheckStatus::WithinNoise,
+        Position::Below if metric.less_is_better() => CheckStatus::Improved,
+        Position::Above | Position::Below => CheckStatus::Exceeded,
+    }
 }
 
 #[cfg(test)]
@@ -119,18 +146,20 @@ mod tests {
 
     fn status(metric: Metric, runs: &[i64], budget: Option<i64>) -> CheckStatus {
         let tolerance = Tolerance::absolute(1, 1);
-        check_metric(&case(runs), metric, budget, tolerance).status
+        check_metric(&case(runs), metric, budget.map(Spread::exact), tolerance).status
     }
 
     #[test]
-    fn the_minimum_of_the_runs_is_checked() {
+    fn all_runs_decide() {
         let allocations = |runs, budget| status(Metric::Allocations, runs, budget);
+        assert_eq!(allocations(&[9, 11], Some(10)), CheckStatus::WithinBudget);
         assert_eq!(
             allocations(&[12, 11, 19], Some(10)),
-            CheckStatus::WithinBudget
+            CheckStatus::WithinNoise
         );
         assert_eq!(allocations(&[12, 13], Some(10)), CheckStatus::Exceeded);
-        assert_eq!(allocations(&[10, 8], Some(10)), CheckStatus::Improved);
+        assert_eq!(allocations(&[10, 8], Some(10)), CheckStatus::WithinNoise);
+        assert_eq!(allocations(&[7, 8], Some(10)), CheckStatus::Improved);
         assert_eq!(allocations(&[10], None), CheckStatus::NoBudget);
     }
 

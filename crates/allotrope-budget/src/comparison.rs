@@ -12,7 +12,7 @@ use allotrope_profile::StackSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
-use crate::check::{Check, CheckStatus, check_case, range};
+use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
 use crate::paths::Project;
@@ -165,6 +165,7 @@ impl Comparer<'_> {
             platform: None,
             runs: self.runs,
             stacks: true,
+            replace_unreadable: false,
             scratch: None,
             stop: self.stop,
         };
@@ -329,15 +330,12 @@ fn compared_case(
     let gate = protocol.gate.iter();
     let budget = Budget {
         iterations: None,
-        figures: gate
-            .filter_map(|&metric| Some((metric, range(before, metric)[0]?)))
+        numbers: gate
+            .filter_map(|&metric| Some((metric, before.spread(metric)?.into())))
             .collect(),
     };
     compared.checks = check_case(after, Some(&budget), protocol);
-    let different = compared
-        .checks
-        .iter()
-        .filter(|check| check.difference() != Some(0));
+    let different = compared.checks.iter().filter(|check| check.differs());
     compared.diffs = different
         .filter_map(|check| {
             let metric = check.metric;
@@ -380,10 +378,9 @@ impl ComparedCase {
 }
 
 impl ComparedCase {
-    /// Whether a metric differs.
+    /// Whether a metric differs by more than noise.
     pub fn differs(&self) -> bool {
-        let mut differences = self.checks.iter().map(Check::difference);
-        differences.any(|difference| difference != Some(0))
+        self.checks.iter().any(Check::differs)
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
-use crate::check::range;
 use crate::configuration::Protocol;
 use crate::measure::Case;
 use crate::sample::Sample;
@@ -34,13 +33,10 @@ pub struct Fluctuation {
 
 /// The metrics that differ between runs.
 pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
-    let fluctuating = protocol
-        .gate
-        .iter()
-        .filter_map(|&metric| match range(case, metric) {
-            [Some(least), Some(most)] if least < most => Some((metric, [least, most])),
-            _ => None,
-        });
+    let fluctuating = protocol.gate.iter().filter_map(|&metric| {
+        let spread = case.spread(metric).filter(|spread| !spread.is_exact())?;
+        Some((metric, [spread.least, spread.most]))
+    });
     fluctuating
         .map(|(metric, range)| {
             let mut stacks = stacks(&case.samples, metric, &protocol.glue);

@@ -26,6 +26,7 @@ pub mod revisions;
 pub mod sample;
 pub mod session;
 pub mod shell;
+pub mod spread;
 pub mod starting;
 pub mod test_runner;
 pub mod tolerance;

@@ -17,6 +17,7 @@ use crate::configuration::{Configuration, Protocol, Test};
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
+use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
@@ -76,9 +77,23 @@ pub struct Case {
     pub samples: Vec<Sample>,
 }
 
+impl Case {
+    /// The spread of a metric over all runs; `None` if a run did not record it.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        let samples = self.samples.iter();
+        Spread::of(
+            samples
+                .map(|sample| sample.figure(metric))
+                .collect::<Option<_>>()?,
+        )
+    }
+}
+
 /// Why a measurement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
+    /// The test's budget cannot be read, so the test was not run.
+    Budget(String),
     /// The program could not be started.
     NotStarted(String),
     /// The program ended with this status.
@@ -102,6 +117,7 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Budget(why) => write!(to, "its budget cannot be read: {why}"),
             Self::NotStarted(why) => write!(to, "it could not be started: {why}"),
             Self::Status(status) => write!(to, "it ended with status {status}"),
             Self::Signal(signal) => {
@@ -139,7 +155,7 @@ impl Problem {
     pub fn is_of_program(&self) -> bool {
         !matches!(
             self,
-            Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
+            Self::Budget(_) | Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
         )
     }
 }

@@ -18,6 +18,7 @@ use thiserror::Error;
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::measure::Case;
+use crate::spread::Spread;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
@@ -115,7 +116,10 @@ impl NioLog {
         figures.insert(Metric::LeakedFds, 0);
         Some(Budget {
             iterations: None,
-            figures,
+            numbers: figures
+                .into_iter()
+                .map(|(metric, number)| (metric, Spread::exact(number).into()))
+                .collect(),
         })
     }
 
@@ -241,8 +245,11 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
             "future_lots_of_callbacks",
         ] {
             let budget = log.budget(&case(name)).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(budget.figures[&Metric::Allocations], 75001);
-            assert_eq!(budget.figures[&Metric::Bytes], 4_138_056);
+            assert_eq!(
+                budget.spread(Metric::Allocations),
+                Some(Spread::exact(75001))
+            );
+            assert_eq!(budget.spread(Metric::Bytes), Some(Spread::exact(4_138_056)));
         }
         assert_eq!(log.budget(&case("other")), None);
     }
@@ -252,8 +259,8 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
         let log = parse("{\"1000_reqs_1_conn\": 27350}").expect("it has a limit");
         let cases = [case("t/test_1000_reqs_1_conn")];
         assert_eq!(
-            log.budget(&cases[0]).expect("it has").figures[&Metric::Net],
-            0
+            log.budget(&cases[0]).expect("it has").spread(Metric::Net),
+            Some(Spread::exact(0))
         );
         let mut protocol = Protocol::default();
         log.adapt(&mut protocol, &cases);

@@ -126,21 +126,11 @@ impl CaseResult {
     pub fn outcome(&self) -> Outcome {
         let statuses = self.checks.iter().map(|check| check.status);
         let outcomes = statuses.map(|status| match status {
-            CheckStatus::WithinBudget => Outcome::Passed,
+            status if status.passes() => Outcome::Passed,
             CheckStatus::Improved => Outcome::Improved,
             _ => Outcome::Failed,
         });
         outcomes.max().unwrap_or(Outcome::Failed)
-    }
-
-    /// The minimum of all runs; `None` if a run did not record the metric.
-    pub fn least(&self, metric: Metric) -> Option<i64> {
-        let figures: Option<Vec<i64>> = self
-            .samples
-            .iter()
-            .map(|sample| sample.figure(metric))
-            .collect();
-        figures?.into_iter().min()
     }
 }
 
@@ -168,6 +158,12 @@ impl Report {
         let cases = self.tests.iter().flat_map(|test| &test.cases);
         let mut checks = cases.flat_map(|case| &case.checks);
         checks.any(|check| matches!(check.status, CheckStatus::Exceeded | CheckStatus::NoBudget))
+    }
+
+    /// Whether the budget of a test cannot be read.
+    pub fn has_unreadable_budget(&self) -> bool {
+        let mut problems = self.tests.iter().filter_map(|test| test.problem.as_ref());
+        problems.any(|problem| matches!(problem, Problem::Budget(_)))
     }
 
     /// The worst outcome of all tests. Unrecorded tests fail only if their

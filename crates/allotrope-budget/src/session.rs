@@ -85,6 +85,8 @@ pub struct Session<'a> {
     pub runs: Option<u32>,
     /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
+    /// Runs a test whose budget cannot be read as one without a budget.
+    pub replace_unreadable: bool,
     /// The folder for recordings, which are kept; by default a temporary
     /// folder.
     pub scratch: Option<PathBuf>,
@@ -187,8 +189,8 @@ impl Session<'_> {
     /// runs.
     ///
     /// # Errors
-    /// Budgets or folders that cannot be used. Problems of a test are part of
-    /// the report.
+    /// Folders that cannot be used. Problems of a test, a budget that cannot be read
+    /// among them, are part of the report.
     pub fn run(
         &self,
         tests: &[&Test],
@@ -212,6 +214,7 @@ impl Session<'_> {
             platform: &platform,
             runs: self.runs,
             stacks: self.stacks,
+            replace_unreadable: self.replace_unreadable,
         };
         let mut report = Report {
             recorded: self.recorder.is_some(),
@@ -222,7 +225,7 @@ impl Session<'_> {
                 break;
             }
             let mut on_start = |start, starts| on_run(&test.name, start, starts);
-            report.tests.push(runner.run(test, &mut on_start)?);
+            report.tests.push(runner.run(test, &mut on_start));
         }
         let names = self.configuration.tests.iter();
         report.orphaned_budgets =

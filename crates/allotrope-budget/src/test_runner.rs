@@ -9,11 +9,13 @@ use std::time::Instant;
 use allotrope_diff::DiffOptions;
 use allotrope_profile::{MetricSet, StackSet};
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
-use crate::check::{Check, CheckStatus, check_case};
+use crate::budgets::{
+    Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, CallTree, fold_like,
+};
+use crate::check::{Check, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
-use crate::measure::{Case, Measured, Measurer, environment};
+use crate::measure::{Case, Measured, Measurer, Problem, environment};
 use crate::nio_log::NioLog;
 use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
@@ -42,6 +44,8 @@ pub struct TestRunner<'a> {
     pub runs: Option<u32>,
     /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
+    /// Runs a test whose budget cannot be read as one without a budget.
+    pub replace_unreadable: bool,
 }
 
 impl TestRunner<'_> {
@@ -57,52 +61,60 @@ impl TestRunner<'_> {
 
     /// Measures a test and checks it. `on_run` is called before each run of its
     /// program.
-    ///
-    /// # Errors
-    /// Budgets that cannot be read. Problems of the test itself are part of the
-    /// result.
-    pub fn run(
-        &self,
-        test: &Test,
-        on_run: &mut dyn FnMut(u32, u32),
-    ) -> Result<TestResult, BudgetError> {
+    pub fn run(&self, test: &Test, on_run: &mut dyn FnMut(u32, u32)) -> TestResult {
         let mut protocol = self.protocol(test);
-        // Before the measurement, so that an invalid file costs no time.
-        let accepted = self.accepted(test)?;
-        let started = Instant::now();
-        let measured = self.measurer.measure(test, &protocol, on_run);
-        if let BudgetSource::Log(log) = self.source {
-            log.adapt(&mut protocol, &measured.cases);
-        }
         let mut result = TestResult {
-            duration: started.elapsed(),
             reproduce: self.reproduce(test, &protocol),
-            counts_only: protocol.counts_only,
-            environment: environment(test, &protocol),
             name: test.name.clone(),
             command: test.command.clone(),
             folder: test.folder.clone(),
             ..TestResult::default()
         };
+        // Before the measurement, so that an invalid file costs no time.
+        let (accepted, note) = match self.accepted(test) {
+            Ok(accepted) => accepted,
+            Err(error) if self.replace_unreadable => {
+                let note = format!("{error}: accepted as a test without a budget");
+                (AcceptedBudgets::Folder(None, BTreeMap::new()), Some(note))
+            }
+            Err(error) => {
+                result.problem = Some(Problem::Budget(error.to_string()));
+                return result;
+            }
+        };
+        let started = Instant::now();
+        let measured = self.measurer.measure(test, &protocol, on_run);
+        if let BudgetSource::Log(log) = self.source {
+            log.adapt(&mut protocol, &measured.cases);
+        }
+        result.duration = started.elapsed();
+        result.counts_only = protocol.counts_only;
+        result.environment = environment(test, &protocol);
         result.fill(
             measured,
             &protocol,
             accepted,
             self.measurer.recorder.is_some(),
         );
-        Ok(result)
+        result.notes.extend(note);
+        result
     }
 
-    fn accepted(&self, test: &Test) -> Result<AcceptedBudgets<'_>, BudgetError> {
+    /// The budgets of a test, and a note if its stacks cannot be used.
+    fn accepted(&self, test: &Test) -> Result<(AcceptedBudgets<'_>, Option<String>), BudgetError> {
         match self.source {
-            BudgetSource::Log(log) => Ok(AcceptedBudgets::Log(log)),
+            BudgetSource::Log(log) => Ok((AcceptedBudgets::Log(log), None)),
             BudgetSource::Folder(folder) => {
                 let budgets = folder.read(&test.name, self.platform)?;
                 let scope = budgets
                     .as_ref()
                     .map_or(&BudgetScope::Shared, |budgets| &budgets.scope);
-                let profiles = folder.profiles(&test.name, scope)?;
-                Ok(AcceptedBudgets::Folder(budgets, profiles))
+                // Stacks only explain differences.
+                let (profiles, note) = match folder.profiles(&test.name, scope) {
+                    Ok(profiles) => (profiles, None),
+                    Err(error) => (BTreeMap::new(), Some(error.to_string())),
+                };
+                Ok((AcceptedBudgets::Folder(budgets, profiles), note))
             }
         }
     }
@@ -128,7 +140,7 @@ impl TestRunner<'_> {
 
 /// The accepted numbers and stacks of a test.
 enum AcceptedBudgets<'a> {
-    Folder(Option<Budgets>, BTreeMap<String, StackSet>),
+    Folder(Option<Budgets>, BTreeMap<String, CallTree>),
     Log(&'a NioLog),
 }
 
@@ -140,7 +152,7 @@ impl AcceptedBudgets<'_> {
         }
     }
 
-    fn profile(&self, case: &str) -> Option<&StackSet> {
+    fn profile(&self, case: &str) -> Option<&CallTree> {
         match self {
             Self::Folder(_, profiles) => profiles.get(case),
             Self::Log(_) => None,
@@ -166,7 +178,10 @@ impl TestResult {
                 .map(|case| checked(case, protocol, &accepted))
                 .collect();
         }
-        if let AcceptedBudgets::Folder(Some(budgets), _) = &accepted {
+        if let AcceptedBudgets::Folder(Some(budgets), profiles) = &accepted {
+            let cases = self.cases.iter();
+            let notes = cases.filter_map(|case| note_on_stacks(case, budgets, profiles));
+            self.notes.extend(notes);
             // After a problem, missing cases are its consequence.
             if self.problem.is_none() && recorded {
                 let measured = |name: &&String| self.cases.iter().any(|case| case.name == **name);
@@ -187,6 +202,32 @@ impl TestResult {
             self.budgets = budgets;
         }
     }
+}
+
+/// A note if the accepted stacks of a case are missing or do not fit its numbers.
+fn note_on_stacks(
+    case: &CaseResult,
+    budgets: &Budgets,
+    profiles: &BTreeMap<String, CallTree>,
+) -> Option<String> {
+    let budget = budgets.cases.get(&case.name)?;
+    let name = &case.name;
+    let Some(profile) = profiles.get(name) else {
+        let any = case
+            .samples
+            .iter()
+            .any(|sample| !sample.stacks.stacks.is_empty());
+        let some = budget
+            .spread(Metric::Allocations)
+            .is_some_and(|it| it.most > 0);
+        return (any && some)
+            .then(|| format!("{name} has no accepted stacks; `--accept` writes them"));
+    };
+    let (metric, sum, number) = profile.disagreement(budget)?;
+    Some(format!(
+        "{name}: its accepted stacks sum to {sum} {metric}, but its number is {number}: one of them \
+         was edited or merged alone; `--accept` writes both"
+    ))
 }
 
 /// A suspect if the number of iterations differs from that of the budget: it may explain
@@ -210,9 +251,9 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     let profile = accepted.profile(&case.name);
     let explained = checks
         .iter()
-        .filter(|check| check.status != CheckStatus::WithinBudget)
+        .filter(|check| !check.status.passes())
         // A figure of 0 without a budget needs no explanation.
-        .filter(|check| check.budget.is_some() || check.minimum != Some(0))
+        .filter(|check| check.budget.is_some() || check.now.is_some_and(|now| now.most != 0))
         .filter_map(|check| Some((check.metric, run_to_explain(&case, check)?)));
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
@@ -232,12 +273,11 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     }
 }
 
-/// The first of the runs with the minimum, which is the figure that was
-/// checked.
+/// The first of the runs with the typical number, which is the one that is shown.
 fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
-    let least = check.minimum?;
+    let shown = check.now?.typical;
     let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(check.metric) == Some(least))
+    samples.position(|sample| sample.figure(check.metric) == Some(shown))
 }
 
 /// The runs that left more behind than the run with the minimum. If the check
@@ -247,7 +287,7 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     let fds = checks
         .iter()
         .find(|check| check.metric == Metric::LeakedFds);
-    let fds_within_budget = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
+    let fds_within_budget = fds.is_none_or(|check| check.status.passes());
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {
@@ -282,7 +322,7 @@ fn explanation(
     case: &Case,
     metric: Metric,
     run: usize,
-    profile: Option<&StackSet>,
+    profile: Option<&CallTree>,
     iterations: Option<u64>,
     protocol: &Protocol,
 ) -> Option<Explanation> {
@@ -295,7 +335,10 @@ fn explanation(
         known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
-    let accepted = profile.unwrap_or(&nothing);
+    let accepted = profile.map(|profile| profile.stacks(now));
+    let accepted = accepted.filter(|accepted| accepted.known.has(of_stacks));
+    let has_profile = accepted.is_some();
+    let accepted = &accepted.unwrap_or(nothing);
     let options = DiffOptions {
         metric: of_stacks,
         per: iterations
@@ -311,7 +354,7 @@ fn explanation(
     Some(Explanation {
         metric,
         run: run + 1,
-        accepted: profile.is_some(),
+        accepted: has_profile,
         diff,
     })
 }

@@ -103,14 +103,18 @@ impl Toolchain {
             }
         };
         compare("platform", &accepted.platform, &self.platform);
-        compare(
-            "compiler",
-            &accepted.compilers.join("; "),
-            &self.compilers.join("; "),
-        );
+        // Compilers and libraries are those of the modules on the stacks. If the code that
+        // allocates is another one, there may be more or fewer of them, or none at all;
+        // that is no change of the toolchain.
+        let includes = |a: &Self, b: &Self| b.compilers.iter().all(|it| a.compilers.contains(it));
+        if !includes(self, accepted) && !includes(accepted, self) {
+            let [was, is] = [accepted, self].map(|side| side.compilers.join("; "));
+            compare("compiler", &was, &is);
+        }
         for (name, was, is) in both(&accepted.libraries, &self.libraries) {
-            let text = |version: Option<&String>| version.cloned().unwrap_or_default();
-            compare(&format!("library {name}"), &text(was), &text(is));
+            if let (Some(was), Some(is)) = (was, is) {
+                compare(&format!("library {name}"), was, is);
+            }
         }
         for (file, was, is) in both(&accepted.dependencies, &self.dependencies) {
             let none = Dependencies::default();
@@ -333,7 +337,8 @@ mod tests {
 
     #[test]
     fn a_change_of_compiler_and_library_is_named() {
-        let accepted = with_lock("");
+        let mut accepted = with_lock("");
+        accepted.libraries.insert("libc.so.6".into(), "2.36".into());
         let mut now = accepted.clone();
         now.compilers = vec!["GCC: 13".into()];
         now.libraries.insert("libc.so.6".into(), "2.41".into());
@@ -345,8 +350,22 @@ mod tests {
         assert_eq!(names, ["compiler", "library libc.so.6"]);
         assert_eq!(
             (suspects[1].was.as_str(), suspects[1].is.as_str()),
-            ("", "2.41")
+            ("2.36", "2.41")
         );
+    }
+
+    #[test]
+    fn what_is_on_the_stacks_of_one_side_only_is_no_suspect() {
+        // No stacks at all: a budget of zero.
+        let mut nothing = with_lock("");
+        nothing.compilers.clear();
+        let mut some = with_lock("");
+        some.libraries.insert("libz.so.1".into(), "1.2".into());
+        assert_eq!(some.suspects(&nothing), []);
+        assert_eq!(nothing.suspects(&some), []);
+        let mut more = with_lock("");
+        more.compilers.push("rustc 1.95".into());
+        assert_eq!(more.suspects(&some), []);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
 use allotrope_budget::result::TestResult;
+use allotrope_budget::spread::Spread;
 use allotrope_budget::starting::starting_file;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
@@ -63,6 +64,9 @@ pub struct Arguments {
     /// Accept the measured numbers: write them as the new budgets
     #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
     accept: bool,
+    /// Store REASON beside the numbers that change
+    #[arg(long, requires = "accept", value_name = "REASON")]
+    because: Option<String>,
     /// Accept them for this platform only
     #[arg(long, requires = "accept")]
     this_platform: bool,
@@ -101,6 +105,9 @@ pub struct Arguments {
     /// Put recordings into FOLDER and leave them there
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
+    /// Remove the budgets of tests that no longer exist, and run nothing
+    #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
+    prune: bool,
     /// List the tests
     #[arg(long)]
     list: bool,
@@ -167,6 +174,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.list {
         return list(&configuration);
     }
+    if arguments.prune {
+        return prune(&configuration);
+    }
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
     let stop = Stop::on_signals().status(FAILED)?;
@@ -194,6 +204,7 @@ fn measure_and_print(
         platform: arguments.platform.clone(),
         runs: arguments.runs,
         stacks: arguments.stacks,
+        replace_unreadable: arguments.accept,
         scratch: arguments.scratch.clone(),
         stop: stop.requested(),
     };
@@ -226,6 +237,7 @@ fn measure_and_print(
         Outcome::Passed => FINE,
         Outcome::Improved => IMPROVEMENT,
         Outcome::Failed if report.exceeds() => REGRESSION,
+        Outcome::Failed if report.has_unreadable_budget() => BAD_INPUT,
         Outcome::Failed => NOT_MEASURED,
     })
 }
@@ -400,6 +412,24 @@ fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failur
         .status(FAILED)
 }
 
+/// Removes the files of the budget folder that belong to no test.
+fn prune(configuration: &Configuration) -> Result<u8, Failure> {
+    let folder = BudgetFolder::beside(&configuration.folder);
+    let tests = configuration.tests.iter();
+    let files = folder.prune(&tests.map(|test| test.name.as_str()).collect());
+    let files = files.status(FAILED)?;
+    standard_output::print(|out| {
+        for file in &files {
+            writeln!(out, "removed {}", file.shown())?;
+        }
+        if files.is_empty() {
+            writeln!(out, "every budget has a test")?;
+        }
+        Ok(())
+    })?;
+    Ok(FINE)
+}
+
 /// Writes the numbers of the tests that could be measured as the new budgets and
 /// prints what changed. Fails with [`NOT_MEASURED`] if a test could not be accepted.
 fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
@@ -414,20 +444,13 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
         }
         let most = session.configuration.profile_stacks;
         let scope = scope(arguments, session, test);
-        let accepted = acceptance::accept(test, &folder, scope, most).status(FAILED)?;
+        let because = arguments.because.as_deref();
+        let accepted = acceptance::accept(test, &folder, scope, because, most).status(FAILED)?;
         if accepted.changes.is_empty() {
             lines.push(format!("{}: the numbers have not changed", test.name));
         }
         lines.extend(accepted.changes.iter().map(changed));
-        for case in &test.cases {
-            lines.extend(case.fluctuations.iter().map(|fluctuation| {
-                let [least, most] = fluctuation.range.map(wording::number);
-                let (name, metric) = (&case.name, fluctuation.metric);
-                format!(
-                    "{name}: note: {metric} fluctuate, {least} to {most}; the least is accepted"
-                )
-            }));
-        }
+        lines.extend(accepted.changes.iter().filter_map(detectable));
         let files = accepted.files.iter();
         lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
     }
@@ -445,8 +468,18 @@ fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Bud
     }
 }
 
+/// From which numbers on a change of a number that fluctuates is reported.
+fn detectable(change: &Change) -> Option<String> {
+    let spread = change.is.filter(|spread| !spread.is_exact())?;
+    let [low, high] = spread.noise(spread.runs).map(wording::number);
+    let (case, metric) = (&change.case, change.metric);
+    Some(format!(
+        "{case}: note: {metric} fluctuate; {low} to {high} will count as noise"
+    ))
+}
+
 fn changed(change: &Change) -> String {
-    let number = |figure: Option<i64>| figure.map_or_else(|| "none".to_owned(), wording::number);
+    let number = |of: Option<Spread>| of.map_or_else(|| "none".to_owned(), wording::spread);
     format!(
         "{}: {} {} → {}",
         change.case,

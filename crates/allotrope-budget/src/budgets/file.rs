@@ -1,16 +1,29 @@
 //! Reads and writes the file `TEST.toml`: one number per line, so that a code review
-//! shows which one changed.
+//! shows which one changed, and two branches conflict only in a number that both changed.
+//!
+//! ```toml
+//! allocations = 1000
+//! bytes = { least = 48000, typical = 48064, most = 48512, runs = 10, because = "a cache" }
+//! ```
+//!
+//! What a person has added to the file (comments, the order of its lines) is preserved.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use serde::Deserialize;
+use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
-use super::{Budget, BudgetError};
+use super::{Budget, BudgetError, BudgetScope, Number, check_merged};
+use crate::spread::Spread;
 use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-budgets/1";
+
+/// How numbers are written.
+const FORMS: &str = "write a number as `5`, one with a reason as `{ number = 5, because = \"…\" }`, \
+                     one that fluctuates as `{ least = 4, typical = 5, most = 6, runs = 10 }`";
 
 /// All budgets of a test.
 #[derive(Debug, Default)]
@@ -42,11 +55,12 @@ struct SectionForm {
     #[serde(rename = "made-with")]
     toolchain: String,
     #[serde(default)]
-    cases: BTreeMap<String, BTreeMap<toml::Spanned<String>, i64>>,
+    cases: BTreeMap<String, BTreeMap<toml::Spanned<String>, toml::Value>>,
 }
 
 impl Numbers {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
+        check_merged(text, file)?;
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             invalid(text, file, at, error.message().replace('\n', "; "))
@@ -77,61 +91,195 @@ impl Numbers {
         })
     }
 
-    pub(super) fn text(&self, test: &str) -> String {
-        let mut text = format!(
-            "# What the test {test} may allocate. `allotrope test --accept {test}` writes this file.\n\
-             format = \"{FORMAT}\"\n"
-        );
-        if let Some(section) = &self.shared {
-            section.write("shared", &mut text);
+    pub(super) fn section(&self, scope: &BudgetScope) -> Option<&Section> {
+        match scope {
+            BudgetScope::Shared => self.shared.as_ref(),
+            BudgetScope::Platform(name) => self.platforms.get(name),
         }
-        for (platform, section) in &self.platforms {
-            section.write(&format!("platforms.{}", quoted(platform)), &mut text);
-        }
-        text
     }
 }
 
-impl Section {
-    fn write(&self, name: &str, text: &mut String) {
-        let toolchain = quoted(&self.toolchain);
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "\n[{name}]\nmade-with = {toolchain}");
-        for (case, budget) in &self.cases {
-            let _ = writeln!(text, "\n[{name}.cases.{}]", quoted(case));
-            if let Some(iterations) = budget.iterations {
-                let _ = writeln!(text, "iterations = {iterations}");
-            }
-            for metric in Metric::OF_RUNS {
-                if let Some(figure) = budget.figures.get(&metric) {
-                    let _ = writeln!(text, "{metric} = {figure}");
-                }
-            }
+/// The text of the file after the budgets of a platform were replaced. `before` is its
+/// text until then; one that is no TOML is not preserved.
+pub(super) fn edited(
+    before: Option<&str>,
+    test: &str,
+    scope: &BudgetScope,
+    section: &Section,
+) -> String {
+    let old = before.and_then(|text| {
+        let numbers = Numbers::parse(text, Path::new("")).ok()?;
+        Some((text.parse::<DocumentMut>().ok()?, numbers))
+    });
+    let (mut document, numbers) = old.unwrap_or_else(|| (new_document(test), Numbers::default()));
+    let none = BTreeMap::new();
+    let before = numbers
+        .section(scope)
+        .map_or(&none, |section| &section.cases);
+    let root = document.as_table_mut();
+    let table = match scope {
+        BudgetScope::Shared => subtable(root, "shared", false),
+        BudgetScope::Platform(name) => subtable(subtable(root, "platforms", true), name, false),
+    };
+    set(table, "made-with", section.toolchain.as_str().into());
+    let cases = subtable(table, "cases", true);
+    cases.retain(|case, _| section.cases.contains_key(case));
+    for (case, budget) in &section.cases {
+        let new = !cases.contains_key(case);
+        let old = before.get(case).filter(|_| !new);
+        edit_case(subtable(cases, case, false), old, budget);
+        if new {
+            cases.sort_values();
         }
     }
+    document.to_string()
+}
+
+fn new_document(test: &str) -> DocumentMut {
+    let mut document = DocumentMut::new();
+    document.insert("format", FORMAT.into());
+    if let Some(mut key) = document.key_mut("format") {
+        key.leaf_decor_mut().set_prefix(format!(
+            "# What the test {test} may allocate. `allotrope test --accept {test}` writes this file.\n"
+        ));
+    }
+    document
+}
+
+/// The table with this name, which is created if there is none. An implicit table has no
+/// header of its own.
+fn subtable<'a>(table: &'a mut Table, name: &str, implicit: bool) -> &'a mut Table {
+    let item = table.entry(name).or_insert(Item::None);
+    if !item.is_table() {
+        // The parser accepts a table between braces, too.
+        let mut new = std::mem::take(item).into_table().unwrap_or_default();
+        new.set_implicit(implicit);
+        *item = Item::Table(new);
+    }
+    match item {
+        Item::Table(table) => table,
+        _ => unreachable!("it was made one"),
+    }
+}
+
+fn edit_case(table: &mut Table, before: Option<&Budget>, budget: &Budget) {
+    if before.is_none_or(|before| before.iterations != budget.iterations) {
+        match budget.iterations.map(i64::try_from) {
+            Some(Ok(iterations)) => set(table, "iterations", iterations.into()),
+            _ => drop(table.remove("iterations")),
+        }
+    }
+    for metric in Metric::OF_RUNS {
+        let number = budget.numbers.get(&metric);
+        if before.is_some_and(|before| before.numbers.get(&metric) == number) {
+            continue;
+        }
+        match number {
+            Some(number) => set(table, metric.name(), value(number)),
+            None => drop(table.remove(metric.name())),
+        }
+    }
+}
+
+/// The place of a key among those of a case.
+fn order(key: &str) -> Option<usize> {
+    let mut metrics = Metric::OF_RUNS.iter();
+    metrics.position(|metric| metric.name() == key)
+}
+
+/// Sets a value; comments around the one before are preserved.
+fn set(table: &mut Table, key: &str, mut value: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(before) => {
+            *value.decor_mut() = before.decor().clone();
+            *before = value;
+        }
+        None => {
+            table.insert(key, Item::Value(value));
+            table.sort_values_by(|a, _, b, _| order(a).cmp(&order(b)));
+        }
+    }
+}
+
+fn value(number: &Number) -> Value {
+    let spread = &number.spread;
+    let mut table = InlineTable::new();
+    if spread.is_exact() {
+        if number.because.is_none() {
+            return spread.least.into();
+        }
+        table.insert("number", spread.least.into());
+    } else {
+        table.insert("least", spread.least.into());
+        table.insert("typical", spread.typical.into());
+        table.insert("most", spread.most.into());
+        table.insert("runs", i64::from(spread.runs).into());
+    }
+    if let Some(because) = &number.because {
+        table.insert("because", because.as_str().into());
+    }
+    table.into()
 }
 
 fn budget(
-    lines: BTreeMap<toml::Spanned<String>, i64>,
+    lines: BTreeMap<toml::Spanned<String>, toml::Value>,
     text: &str,
     file: &Path,
 ) -> Result<Budget, BudgetError> {
     let mut budget = Budget::default();
-    for (name, figure) in lines {
-        let at = name.span().start;
-        match (name.get_ref().as_str(), u64::try_from(figure)) {
-            ("iterations", Ok(iterations)) => budget.iterations = Some(iterations),
-            (name, _) => {
-                let metric = Metric::named(name, &Metric::OF_RUNS).ok_or_else(|| {
-                    let known = Metric::OF_RUNS.map(Metric::name).join(", ");
-                    let problem = format!("\"{name}\" is no metric; there are {known}");
-                    invalid(text, file, at, problem)
-                })?;
-                budget.figures.insert(metric, figure);
-            }
+    for (name, value) in lines {
+        let wrong = |problem: String| invalid(text, file, name.span().start, problem);
+        let name = name.get_ref().as_str();
+        if name == "iterations" {
+            let iterations = value.as_integer().and_then(|value| value.try_into().ok());
+            let iterations = iterations.ok_or_else(|| wrong("it must be a whole number".into()));
+            budget.iterations = Some(iterations?);
+            continue;
         }
+        let metric = Metric::named(name, &Metric::OF_RUNS).ok_or_else(|| {
+            let known = Metric::OF_RUNS.map(Metric::name).join(", ");
+            wrong(format!("\"{name}\" is no metric; there are {known}"))
+        })?;
+        let number = number(&value).ok_or_else(|| wrong(format!("{name}: {FORMS}")))?;
+        budget.numbers.insert(metric, number);
     }
     Ok(budget)
+}
+
+/// The number that a value stands for; `None` for any other value.
+fn number(value: &toml::Value) -> Option<Number> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Form {
+        number: Option<i64>,
+        least: Option<i64>,
+        typical: Option<i64>,
+        most: Option<i64>,
+        runs: Option<u32>,
+        because: Option<String>,
+    }
+    if let Some(exact) = value.as_integer() {
+        return Some(Spread::exact(exact).into());
+    }
+    let form: Form = value.clone().try_into().ok()?;
+    let spread = match (form.number, form.least, form.typical, form.most, form.runs) {
+        (Some(exact), None, None, None, None) => Spread::exact(exact),
+        (None, Some(least), Some(typical), Some(most), Some(runs))
+            if least <= typical && typical <= most && runs > 0 =>
+        {
+            Spread {
+                least,
+                typical,
+                most,
+                runs,
+            }
+        }
+        _ => return None,
+    };
+    Some(Number {
+        spread,
+        because: form.because,
+    })
 }
 
 /// An error at the byte `at` of `text`.

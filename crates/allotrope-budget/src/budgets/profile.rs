@@ -2,16 +2,19 @@
 //! review. Each line is a call; the caller is above, callees are sorted by name.
 //!
 //! ```text
-//! case encode/small
-//! main⇥bench⇥src/main.cc:10
-//!  encode⇥⇥src/encode.cc:22
-//!   grow⇥⇥src/encode.cc:5⇥allocations=1000 bytes=48000
+//! case encode/small⇥allocations bytes
+//! main⇥bench⇥src/main.cc
+//!  encode⇥⇥src/encode.cc
+//!   grow⇥⇥src/encode.cc⇥allocations=1000 bytes=48000
 //! ```
 //!
-//! The indentation of a line is its depth; above 32 it starts with `@DEPTH `
-//! instead. The fields are separated by tabs: function, module (empty if the
-//! caller's), file and line (followed by `inlined` for an inlined frame), and
-//! the figures if a stack ends there.
+//! The first line of a case names the metrics whose figures it has. The indentation of
+//! another line is its depth; above 32 it starts with `@DEPTH ` instead. The fields are
+//! separated by tabs: function, module (empty if the caller's), file (followed by
+//! `inlined` for an inlined frame), and the figures if a stack ends there.
+//!
+//! Source lines are left out, because they change with every edit above them. Older files
+//! have them (`FILE:LINE`), and name no metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +23,8 @@ use std::path::Path;
 use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::BudgetError;
+use super::call_tree::{Call, CallTree};
+use super::{BudgetError, check_merged};
 
 /// The function of the stack that sums up all stacks beyond the limit.
 const OTHER_STACKS: &str = "[other stacks]";
@@ -48,37 +52,39 @@ const NAMES: [(Metric, &str); 7] = [
     (Metric::PeakBytes, "bytes_at_peak"),
 ];
 
-/// A node of the call tree: the figures of the stacks that end here, and the callees in
-/// the order of the file.
-#[derive(Default)]
-struct Node<'a> {
-    figures: MetricValues,
-    callees: BTreeMap<&'a StackFrame, Node<'a>>,
-}
-
-/// The text of the file, with at most `most` stacks per case; the others are summed up
-/// as [`OTHER_STACKS`].
-pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
+/// The text of the file.
+pub(super) fn text(cases: &BTreeMap<String, CallTree>) -> String {
     let mut text = HEAD.to_owned();
-    for (name, set) in cases {
-        let _ = writeln!(text, "\ncase {}", one_line(name));
-        let others = other_stacks();
-        let mut root = Node::default();
-        for (index, stack) in by_size(set).into_iter().enumerate() {
-            let mut node = &mut root;
-            if index >= most {
-                node = node.callees.entry(&others).or_default();
-            } else {
-                for frame in stack.frames.iter().rev() {
-                    let frame = set.frames.get(*frame as usize).unwrap_or(&others);
-                    node = node.callees.entry(frame).or_default();
-                }
-            }
-            add(&mut node.figures, &stack.figures);
-        }
-        write_tree(&root, &mut text);
+    for (name, tree) in cases {
+        let named = NAMES.iter().filter(|(metric, _)| tree.metrics.has(*metric));
+        let named: Vec<&str> = named.map(|(_, name)| *name).collect();
+        let _ = writeln!(text, "\ncase {}\t{}", one_line(name), named.join(" "));
+        write_tree(tree, &mut text);
     }
     text
+}
+
+/// The call tree of measured stacks with the figures of these metrics of runs, and at most
+/// `most` stacks; the others are summed up as one.
+pub fn profile(set: &StackSet, metrics: &[Metric], most: usize) -> CallTree {
+    let mut of_stacks: Vec<Metric> = metrics.iter().filter_map(|it| it.of_stacks()).collect();
+    // The order of the stacks' sizes.
+    of_stacks.push(Metric::Allocations);
+    let mut limited = StackSet {
+        frames: set.frames.clone(),
+        ..StackSet::default()
+    };
+    limited.frames.push(other_stacks());
+    let other = u32::try_from(set.frames.len()).unwrap_or(u32::MAX);
+    for (index, stack) in by_size(set).into_iter().enumerate() {
+        let frames = match index < most {
+            true => stack.frames.clone(),
+            false => Box::new([other]),
+        };
+        let figures = stack.figures;
+        limited.stacks.push(CountedStack { frames, figures });
+    }
+    CallTree::of(&limited, MetricSet::of(&of_stacks))
 }
 
 /// The only frame of the stack that sums up the others.
@@ -114,38 +120,33 @@ fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     stacks
 }
 
-/// Writes the tree in depth-first order; iterative, because stacks may be thousands of
-/// calls deep.
-fn write_tree(root: &Node<'_>, text: &mut String) {
-    let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
-    let callees = root.callees.iter().rev();
-    pending.extend(callees.map(|(frame, node)| (0, *frame, "", node)));
-    if root.figures != MetricValues::default() {
-        let _ = writeln!(text, "[no stack]\t\t\t{}", figures_text(&root.figures));
-    }
-    while let Some((depth, frame, caller, node)) = pending.pop() {
-        if depth > MAX_INDENT {
+fn write_tree(tree: &CallTree, text: &mut String) {
+    let mut modules: Vec<&str> = Vec::new();
+    for Call {
+        depth,
+        frame,
+        figures,
+    } in &tree.calls
+    {
+        if *depth > MAX_INDENT {
             let _ = write!(text, "@{depth} ");
         } else {
             let _ = write!(text, "{:depth$}", "");
         }
-        let module = if frame.module == caller {
-            ""
-        } else {
-            &frame.module
+        modules.truncate(*depth);
+        let module = match modules.last() {
+            Some(caller) if *caller == frame.module => "",
+            _ => &frame.module,
         };
+        modules.push(&frame.module);
         let mut line = format!("{}\t{}\t", one_line(&frame.function), one_line(module));
-        if !frame.file.is_empty() {
-            let _ = write!(line, "{}:{}", one_line(&frame.file), frame.line);
-        }
+        line.push_str(&one_line(&frame.file));
         if frame.inlined {
             line.push_str(" inlined");
         }
-        let _ = write!(line, "\t{}", figures_text(&node.figures));
+        let _ = write!(line, "\t{}", figures_text(figures));
         text.push_str(line.trim_end());
         text.push('\n');
-        let callees = node.callees.iter().rev();
-        pending.extend(callees.map(|(callee, node)| (depth + 1, *callee, &*frame.module, node)));
     }
 }
 
@@ -175,8 +176,9 @@ fn one_line(name: &str) -> String {
 }
 
 /// Parses the file.
-pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet>, BudgetError> {
-    let mut cases: BTreeMap<String, StackSet> = BTreeMap::new();
+pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, CallTree>, BudgetError> {
+    check_merged(text, file)?;
+    let mut cases: BTreeMap<String, CallTree> = BTreeMap::new();
     let mut current: Option<CaseReader> = None;
     for (index, line) in text.lines().enumerate() {
         let wrong = |problem: &str| BudgetError::Invalid {
@@ -187,8 +189,8 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
-        if let Some(name) = line.strip_prefix("case ") {
-            let before = current.replace(CaseReader::new(name));
+        if let Some(head) = line.strip_prefix("case ") {
+            let before = current.replace(CaseReader::new(head).map_err(wrong)?);
             cases.extend(before.map(CaseReader::finish));
             continue;
         }
@@ -204,30 +206,34 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
 /// Reads the lines of one case.
 struct CaseReader {
     name: String,
-    set: StackSet,
-    numbers: FxHashMap<StackFrame, u32>,
-    /// The frames from the outermost call to that of the last line.
-    calls: Vec<u32>,
+    tree: CallTree,
+    /// The modules from the outermost call to that of the last line.
+    modules: Vec<String>,
     /// The number of frames of all stacks so far.
     frames: usize,
 }
 
 impl CaseReader {
-    fn new(name: &str) -> Self {
-        Self {
+    fn new(head: &str) -> Result<Self, &'static str> {
+        let (name, metrics) = head.split_once('\t').unwrap_or((head, ""));
+        let metrics: Option<Vec<Metric>> = metrics.split_whitespace().map(metric).collect();
+        let metrics = metrics.ok_or("a metric has an unknown name")?;
+        Ok(Self {
             name: name.to_owned(),
-            set: StackSet {
-                known: MetricSet::of(&NAMES.map(|(metric, _)| metric)),
-                ..StackSet::default()
+            tree: CallTree {
+                calls: Vec::new(),
+                metrics: match metrics.is_empty() {
+                    true => MetricSet::of(&NAMES.map(|(metric, _)| metric)),
+                    false => MetricSet::of(&metrics),
+                },
             },
-            numbers: FxHashMap::default(),
-            calls: Vec::new(),
+            modules: Vec::new(),
             frames: 0,
-        }
+        })
     }
 
-    fn finish(self) -> (String, StackSet) {
-        (self.name, self.set)
+    fn finish(self) -> (String, CallTree) {
+        (self.name, self.tree)
     }
 
     fn line(&mut self, line: &str) -> Result<(), &'static str> {
@@ -241,53 +247,49 @@ impl CaseReader {
                 (line.len() - call.len(), call)
             }
         };
-        if depth > self.calls.len() || depth >= MAX_DEPTH {
+        if depth > self.modules.len() || depth >= MAX_DEPTH {
             return Err("a call is indented by more than one level below the line above");
         }
-        self.calls.truncate(depth);
+        self.modules.truncate(depth);
         let mut fields = call.split('\t');
         let mut field = || fields.next().unwrap_or_default().trim();
         let (function, module, location, figures) = (field(), field(), field(), field());
         let frame = self.frame(function, module, location);
-        let number = *self.numbers.entry(frame).or_insert_with_key(|frame| {
-            self.set.frames.push(frame.clone());
-            u32::try_from(self.set.frames.len() - 1).unwrap_or(u32::MAX)
-        });
-        self.calls.push(number);
-        if !figures.is_empty() {
-            let figures = read_figures(figures)?;
-            self.frames += self.calls.len();
-            if self.frames > MAX_FRAMES {
-                return Err("the stacks of a case have too many frames");
+        self.modules.push(frame.module.clone());
+        let figures = match figures {
+            "" => MetricValues::default(),
+            figures => {
+                self.frames += self.modules.len();
+                read_figures(figures)?
             }
-            self.set.stacks.push(CountedStack {
-                frames: self.calls.iter().rev().copied().collect(),
-                figures,
-            });
+        };
+        if self.frames > MAX_FRAMES {
+            return Err("the stacks of a case have too many frames");
         }
+        self.tree.calls.push(Call {
+            depth,
+            frame,
+            figures,
+        });
         Ok(())
     }
 
     fn frame(&self, function: &str, module: &str, location: &str) -> StackFrame {
-        let caller = self
-            .calls
-            .last()
-            .map(|&index| &self.set.frames[index as usize]);
-        let module = match (module, caller) {
-            ("", Some(caller)) => caller.module.clone(),
-            (module, _) => module.to_owned(),
+        let module = match (module, self.modules.last()) {
+            ("", Some(caller)) => caller,
+            (module, _) => module,
         };
         let (location, inlined) = match location.strip_suffix("inlined") {
             Some(location) => (location.trim_end(), true),
             None => (location, false),
         };
-        let (file, line) = match location.rsplit_once(':') {
-            Some((file, line)) => (file, line.parse().unwrap_or(0)),
-            None => (location, 0),
-        };
+        // `cargo:serde-1.0.0/src/lib.rs` has a colon, too.
+        let line = location.rsplit_once(':');
+        let line = line.and_then(|(file, line)| Some((file, line.parse().ok()?)));
+        let (file, line) = line.unwrap_or((location, 0));
         StackFrame {
             function: function.trim_start_matches('\u{200b}').to_owned(),
-            module,
+            module: module.to_owned(),
             file: file.to_owned(),
             line,
             inlined,
@@ -296,15 +298,18 @@ impl CaseReader {
     }
 }
 
+/// The metric with this name in the file.
+fn metric(name: &str) -> Option<Metric> {
+    let known = NAMES.iter().find(|(_, known)| *known == name);
+    known.map(|(metric, _)| *metric)
+}
+
 fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
     let mut figures = MetricValues::default();
     for word in text.split(' ') {
         let (name, figure) = word.split_once('=').ok_or("a figure has no `=`")?;
-        let (metric, _) = NAMES
-            .iter()
-            .find(|(_, known)| *known == name)
-            .ok_or("a figure has an unknown name")?;
-        figures[*metric as usize] = figure.parse().map_err(|_| "a figure is no number")?;
+        let metric = metric(name).ok_or("a figure has an unknown name")?;
+        figures[metric as usize] = figure.parse().map_err(|_| "a figure is no number")?;
     }
     Ok(figures)
 }

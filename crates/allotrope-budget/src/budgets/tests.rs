@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::toolchain::Dependencies;
-use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame};
+use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame, StackSet};
 
 fn toolchain(compiler: &str) -> Toolchain {
     let lock = Dependencies {
@@ -20,7 +20,11 @@ fn toolchain(compiler: &str) -> Toolchain {
 fn budgets(scope: BudgetScope, allocations: i64, compiler: &str) -> Budgets {
     let budget = Budget {
         iterations: Some(1000),
-        figures: [(Metric::Allocations, allocations), (Metric::Net, -2)].into(),
+        numbers: [
+            (Metric::Allocations, Spread::exact(allocations).into()),
+            (Metric::Net, Spread::exact(-2).into()),
+        ]
+        .into(),
     };
     Budgets {
         scope,
@@ -58,6 +62,18 @@ fn set(stacks: &[(&str, u64)]) -> StackSet {
     set
 }
 
+/// The file with these stacks of the case `x`, at most `most` of them.
+fn text_of(set: &StackSet, most: usize) -> String {
+    let tree = profile(set, &Metric::OF_STACKS, most);
+    profile::text(&[("x".to_owned(), tree)].into())
+}
+
+/// The stacks of the case `x` in the text of a file, aligned with those of now.
+fn stacks_of(text: &str, now: &StackSet) -> StackSet {
+    let cases = profile::parse(text, Path::new("x")).expect("just written");
+    cases["x"].stacks(now)
+}
+
 /// Functions, outermost first, and allocations of each stack.
 fn summary(set: &StackSet) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = set
@@ -81,14 +97,18 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
     assert_eq!(folder.read("encode", "here").expect("no file"), None);
     let none = BTreeMap::new();
     let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
-    folder.write("encode", &shared, &none, 9).expect("written");
+    folder.write("encode", &shared, &none).expect("written");
     assert_eq!(
         folder.read("encode", "here").expect("a file"),
         Some(shared.clone())
     );
     let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
-    let changed = folder.write("encode", &own, &none, 9).expect("written");
-    assert_eq!(changed.len(), 3, "numbers, stacks, toolchains: {changed:?}");
+    let changed = folder.write("encode", &own, &none).expect("written");
+    assert_eq!(
+        changed.len(),
+        3,
+        "numbers, stacks, a toolchain: {changed:?}"
+    );
     assert_eq!(
         folder.read("encode", "here").expect("a file"),
         Some(own.clone())
@@ -100,14 +120,43 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
     // Writing the same budgets changes no file; unused toolchains are removed.
     assert!(
         folder
-            .write("encode", &own, &none, 9)
+            .write("encode", &own, &none)
             .expect("written")
             .is_empty()
     );
     let newer = budgets(BudgetScope::Platform("here".into()), 6, "GCC 14");
-    folder.write("encode", &newer, &none, 9).expect("written");
-    let text = fs::read_to_string(folder.path().join("made-with.toml")).expect("a file");
+    folder.write("encode", &newer, &none).expect("written");
+    let text = made_with(&folder);
     assert!(text.contains("GCC 12") && text.contains("GCC 14") && !text.contains("GCC 13"));
+}
+
+/// The texts of all toolchains.
+fn made_with(folder: &BudgetFolder) -> String {
+    let files = files(&folder.path().join("made-with")).expect("a folder");
+    let texts = files
+        .iter()
+        .map(|file| fs::read_to_string(file).expect("a file"));
+    texts.collect()
+}
+
+#[test]
+fn toolchains_of_older_versions_are_read_and_moved() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    let none = BTreeMap::new();
+    let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
+    folder.write("encode", &shared, &none).expect("written");
+    // The older form is the same text in one file.
+    let older = folder.path().join("made-with.toml");
+    fs::write(&older, made_with(&folder)).expect("written");
+    fs::remove_dir_all(folder.path().join("made-with")).expect("it is there");
+    let read = folder.read("encode", "here").expect("a file");
+    assert_eq!(read.as_ref(), Some(&shared));
+    folder
+        .write("decode", &budgets(BudgetScope::Shared, 5, "GCC 13"), &none)
+        .expect("written");
+    assert!(!older.exists());
+    assert_eq!(folder.read("encode", "here").expect("a file"), Some(shared));
 }
 
 #[test]
@@ -116,7 +165,7 @@ fn each_number_is_on_a_line_of_its_own() {
     let folder = BudgetFolder::beside(temporary.path());
     let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
     folder
-        .write("encode", &shared, &BTreeMap::new(), 9)
+        .write("encode", &shared, &BTreeMap::new())
         .expect("written");
     let text = fs::read_to_string(folder.path().join("encode.toml")).expect("a file");
     assert!(text.contains("\nallocations = 5\n"), "{text}");
@@ -127,11 +176,15 @@ fn each_number_is_on_a_line_of_its_own() {
 fn stacks_are_read_as_they_were_written() {
     let name = "operator()<int>(a, b) [clone .1]";
     let odd = set(&[(name, 3), ("case odd", 2), ("@7 odd", 1), ("# odd", 4)]);
-    let text = profile::text(&[("a b".to_owned(), odd.clone())].into(), 100);
-    let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(summary(&read["a b"]), summary(&odd));
-    let main = &read["a b"].frames[0];
-    assert_eq!(main, &frame("main", "src/main.c", 3));
+    let text = text_of(&odd, 100);
+    let read = stacks_of(&text, &odd);
+    assert_eq!(summary(&read), summary(&odd));
+    assert_eq!(&read.frames[0], &frame("main", "src/main.c", 3));
+    // The lines are those of now.
+    assert!(!text.contains(".c:"), "{text}");
+    let elsewhere = StackSet::default();
+    let read = stacks_of(&text, &elsewhere);
+    assert_eq!(&read.frames[0], &frame("main", "src/main.c", 0));
     assert!(
         text.contains("\n case odd") || text.contains("\n \u{200b}case odd"),
         "{text}"
@@ -154,16 +207,14 @@ fn a_deep_stack_is_read_as_it_was_written() {
         known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
-    let text = profile::text(&[("deep".to_owned(), deep.clone())].into(), 100);
-    let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(summary(&read["deep"]), summary(&deep));
+    let read = stacks_of(&text_of(&deep, 100), &deep);
+    assert_eq!(summary(&read), summary(&deep));
 }
 
 #[test]
 fn stacks_beyond_the_limit_are_summed_up_on_both_sides() {
     let before = set(&[("a", 100), ("b", 50), ("c", 2), ("d", 1)]);
-    let text = profile::text(&[("x".to_owned(), before)].into(), 2);
-    let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
+    let accepted = &stacks_of(&text_of(&before, 2), &before);
     let others = ("[other stacks]".to_owned(), 2 + 1);
     assert_eq!(
         summary(accepted),
@@ -198,8 +249,8 @@ fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
         }
         all
     };
-    let text = profile::text(&[("x".to_owned(), at_lines([1, 2, 3, 4]))].into(), 2);
-    let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
+    let text = text_of(&at_lines([1, 2, 3, 4]), 2);
+    let accepted = &stacks_of(&text, &at_lines([1, 2, 3, 4]));
     let folded = [
         ("[other stacks]".to_owned(), 3 + 3),
         ("main;f".into(), 5),
@@ -267,8 +318,9 @@ fn damaged_files_are_errors_or_other_numbers_and_no_panic() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());
     let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
-    let stacks = [("x".to_owned(), set(&[("a", 3), ("b", 4)]))].into();
-    folder.write("encode", &own, &stacks, 9).expect("written");
+    let tree = profile(&set(&[("a", 3), ("b", 4)]), &Metric::OF_STACKS, 9);
+    let stacks = [("x".to_owned(), tree)].into();
+    folder.write("encode", &own, &stacks).expect("written");
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).expect("written");
     for text in damaged(&text("encode.toml")) {
         let _ = file::Numbers::parse(&text, file);
@@ -276,7 +328,7 @@ fn damaged_files_are_errors_or_other_numbers_and_no_panic() {
     for text in damaged(&text("encode.here.stacks")) {
         let _ = profile::parse(&text, file);
     }
-    for text in damaged(&text("made-with.toml")) {
+    for text in damaged(&made_with(&folder)) {
         let _ = toolchains::Toolchains::parse(&text, file);
     }
     for text in damaged(crate::configuration::STARTING_FILE) {
@@ -313,9 +365,7 @@ fn budgets_of_removed_tests_are_found() {
     );
     for test in ["a", "gone"] {
         let own = budgets(BudgetScope::Platform("p.q".into()), 1, "GCC");
-        folder
-            .write(test, &own, &BTreeMap::new(), 1)
-            .expect("written");
+        folder.write(test, &own, &BTreeMap::new()).expect("written");
     }
     let others = folder.orphaned_files(&["a"].into()).expect("a folder");
     let names: Vec<_> = others

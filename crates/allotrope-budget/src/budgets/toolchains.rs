@@ -1,8 +1,9 @@
-//! Reads and writes the file `made-with.toml`: the toolchains by the fingerprint with
-//! which budgets refer to them, and the versions in dependency files by the file's
-//! hash. Each is stored once.
+//! Reads and writes the files `made-with/FINGERPRINT.toml`: the toolchains by the
+//! fingerprint with which budgets refer to them. Each has a file of its own, which never
+//! changes, so that branches with other toolchains do not conflict. Older versions wrote
+//! all toolchains to one file, `made-with.toml`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -12,7 +13,9 @@ use super::BudgetError;
 use super::file::{invalid, quoted};
 use crate::toolchain::{Dependencies, Toolchain};
 
-/// The name of the file.
+/// The name of the folder.
+pub(super) const FOLDER: &str = "made-with";
+/// The name of the file of older versions.
 pub(super) const FILE: &str = "made-with.toml";
 
 /// Toolchains by fingerprint.
@@ -70,61 +73,44 @@ impl Toolchains {
         self.0.get(fingerprint).cloned()
     }
 
-    /// Adds a toolchain and returns its fingerprint.
-    pub(super) fn add(&mut self, toolchain: &Toolchain) -> String {
-        let fingerprint = toolchain.fingerprint();
-        self.0.insert(fingerprint.clone(), toolchain.clone());
-        fingerprint
+    /// The toolchains with the text of the file of each, by fingerprint.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, String)> {
+        let toolchains = self.0.iter();
+        toolchains.map(|(fingerprint, toolchain)| (&**fingerprint, text(fingerprint, toolchain)))
     }
+}
 
-    /// Removes toolchains that no budget refers to.
-    pub(super) fn keep(&mut self, used: &BTreeSet<String>) {
-        self.0.retain(|fingerprint, _| used.contains(fingerprint));
+/// The text of the file of a toolchain.
+pub(super) fn text(fingerprint: &str, toolchain: &Toolchain) -> String {
+    let mut text = "# What programs were built with when their numbers were accepted. If a number changes, changes of this\n\
+                    # are shown first. `allotrope test --accept` writes this file.\n"
+        .to_owned();
+    let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
+    let _ = writeln!(text, "platform = {}", quoted(&toolchain.platform));
+    text.push_str("compilers = [\n");
+    for compiler in &toolchain.compilers {
+        let _ = writeln!(text, "    {},", quoted(compiler));
     }
-
-    pub(super) fn text(&self) -> String {
-        let mut text = "# What programs were built with when their numbers were accepted. If a number changes, \
-                        changes of this\n# are shown first. `allotrope test --accept` writes this file.\n"
-            .to_owned();
-        let mut states: BTreeMap<&str, &Dependencies> = BTreeMap::new();
-        for (fingerprint, toolchain) in &self.0 {
-            let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
-            let _ = writeln!(text, "platform = {}", quoted(&toolchain.platform));
-            text.push_str("compilers = [\n");
-            for compiler in &toolchain.compilers {
-                let _ = writeln!(text, "    {},", quoted(compiler));
-            }
-            text.push_str("]\n");
-            let mut table = |name: &str, lines: Vec<(&String, &String)>| {
-                if lines.is_empty() {
-                    return;
-                }
-                let _ = writeln!(text, "\n[toolchains.{}.{name}]", quoted(fingerprint));
-                for (key, value) in lines {
-                    let _ = writeln!(text, "{} = {}", quoted(key), quoted(value));
-                }
-            };
-            table("libraries", toolchain.libraries.iter().collect());
-            let files = toolchain.dependencies.iter();
-            table(
-                "dependencies",
-                files.map(|(file, state)| (file, &state.hash)).collect(),
-            );
-            states.extend(
-                toolchain
-                    .dependencies
-                    .values()
-                    .map(|state| (&*state.hash, state)),
-            );
+    text.push_str("]\n");
+    let mut table = |name: &str, lines: Vec<(&String, &String)>| {
+        if lines.is_empty() {
+            return;
         }
-        for (hash, state) in states {
-            if !state.versions.is_empty() {
-                let _ = writeln!(text, "\n[dependencies.{}]", quoted(hash));
-                for (name, version) in &state.versions {
-                    let _ = writeln!(text, "{} = {}", quoted(name), quoted(version));
-                }
-            }
+        let _ = writeln!(text, "\n[{name}]");
+        for (key, value) in lines {
+            let _ = writeln!(text, "{} = {}", quoted(key), quoted(value));
         }
-        text
+    };
+    let name = |part: &str| format!("toolchains.{}.{part}", quoted(fingerprint));
+    table(&name("libraries"), toolchain.libraries.iter().collect());
+    let files = toolchain.dependencies.iter();
+    let hashes = files.clone().map(|(file, state)| (file, &state.hash));
+    table(&name("dependencies"), hashes.collect());
+    // Two files may have the same contents.
+    let states: BTreeMap<_, _> = files.map(|(_, state)| (&state.hash, state)).collect();
+    for (hash, state) in states {
+        let name = format!("dependencies.{}", quoted(hash));
+        table(&name, state.versions.iter().collect());
     }
+    text
 }

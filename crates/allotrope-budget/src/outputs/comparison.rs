@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use super::text::{end_of_output, line};
 use super::wording;
+use crate::check::CheckStatus;
 use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
+use crate::spread::Spread;
 
 const FORMAT: &str = "allotrope-compare/1";
 
@@ -114,16 +116,17 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
 
 fn numbers(case: &ComparedCase) -> Vec<String> {
     let numbers = case.checks.iter().map(|check| {
-        let number = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), wording::number);
-        let metric = check.metric;
+        let number = |of: Option<Spread>| of.map_or_else(|| "?".to_owned(), wording::spread);
+        let (metric, before, now) = (check.metric, number(check.budget), number(check.now));
         match check.difference() {
-            Some(0) => format!("{metric} {}", number(check.minimum)),
-            difference => format!(
-                "{metric} {} → {} ({})",
-                number(check.budget),
-                number(check.minimum),
-                difference.map(wording::signed).unwrap_or_default()
-            ),
+            Some(_) if check.status == CheckStatus::WithinNoise => {
+                format!("{metric} {before} → {now} (within noise)")
+            }
+            Some(0) => format!("{metric} {now}"),
+            difference => {
+                let difference = difference.map(wording::signed).unwrap_or_default();
+                format!("{metric} {before} → {now} ({difference})")
+            }
         }
     });
     numbers.collect()
@@ -193,8 +196,11 @@ struct CaseForm<'a> {
 #[derive(Serialize)]
 struct NumberForm<'a> {
     metric: &'static str,
+    verdict: &'static str,
     before: Option<i64>,
     after: Option<i64>,
+    before_range: Option<[i64; 2]>,
+    after_range: Option<[i64; 2]>,
     difference: Option<i64>,
     entries: Vec<EntryForm<'a>>,
 }
@@ -274,8 +280,11 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
         });
         NumberForm {
             metric: check.metric.name(),
-            before: check.budget,
-            after: check.minimum,
+            verdict: wording::status(check.status),
+            before: check.budget.map(|spread| spread.typical),
+            after: check.now.map(|spread| spread.typical),
+            before_range: check.budget.map(|spread| [spread.least, spread.most]),
+            after_range: check.now.map(|spread| [spread.least, spread.most]),
             difference: check.difference(),
             entries: entries.collect(),
         }

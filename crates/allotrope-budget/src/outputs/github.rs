@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use allotrope_text::{shown, shown_lines};
 
 use super::{TextOptions, text, wording};
-use crate::check::CheckStatus;
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 
 /// Writes the text and the annotations.
@@ -36,7 +35,7 @@ fn annotate_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> i
         Outcome::Failed => "error",
     };
     for check in &case.checks {
-        if check.status == CheckStatus::WithinBudget {
+        if check.status.passes() {
             continue;
         }
         let mut message = wording::sentence(check);

@@ -63,6 +63,10 @@ struct NumberForm {
     metric: &'static str,
     verdict: &'static str,
     accepted: Option<i64>,
+    accepted_least: Option<i64>,
+    accepted_most: Option<i64>,
+    accepted_runs: Option<u32>,
+    typical: Option<i64>,
     least: Option<i64>,
     most: Option<i64>,
     difference: Option<i64>,
@@ -201,9 +205,16 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
     let numbers = case.checks.iter().map(|check| NumberForm {
         metric: check.metric.name(),
         verdict: wording::status(check.status),
-        accepted: check.budget,
-        least: check.minimum,
-        most: check.maximum,
+        accepted: check.budget.map(|budget| budget.typical),
+        accepted_least: check.budget.map(|budget| budget.least),
+        accepted_most: check.budget.map(|budget| budget.most),
+        accepted_runs: check
+            .budget
+            .map(|budget| budget.runs)
+            .filter(|&runs| runs > 0),
+        typical: check.now.map(|now| now.typical),
+        least: check.now.map(|now| now.least),
+        most: check.now.map(|now| now.most),
         difference: check.difference(),
         difference_per_iteration: check
             .difference()

@@ -70,7 +70,7 @@ fn case<W: Write>(xml: &mut Writer<W>, test: &TestResult, case: &CaseResult) -> 
     let sentences: Vec<String> = case
         .checks
         .iter()
-        .filter(|check| check.status != crate::check::CheckStatus::WithinBudget)
+        .filter(|check| !check.status.passes())
         .map(wording::sentence)
         .collect();
     let kind = match case.outcome() {

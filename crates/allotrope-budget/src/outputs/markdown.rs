@@ -8,6 +8,7 @@ use allotrope_text::{Shown, shown};
 use super::{TextOptions, text, wording};
 use crate::check::CheckStatus;
 use crate::result::{Outcome, Report};
+use crate::spread::Spread;
 
 /// Writes the report as Markdown.
 ///
@@ -75,11 +76,12 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         for check in &case.checks {
             let sign = match check.status {
                 CheckStatus::WithinBudget => "✅",
+                CheckStatus::WithinNoise => "✅ noise",
                 CheckStatus::Improved => "🔽",
                 _ => "❌",
             };
-            let number = |figure: Option<i64>| figure.map(wording::number).unwrap_or_default();
-            let difference = check.difference().filter(|&difference| difference != 0);
+            let number = |of: Option<Spread>| of.map(wording::spread).unwrap_or_default();
+            let difference = check.difference().filter(|_| check.differs());
             let each = difference.map(|it| wording::per_iteration(it, case.iterations));
             writeln!(
                 out,
@@ -87,7 +89,7 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 escaped(&case.name),
                 check.metric,
                 number(check.budget),
-                number(check.minimum),
+                number(check.now),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default()
             )?;

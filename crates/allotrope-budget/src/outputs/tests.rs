@@ -16,6 +16,7 @@ use crate::measure::{Case, Problem};
 use crate::nio_log::NioLog;
 use crate::result::{CaseResult, Explanation, Leak, Report, TestResult};
 use crate::sample::Sample;
+use crate::spread::Spread;
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
@@ -78,7 +79,11 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     };
     let budget = Budget {
         iterations: Some(1000),
-        figures: [(Metric::Allocations, accepted), (Metric::Remaining, 0)].into(),
+        numbers: [
+            (Metric::Allocations, Spread::exact(accepted).into()),
+            (Metric::Remaining, Spread::exact(0).into()),
+        ]
+        .into(),
     };
     let mut protocol = Protocol::default();
     protocol

@@ -14,6 +14,7 @@ use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
 use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
+use crate::spread::Spread;
 use allotrope_profile::Metric;
 
 /// Options of the text.
@@ -134,10 +135,12 @@ impl Text<'_> {
     fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
         for case in &test.cases {
             let numbers = case.checks.iter().map(|check| {
-                let number = check
-                    .minimum
-                    .map_or_else(|| "?".to_owned(), wording::number);
-                format!("{} {number}", check.metric)
+                let number = check.now.map_or_else(|| "?".to_owned(), wording::spread);
+                let noise = match check.status {
+                    CheckStatus::WithinNoise => " (within noise)",
+                    _ => "",
+                };
+                format!("{} {number}{noise}", check.metric)
             });
             self.line(case.outcome(), &case.name, numbers.collect())?;
         }
@@ -249,7 +252,7 @@ impl Text<'_> {
             .all(|status| status == CheckStatus::NoBudget)
         {
             self.sentence(2, "No numbers were accepted yet.")?;
-        } else if statuses.any(|status| status != CheckStatus::WithinBudget) {
+        } else if statuses.any(|status| !status.passes()) {
             for check in &case.checks {
                 let status = check.status;
                 if matches!(
@@ -259,6 +262,16 @@ impl Text<'_> {
                     self.sentence(2, &wording::sentence(check))?;
                 }
             }
+        }
+        for check in &case.checks {
+            if let Some(sentence) = wording::noise(check) {
+                self.sentence(2, &sentence)?;
+            }
+        }
+        if let Some(line) = wording::proposed_tolerance(case) {
+            let what = "If so much is to be allowed, in the test's section of allotrope.toml:";
+            self.sentence(2, what)?;
+            writeln!(self.out, "    {line}")?;
         }
         for leak in &case.leaks {
             self.sentence(2, &wording::leak(leak))?;
@@ -272,21 +285,22 @@ impl Text<'_> {
     fn table(&mut self, case: &CaseResult) -> io::Result<()> {
         let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
         let row = |check: &Check| {
-            let number =
-                |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), wording::number);
+            let number = |of: Option<Spread>| {
+                of.map_or_else(|| "-".to_owned(), |of| wording::number(of.typical))
+            };
             let difference = check.difference();
             let each = difference.filter(|&it| it != 0);
             let each = each.map(|it| wording::per_iteration(it, case.iterations));
             [
                 check.metric.name().to_owned(),
                 number(check.budget),
-                number(check.minimum),
+                number(check.now),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default(),
-                check.tolerance.to_string(),
+                wording::allowed(check),
                 match check.status {
                     CheckStatus::WithinBudget => String::new(),
-                    status => wording::status(status).to_owned(),
+                    status => wording::status(status).replace('-', " "),
                 },
             ]
         };
@@ -386,7 +400,7 @@ impl Text<'_> {
             writeln!(self.out)?;
             self.sentence(
                 0,
-                "Budgets of tests that no longer exist (remove the files):",
+                "Budgets of tests that no longer exist (`allotrope test --prune` removes them):",
             )?;
             for file in &report.orphaned_budgets {
                 self.sentence(2, &file.shown())?;

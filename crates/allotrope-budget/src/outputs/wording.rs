@@ -11,7 +11,7 @@ use allotrope_report::numbers::count;
 use crate::check::{Check, CheckStatus};
 use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
-use crate::tolerance::Tolerance;
+use crate::spread::Spread;
 use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
@@ -46,6 +46,7 @@ pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
 pub fn status(status: CheckStatus) -> &'static str {
     match status {
         CheckStatus::WithinBudget => "kept",
+        CheckStatus::WithinNoise => "within-noise",
         CheckStatus::Exceeded => "exceeded",
         CheckStatus::Improved => "improved",
         CheckStatus::NoBudget => "no-budget",
@@ -83,12 +84,19 @@ pub fn outcome(outcome: Outcome) -> &'static str {
 /// A sentence about a checked number.
 pub fn sentence(check: &Check) -> String {
     let metric = check.metric;
-    let got = check.minimum.map_or_else(|| "nothing".to_owned(), number);
-    let budget = check.budget.map_or_else(|| "nothing".to_owned(), number);
+    let of = |of: Option<Spread>| of.map_or_else(|| "nothing".to_owned(), spread);
+    let (got, budget) = (of(check.now), of(check.budget));
     let difference = check.difference().map(signed).unwrap_or_default();
-    let allowed = allowed(check.tolerance);
+    let allowed = if check.fluctuates() || !check.tolerance.is_exact() {
+        format!(", allowed {}", allowed(check))
+    } else {
+        String::new()
+    };
     match check.status {
         CheckStatus::WithinBudget => format!("{metric}: {got}, accepted {budget}"),
+        CheckStatus::WithinNoise => {
+            format!("{metric}: {got}, accepted {budget}: the difference is within the noise")
+        }
         CheckStatus::Exceeded | CheckStatus::Improved => {
             format!("{metric}: {got}, accepted {budget} ({difference}{allowed})")
         }
@@ -110,12 +118,65 @@ fn not_given(check: &Check) -> &'static str {
     }
 }
 
-fn allowed(tolerance: Tolerance) -> String {
-    if tolerance.is_exact() {
-        String::new()
-    } else {
-        format!(", allowed {tolerance}")
+/// What the verdict allows: the tolerance, or the range of the noise.
+pub fn allowed(check: &Check) -> String {
+    let noise = check.noise().map(|range| range.map(number));
+    noise.map_or_else(
+        || check.tolerance.to_string(),
+        |[low, high]| format!("{low} to {high}"),
+    )
+}
+
+/// A number, or the range of one that fluctuates.
+pub fn spread(spread: Spread) -> String {
+    if spread.is_exact() {
+        return number(spread.least);
     }
+    format!("{} to {}", number(spread.least), number(spread.most))
+}
+
+/// The spreads of a number that fluctuates and has a budget.
+pub fn noise(check: &Check) -> Option<String> {
+    let (budget, now) = (check.budget?, check.now?);
+    let (metric, runs) = (check.metric, runs(now.runs));
+    let is = spread(now);
+    match (budget.is_exact(), now.is_exact()) {
+        (true, true) => None,
+        (true, false) => Some(format!(
+            "{metric}: {is} in {runs}; the accepted number did not fluctuate"
+        )),
+        (false, _) => {
+            let [was, accepted] = [spread(budget), self::runs(budget.runs)];
+            Some(format!(
+                "{metric}: {is} in {runs}, accepted {was} in {accepted}"
+            ))
+        }
+    }
+}
+
+fn runs(runs: u32) -> String {
+    match runs {
+        1 => "1 run".to_owned(),
+        runs => format!("{runs} runs"),
+    }
+}
+
+/// A line for the configuration that would allow the numbers that fluctuate and do not
+/// pass; `None` if there are none.
+pub fn proposed_tolerance(case: &CaseResult) -> Option<String> {
+    let mut any = false;
+    let tolerances = case.checks.iter().filter_map(|check| {
+        let tolerance = match (check.budget, check.now) {
+            (Some(budget), Some(now)) if !check.status.passes() && check.fluctuates() => {
+                any = true;
+                budget.tolerance_for(&now)
+            }
+            _ => check.tolerance,
+        };
+        (!tolerance.is_exact()).then(|| format!("{} = \"{tolerance}\"", check.metric))
+    });
+    let tolerances: Vec<String> = tolerances.collect();
+    any.then(|| format!("tolerance = {{ {} }}", tolerances.join(", ")))
 }
 
 /// A sentence about a suspect.
@@ -195,7 +256,7 @@ pub fn by_hand(test: &TestResult) -> String {
     )
 }
 
-/// The number of cases for each outcome: `3 cases: 1 failed, 2 passed`.
+/// The number of cases for each outcome: `2 tests with 3 cases: 1 failed, 2 passed`.
 pub fn summary(report: &Report) -> String {
     let mut counts = [0_usize; 3];
     for test in &report.tests {
@@ -205,6 +266,7 @@ pub fn summary(report: &Report) -> String {
         counts[Outcome::Failed as usize] += usize::from(test.problem.is_some());
         counts[Outcome::Failed as usize] += test.not_measured.len();
     }
+    let cases: usize = counts.iter().sum();
     let [passed, improved, failed] = counts;
     let parts = [
         (failed, "failed"),
@@ -215,8 +277,14 @@ pub fn summary(report: &Report) -> String {
     let parts: Vec<String> = parts
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let tests = report.tests.len();
-    let tests = format!("{tests} {}", if tests == 1 { "test" } else { "tests" });
+    let count = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    };
+    let mut tests = count(report.tests.len(), "test", "tests");
+    if cases != report.tests.len() && cases > 0 {
+        tests = format!("{tests} with {}", count(cases, "case", "cases"));
+    }
     if parts.is_empty() {
         format!("{tests}: nothing measured")
     } else {

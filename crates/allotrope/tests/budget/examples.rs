@@ -134,7 +134,7 @@ fn a_cpp_project_with_cmake() {
         .test()
         .expect(0)
         .has("ok    encode/small              allocations 1,000  bytes 85,000  remaining 0")
-        .has("3 tests: 4 passed");
+        .has("3 tests with 4 cases: 4 passed");
     example.plant_the_regression();
     // A copy of each of the 4 fields of 20 characters, with the zero behind
     // them 21 bytes, 1000 times; of the 100 fields; of the 50.
@@ -156,7 +156,10 @@ fn a_rust_crate_under_cargo_test_and_cargo_bench() {
     let text = fs::read_to_string(&manifest).expect("it was copied");
     let client = ours().join("crates").display().to_string();
     fs::write(&manifest, text.replace("../../crates", &client)).expect("the folder is ours");
-    example.test().expect(0).has("2 tests: 3 passed");
+    example
+        .test()
+        .expect(0)
+        .has("2 tests with 3 cases: 3 passed");
     example.plant_the_regression();
     // An upper-case copy of each of 5 fields, 1000 times; of 8, 10,000 times.
     let printed = example

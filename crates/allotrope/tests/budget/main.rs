@@ -6,6 +6,8 @@ mod support;
 mod budgets;
 mod compare;
 mod examples;
+mod merging;
+mod noise;
 mod outputs;
 mod project;
 mod python;

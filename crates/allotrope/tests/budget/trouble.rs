@@ -70,9 +70,10 @@ fn an_error_in_the_configuration_is_reported_with_line_and_key() {
 }
 
 #[test]
-fn a_malformed_budget_is_reported_before_the_tests_run() {
-    let project = Project::with_cases(&["encode"]);
+fn a_malformed_budget_stops_its_test_only_and_is_written_again() {
+    let project = Project::with_cases(&["encode", "decode"]);
     project.accept();
+    let before = project.read("allotrope-budgets/encode.toml");
     project.replace(
         "allotrope-budgets/encode.toml",
         "allocations = 1000",
@@ -81,15 +82,54 @@ fn a_malformed_budget_is_reported_before_the_tests_run() {
     project
         .test(&[])
         .expect(2)
-        .stderr_has("allotrope-budgets/encode.toml:8: ");
-    project.accept_is_refused();
+        .has("FAIL  encode")
+        .has("allotrope-budgets/encode.toml:8: ")
+        .has("ok    decode");
+    project.test(&["--accept", "encode"]).expect(0);
+    assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
+    let conflict = format!("<<<<<<< main\n{before}=======\n{before}>>>>>>> branch\n");
+    project.write("allotrope-budgets/encode.toml", &conflict);
+    project
+        .test(&[])
+        .expect(2)
+        .has("merge conflict in ./allotrope-budgets/encode.toml, line 1")
+        .has("ok    decode");
+    project.test(&["--accept", "encode"]).expect(0);
+    assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
 }
 
-impl Project {
-    /// `--accept` does not overwrite a malformed file: it may hold the numbers of
-    /// other platforms.
-    fn accept_is_refused(&self) {
-        self.test(&["--accept"]).expect(2);
+#[test]
+fn stacks_that_are_missing_broken_or_of_other_numbers_are_named_and_written_again() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    let (file, before) = (
+        "allotrope-budgets/encode.stacks",
+        "allotrope-budgets/encode.stacks",
+    );
+    let before = project.read(before);
+    let broken = format!("<<<<<<< main\n{before}");
+    let other = before.replace("allocations=1000", "allocations=999");
+    assert_ne!(other, before);
+    for (text, note) in [
+        (None, "encode has no accepted stacks"),
+        (
+            Some(broken),
+            "merge conflict in ./allotrope-budgets/encode.stacks, line 1",
+        ),
+        (
+            Some(other),
+            "its accepted stacks sum to 999 allocations, but its number is 1000",
+        ),
+    ] {
+        match text {
+            Some(text) => project.write(file, &text),
+            None => std::fs::remove_file(project.folder().join(file)).expect("it is there"),
+        }
+        project.test(&[]).expect(0).has(note);
+        project.accept();
+        assert_eq!(project.read(file), before);
+        let printed = project.test(&[]).expect(0);
+        assert!(!printed.stdout.contains("note"), "{}", printed.stdout);
     }
 }
 
