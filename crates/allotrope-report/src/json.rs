@@ -38,7 +38,7 @@ pub struct JsonOptions<'a> {
     pub suppressions: Suppressions,
     /// Figures are also divided by this number.
     pub per: Option<f64>,
-    /// The processes are windows: without [`per`](Self::per), their figures are also
+    /// The processes are windows: without `per`, their figures are also
     /// divided by their iterations.
     pub is_window: bool,
 }

@@ -254,15 +254,16 @@ fn tests_and_their_logs() {
     write("");
     assert_harmless(&test(&["--accept"], &[0]), "accept");
     programs.build(&["-g0", "-DWORSE"]);
-    for argument in ["", "fail"] {
+    // A number that is exceeded, and a program that fails.
+    for (argument, status) in [("", 3), ("fail", 5)] {
         write(argument);
         for format in ["text", "json", "junit", "markdown", "nio", "nio-newer"] {
-            let bytes = test(&["--format", format, "--samples"], &[3]);
+            let bytes = test(&["--format", format, "--samples"], &[status]);
             assert_harmless(&bytes, format);
         }
         // Only the annotations themselves begin as commands do, not what names and the
         // program's output contain.
-        let bytes = test(&["--format", "github"], &[3]);
+        let bytes = test(&["--format", "github"], &[status]);
         let text = String::from_utf8(bytes).expect("it is text");
         assert_harmless(text.as_bytes(), "github");
         assert!(

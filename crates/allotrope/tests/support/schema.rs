@@ -64,6 +64,14 @@ const SITE: &[&str] = &[
     "allocations_at_peak",
     "lifetime_mean_us",
 ];
+/// Totals that are there only if a leak is suppressed, and the sites' numbers of which the
+/// suppressed ones add up to them.
+const SUPPRESSED_TOTALS: &[(&str, &str)] = &[
+    ("leaked_allocations", "suppressed_allocations"),
+    ("leaked_bytes", "suppressed_bytes"),
+];
+/// Keys of a suppressed site: the rule and its list.
+const SUPPRESSED_SITE: &[&str] = &["suppressed", "suppressed_by"];
 /// Only if the process opened some.
 const WINDOWS: &str = "windows";
 const WINDOW: &[&str] = &[
@@ -172,7 +180,12 @@ fn check_process(process: &Value, frames: u64, path: &str) {
     let command = array(&process["command"], path);
     assert!(command.iter().all(Value::is_string), "{path}.command");
     check_exit(&process["exit"], path);
-    keys(&process["totals"], TOTALS, &format!("{path}.totals"));
+    let mut totals = TOTALS.to_vec();
+    let has_suppressed = process["totals"].get(SUPPRESSED_TOTALS[0].1).is_some();
+    if has_suppressed {
+        totals.extend(SUPPRESSED_TOTALS.iter().map(|(_, total)| total));
+    }
+    keys(&process["totals"], &totals, &format!("{path}.totals"));
     if counts_only {
         return check_counted(process, path);
     }
@@ -191,6 +204,19 @@ fn check_process(process: &Value, frames: u64, path: &str) {
         let total = count(&process["totals"][*whole], path, whole);
         assert_eq!(sum, total, "{path}: sum of {part} over sites, and {whole}");
     }
+    let suppressed = || sites.iter().filter(|site| is_suppressed(site));
+    assert_eq!(has_suppressed, suppressed().next().is_some(), "{path}");
+    for (part, whole) in SUPPRESSED_TOTALS.iter().filter(|_| has_suppressed) {
+        let sum: u64 = suppressed()
+            .map(|site| count(&site[*part], path, part))
+            .sum();
+        let total = count(&process["totals"][*whole], path, whole);
+        assert_eq!(sum, total, "{path}: sum of {part} over suppressed sites");
+    }
+}
+
+fn is_suppressed(site: &Value) -> bool {
+    site.get(SUPPRESSED_SITE[0]).is_some()
 }
 
 /// A process recorded with --counts-only: threads and entry points add up to the
@@ -231,7 +257,14 @@ fn check_exit(exit: &Value, path: &str) {
 
 #[track_caller]
 fn check_site(site: &Value, frames: u64, path: &str) {
-    keys(site, SITE, path);
+    let mut expected = SITE.to_vec();
+    if is_suppressed(site) {
+        expected.extend(SUPPRESSED_SITE);
+        for name in SUPPRESSED_SITE {
+            assert!(site[*name].is_string(), "{path}.{name} is no text");
+        }
+    }
+    keys(site, &expected, path);
     for name in SITE {
         match *name {
             "stack" => {}
