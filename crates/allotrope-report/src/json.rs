@@ -20,7 +20,7 @@ use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::json_sites::{self, Additions};
+use crate::json_sites::{self, Additions, Numbers};
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
@@ -59,6 +59,7 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, options.source))?;
     out.write_all(b",\"processes\":[")?;
+    let numbers = Numbers::new(profile.frames.len());
     let mut separator = "";
     for process in &profile.processes {
         out.write_all(separator.as_bytes())?;
@@ -67,6 +68,7 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
             profile.is_counts_only(),
             options.per(process),
             &mut rules,
+            &numbers,
             &mut out,
         )?;
         separator = ",";
@@ -85,6 +87,7 @@ fn write_process(
     counts_only: bool,
     per: Option<f64>,
     rules: &mut RuleFinder<'_>,
+    numbers: &Numbers,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let sites = process.sites.iter();
@@ -116,7 +119,7 @@ fn write_process(
     out.write_all(&head)?;
     out.write_all(b",\"sites\":[")?;
     let additions = Additions { rules: &rules, per };
-    json_sites::write(&process.sites, &additions, out)?;
+    json_sites::write(&process.sites, &additions, numbers, out)?;
     out.write_all(b"]}")
 }
 

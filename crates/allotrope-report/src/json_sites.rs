@@ -40,11 +40,9 @@ pub(crate) struct Additions<'a> {
 pub(crate) fn write(
     sites: &[Site],
     additions: &Additions<'_>,
+    numbers: &Numbers,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let frames = sites.iter().flat_map(|site| &*site.stack).max();
-    let numbers = Numbers::up_to(frames.copied().unwrap_or_default());
-    let numbers = &numbers;
     let (sender, composed) = mpsc::sync_channel(AHEAD);
     thread::scope(|scope| {
         let compose = move || {
@@ -75,7 +73,7 @@ pub(crate) fn write(
 
 /// The numbers from 0 as text. A site has dozens of indexes of frames, of which there are
 /// few.
-struct Numbers(Vec<Digits>);
+pub(crate) struct Numbers(Vec<Digits>);
 
 /// A number and a comma. Copying all bytes and cutting off the rest is faster than copying
 /// so few.
@@ -86,9 +84,10 @@ struct Digits {
 }
 
 impl Numbers {
-    fn up_to(largest: u32) -> Self {
+    /// So many of them, as there are frames.
+    pub(crate) fn new(frames: usize) -> Self {
         let mut format = itoa::Buffer::new();
-        let digits = (0..=largest).map(|number| {
+        let digits = (0..frames).map(|number| {
             let mut digits = Digits {
                 text: [b','; 15],
                 length: 0,
@@ -178,7 +177,7 @@ mod tests {
                 rules: &[],
                 per: Some(2.0),
             };
-            write(&sites, &additions, &mut text).unwrap();
+            write(&sites, &additions, &Numbers::new(3), &mut text).unwrap();
             text.push(b']');
             let read: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
             assert_eq!(read.len(), count);
