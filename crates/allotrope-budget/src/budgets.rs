@@ -11,7 +11,9 @@
 
 mod call_tree;
 mod file;
+pub mod history;
 mod profile;
+mod rename;
 mod toolchains;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +31,8 @@ use allotrope_profile::Metric;
 
 pub use call_tree::CallTree;
 pub use profile::{fold_like, profile};
+pub(crate) use rename::renames;
+pub use rename::{Rename, RenameError};
 
 /// The folder's name.
 pub const FOLDER: &str = "allotrope-budgets";
@@ -199,7 +203,7 @@ impl BudgetFolder {
     ) -> Result<Vec<PathBuf>, BudgetError> {
         let made_with = self.path.join(toolchains::FOLDER);
         fs::create_dir_all(&made_with).map_err(cannot("write", &made_with))?;
-        let file = self.path.join(format!("{test}.toml"));
+        let file = self.numbers_file(test);
         let toolchain = budgets.toolchain.clone().unwrap_or_default();
         let fingerprint = toolchain.fingerprint();
         let section = file::Section {
@@ -289,7 +293,7 @@ impl BudgetFolder {
     }
 
     fn numbers(&self, test: &str) -> Result<Option<file::Numbers>, BudgetError> {
-        let file = self.path.join(format!("{test}.toml"));
+        let file = self.numbers_file(test);
         let text = read(&file)?;
         text.map(|text| file::Numbers::parse(&text, &file))
             .transpose()
@@ -332,6 +336,10 @@ impl BudgetFolder {
             }
         }
         Ok(used)
+    }
+
+    fn numbers_file(&self, test: &str) -> PathBuf {
+        self.path.join(format!("{test}.toml"))
     }
 
     fn stacks_file(&self, test: &str, scope: &BudgetScope) -> PathBuf {

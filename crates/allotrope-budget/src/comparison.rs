@@ -139,10 +139,25 @@ pub struct ComparedCase {
     pub diffs: Vec<(Metric, Diff)>,
 }
 
+/// What is about to be done for a revision.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// Its build command is run.
+    Build,
+    /// The program of a test is started, the `start`th time of at most `starts`.
+    Run {
+        /// The name of the test.
+        test: &'a str,
+        /// From 1.
+        start: u32,
+        /// The largest number of starts.
+        starts: u32,
+    },
+}
+
 impl Comparer<'_> {
-    /// Builds a revision and measures its tests. `on_run` is called before each
-    /// run of a program with the test, the number of the run and the largest
-    /// number of runs.
+    /// Builds a revision and measures its tests. `on_step` is called before the build and
+    /// before each run of a program.
     ///
     /// # Errors
     /// The revision cannot be checked out, configured or run. A build that fails and the
@@ -150,7 +165,7 @@ impl Comparer<'_> {
     pub fn measure(
         &self,
         revision: &str,
-        on_run: &mut dyn FnMut(&str, u32, u32),
+        on_step: &mut dyn FnMut(Step<'_>),
     ) -> Result<Side, ComparisonError> {
         let worktree = self.repository.worktree(revision)?;
         let configuration = self.configuration(&worktree)?;
@@ -176,6 +191,9 @@ impl Comparer<'_> {
             build_failure: None,
             tests: Vec::new(),
         };
+        if configuration.build.is_some() {
+            on_step(Step::Build);
+        }
         match session.build() {
             Err(SessionError::Build { problem, output }) => {
                 side.build_failure = Some(BuildFailure {
@@ -205,7 +223,14 @@ impl Comparer<'_> {
             protocol.runs = self.runs.unwrap_or(protocol.runs);
             // The comparison needs stacks.
             protocol.counts_only = false;
-            let mut on_start = |start, starts| on_run(&test.name, start, starts);
+            let mut on_start = |start, starts| {
+                let test = &test.name;
+                on_step(Step::Run {
+                    test,
+                    start,
+                    starts,
+                });
+            };
             let measured = measurer.measure(test, &protocol, &mut on_start);
             side.tests.push((test.clone(), protocol, measured));
         }

@@ -1,7 +1,9 @@
 //! Writes the results of a session in several formats, one module each.
 
+mod brief;
 pub mod comparison;
 pub mod github;
+pub mod history;
 pub mod json;
 pub mod junit;
 pub mod markdown;

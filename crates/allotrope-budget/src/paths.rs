@@ -118,6 +118,16 @@ fn module(name: &str) -> String {
     }
 }
 
+/// The cache folder of allotrope (XDG Base Directory Specification).
+pub(crate) fn cache_folder() -> PathBuf {
+    let set = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("allotrope")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

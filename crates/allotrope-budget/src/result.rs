@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allotrope_diff::Diff;
 
-use crate::budgets::{BudgetScope, Budgets};
+use crate::budgets::{BudgetScope, Budgets, Rename};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
@@ -21,6 +21,8 @@ pub struct Report {
     pub tests: Vec<TestResult>,
     /// Budget files whose tests no longer exist.
     pub orphaned_budgets: Vec<PathBuf>,
+    /// Tests and cases that seem to have got another name.
+    pub renames: Vec<Rename>,
     /// The folder of the recordings, if it was kept.
     pub scratch: Option<PathBuf>,
     /// Whether the programs were recorded.

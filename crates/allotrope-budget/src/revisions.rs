@@ -8,13 +8,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use allotrope_text::Shown;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+
+use crate::git::{command, git, run};
+use crate::paths::cache_folder;
 
 /// The name of the working tree with its uncommitted changes.
 pub const WORKING_TREE: &str = ".";
@@ -363,63 +365,6 @@ fn file_name(name: &str) -> String {
     // The hash distinguishes names that differ in replaced characters only.
     let hash = Sha256::digest(name.as_bytes());
     format!("at-{text}-{:02x}{:02x}", hash[0], hash[1])
-}
-
-/// The cache folder of allotrope (XDG Base Directory Specification).
-fn cache_folder() -> PathBuf {
-    let set = |name: &str| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    cache.unwrap_or_else(std::env::temp_dir).join("allotrope")
-}
-
-fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(folder)
-        .args(words)
-        // One message is recognised by its words.
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null());
-    // Hooks and `git bisect run` set these for another repository.
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Runs git and returns its standard output.
-fn git<S: AsRef<OsStr>>(
-    folder: &Path,
-    words: impl IntoIterator<Item = S>,
-) -> Result<String, RevisionError> {
-    let mut command = command(folder, words);
-    let words: Vec<_> = command
-        .get_args()
-        .skip(2)
-        .map(OsStr::to_string_lossy)
-        .collect();
-    let words = words.join(" ");
-    run(&mut command, words)
-}
-
-fn run(command: &mut Command, words: String) -> Result<String, RevisionError> {
-    let output: Output = command.output().map_err(|source| RevisionError::Io {
-        what: "cannot run git; is it installed?".to_owned(),
-        source,
-    })?;
-    if output.status.success() {
-        let text = String::from_utf8_lossy(&output.stdout);
-        return Ok(text.trim_end_matches('\n').to_owned());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(RevisionError::Git {
-        command: words,
-        stderr,
-    })
 }
 
 #[cfg(test)]

@@ -3,20 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allotrope_text::Shown;
 
 use thiserror::Error;
 
-use crate::budgets::{BudgetError, BudgetFolder};
+use crate::budgets::{BudgetError, BudgetFolder, renames};
 use crate::configuration::{Configuration, Test};
 use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
 use crate::paths::Project;
 use crate::program::{Ending, Program};
-use crate::result::{Outcome, Report};
+use crate::result::Report;
+use crate::scratch::Scratch;
 use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
 
@@ -87,8 +88,8 @@ pub struct Session<'a> {
     pub stacks: bool,
     /// Runs a test whose budget cannot be read as one without a budget.
     pub replace_unreadable: bool,
-    /// The folder for recordings, which are kept; by default a temporary
-    /// folder.
+    /// The folder for recordings, which are kept. By default only those of failed tests
+    /// are, of the last sessions.
     pub scratch: Option<PathBuf>,
     /// Set by the user's request to stop early.
     pub stop: &'a AtomicBool,
@@ -199,7 +200,7 @@ impl Session<'_> {
         let project = Project::containing(&self.configuration.folder);
         let budgets = BudgetFolder::beside(&self.configuration.folder);
         let platform = self.platform();
-        let scratch = Scratch::new(self.scratch.as_deref())?;
+        let scratch = Scratch::new(self.scratch.as_deref(), &self.configuration.folder)?;
         let runner = TestRunner {
             measurer: Measurer {
                 configuration: self.configuration,
@@ -230,61 +231,8 @@ impl Session<'_> {
         let names = self.configuration.tests.iter();
         report.orphaned_budgets =
             budgets.orphaned_files(&names.map(|test| test.name.as_str()).collect())?;
+        report.renames = renames(&budgets, &report);
         scratch.finish(&mut report);
         Ok(report)
-    }
-}
-
-/// The folder of recordings.
-enum Scratch {
-    Given(PathBuf),
-    Temporary(tempfile::TempDir),
-}
-
-impl Scratch {
-    fn new(given: Option<&Path>) -> Result<Self, SessionError> {
-        let cannot = |path: &Path, source| SessionError::Io {
-            what: format!("cannot create a folder in {}", path.shown()),
-            source,
-        };
-        if let Some(path) = given {
-            std::fs::create_dir_all(path).map_err(|error| cannot(path, error))?;
-            let path = path.canonicalize().map_err(|error| cannot(path, error))?;
-            return Ok(Self::Given(path));
-        }
-        let folder = tempfile::Builder::new().prefix("allotrope-test-").tempdir();
-        let folder = folder.map_err(|error| cannot(&std::env::temp_dir(), error))?;
-        Ok(Self::Temporary(folder))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Given(path) => path,
-            Self::Temporary(folder) => folder.path(),
-        }
-    }
-
-    /// Removes a temporary folder, unless it has recordings of failed tests.
-    fn finish(self, report: &mut Report) {
-        let folder = match self {
-            Self::Given(path) => {
-                report.scratch = Some(path);
-                return;
-            }
-            Self::Temporary(folder) => folder,
-        };
-        let mut any = false;
-        for test in &mut report.tests {
-            let kept = test.trace.as_ref().filter(|trace| trace.exists());
-            if test.outcome() == Outcome::Failed && kept.is_some() {
-                any = true;
-            } else if let Some(trace) = test.trace.take() {
-                // If this fails, the recording is removed with the folder.
-                let _ = std::fs::remove_file(trace);
-            }
-        }
-        if any || !report.recorded {
-            report.scratch = Some(folder.keep());
-        }
     }
 }

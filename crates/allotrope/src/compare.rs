@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_budget::comparison::{self, Comparer, Comparison, ComparisonError, Side};
+use allotrope_budget::comparison::{self, Comparer, Comparison, ComparisonError, Side, Step};
 use allotrope_budget::configuration::FILE_NAME;
 use allotrope_budget::outputs::comparison::{ComparisonOptions, write_json, write_text};
 use allotrope_budget::revisions::{Repository, RevisionError};
@@ -158,10 +158,14 @@ fn measure_and_print(
 fn measure(comparer: &Comparer<'_>, revision: &str, stop: &Stop) -> Result<Side, Failure> {
     let progress = Progress::new(false);
     let mut steps = Steps::new(&progress, None);
-    let side = comparer.measure(revision, &mut |test, start, starts| {
-        if stop.failure().is_none() {
-            steps.show(test, start, starts);
-        }
+    let side = comparer.measure(revision, &mut |step| match step {
+        _ if stop.failure().is_some() => {}
+        Step::Build => progress.spin(format!("building {revision}")),
+        Step::Run {
+            test,
+            start,
+            starts,
+        } => steps.show(test, start, starts),
     });
     progress.finish();
     stop.failure().map_or(side.map_err(failure), Err)

@@ -319,6 +319,7 @@ fn text_options(arguments: &Arguments, sides: &Sides, selection: &Selection) -> 
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
         titles: [titles(&sides.before), titles(&sides.after)],
+        ..DiffTextOptions::default()
     }
 }
 

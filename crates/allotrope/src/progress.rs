@@ -19,6 +19,8 @@ pub struct Progress {
 struct Shown {
     started: Option<Instant>,
     bar: Option<ProgressBar>,
+    /// Shown until the next step of the work.
+    spinner: Option<ProgressBar>,
 }
 
 impl Progress {
@@ -36,6 +38,7 @@ impl Progress {
             return;
         }
         let mut shown = self.shown();
+        shown.clear_spinner();
         if shown.started.get_or_insert_with(Instant::now).elapsed() < SHOWN_AFTER {
             return;
         }
@@ -47,23 +50,33 @@ impl Progress {
 
     /// Shows a spinner during work whose progress cannot be measured.
     pub fn during<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
+        self.spin(what.to_owned());
+        let result = work();
+        self.shown().clear_spinner();
+        result
+    }
+
+    /// Shows a spinner until the next progress is shown or the work is finished.
+    pub fn spin(&self, what: String) {
         const TICK: Duration = Duration::from_millis(150);
         if !self.wanted {
-            return work();
+            return;
         }
         let spinner = ProgressBar::new_spinner().with_message(what);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
             spinner.set_style(style);
         }
         spinner.enable_steady_tick(TICK);
-        let result = work();
-        spinner.finish_and_clear();
-        result
+        let mut shown = self.shown();
+        shown.clear_spinner();
+        shown.spinner = Some(spinner);
     }
 
     /// Removes the bar; the next work shows a new one.
     pub fn finish(&self) {
-        if let Some(bar) = std::mem::take(&mut *self.shown()).bar {
+        let mut shown = std::mem::take(&mut *self.shown());
+        shown.clear_spinner();
+        if let Some(bar) = shown.bar {
             bar.finish_and_clear();
         }
     }
@@ -71,6 +84,14 @@ impl Progress {
     fn shown(&self) -> MutexGuard<'_, Shown> {
         // A panic while the lock was held left a bar that can still be drawn.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shown {
+    fn clear_spinner(&mut self) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 //! allocate with accepted numbers. `allotrope-budget` does the work; this file
 //! turns arguments into its options and prints its report.
 
+mod history;
+mod rename;
+
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -79,10 +82,10 @@ pub struct Arguments {
     /// Write a file, too, such as `junit=report.xml`; may be given several times
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
     write: Vec<(Format, PathBuf)>,
-    /// Record stacks even if the configuration has counts-only
+    /// Show all stacks and frames; record them even if the configuration has counts-only
     #[arg(long)]
     stacks: bool,
-    /// Show every run's numbers
+    /// Show every run's numbers, and what differs between the runs
     #[arg(long)]
     samples: bool,
     /// Show at most N entries that explain a number
@@ -108,6 +111,14 @@ pub struct Arguments {
     /// Remove the budgets of tests that no longer exist, and run nothing
     #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
     prune: bool,
+    /// Give the accepted numbers of a test, or of one of its cases, another name
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"],
+          conflicts_with_all = ["tests", "accept", "prune", "no_record", "from_log"])]
+    rename: Option<Vec<String>>,
+    /// Show how the accepted numbers of TEST have changed: commits, authors and reasons; as
+    /// text or JSON (allotrope-history/1)
+    #[arg(long, value_name = "TEST", conflicts_with_all = ["tests", "accept", "prune", "rename"])]
+    history: Option<String>,
     /// List the tests
     #[arg(long)]
     list: bool,
@@ -177,6 +188,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.prune {
         return prune(&configuration);
     }
+    if let Some([old, new]) = arguments.rename.as_deref() {
+        return rename::run(&configuration, old, new);
+    }
+    if let Some(test) = &arguments.history {
+        return history::run(arguments, &configuration, test);
+    }
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
     let stop = Stop::on_signals().status(FAILED)?;
@@ -210,16 +227,27 @@ fn measure_and_print(
     };
     let tests = session.choose(&arguments.tests).map_err(failure)?;
     if !arguments.no_build {
-        session.build().map_err(failure)?;
+        let progress = Progress::new(false);
+        progress
+            .during("building", || session.build())
+            .map_err(failure)?;
     }
     let report = measure(&session, &tests)?;
     let options = TextOptions {
         style: report::style(arguments.color),
         samples: arguments.samples,
-        top: arguments.top.try_into().unwrap_or(usize::MAX),
+        stacks: arguments.stacks,
+        top: if arguments.stacks {
+            usize::MAX
+        } else {
+            arguments.top.try_into().unwrap_or(usize::MAX)
+        },
     };
     for (format, file) in &arguments.write {
-        write_file(*format, file, &report)?;
+        // The verdict is known; that a file cannot be written does not change it.
+        if let Err(error) = write_file(*format, file, &report) {
+            message::print(format_args!("{error:#}"));
+        }
     }
     if stop.failure().is_some() {
         return Ok(FAILED);
@@ -404,12 +432,22 @@ fn list(configuration: &Configuration) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failure> {
+/// Writes a format to a file. The summary of a job of GitHub's workflows is appended to:
+/// other commands of the step may have written there
+/// (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
+fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
-    outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
-        .and_then(|()| allotrope_files::write(file, &bytes))
-        .with_context(|| format!("cannot write {}", file.shown()))
-        .status(FAILED)
+    let summary = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|it| Path::new(&it) == file);
+    let written = outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
+        .and_then(|()| match summary {
+            true => OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file)
+                .and_then(|mut file| file.write_all(&bytes)),
+            false => allotrope_files::write(file, &bytes),
+        });
+    written.with_context(|| format!("cannot write {}", file.shown()))
 }
 
 /// Removes the files of the budget folder that belong to no test.

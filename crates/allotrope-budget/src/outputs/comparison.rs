@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use allotrope_report::Style;
-use allotrope_report::diff::{DiffTextOptions, Selection, text};
+use allotrope_report::diff::{DiffTextOptions, Hints, Selection, text};
 use serde::Serialize;
 
 use super::text::{end_of_output, line};
@@ -72,6 +72,10 @@ pub fn write_text(
                     selection: Selection::default(),
                     top: options.top,
                     all_frames: options.all_frames,
+                    hints: Hints {
+                        moved: None,
+                        ..Hints::default()
+                    },
                     titles: [Vec::new(), Vec::new()],
                 };
                 text::write(diff, &options, out)?;

@@ -7,9 +7,27 @@ use std::io::{self, Write};
 use allotrope_text::{shown, shown_lines};
 
 use super::{TextOptions, text, wording};
-use crate::result::{CaseResult, Outcome, Report, TestResult};
+use crate::check::{Check, CheckStatus};
+use crate::result::{CaseResult, Explanation, Report, TestResult};
+use allotrope_report::diff::short_function;
 
-/// Writes the text and the annotations.
+/// The most annotations that are written: GitHub shows ten of a step.
+const MOST: usize = 10;
+/// The columns of a function's name in an annotation.
+const NAME: usize = 60;
+
+/// An annotation of a line, or of the whole run.
+struct Annotation {
+    is_error: bool,
+    /// How much worse the worst number is than its budget.
+    weight: f64,
+    location: Option<(String, u32)>,
+    /// The metrics and cases it is about: `allocations of encode`.
+    subjects: Vec<String>,
+    message: String,
+}
+
+/// Writes the text and the annotations, at most ten, the worst first.
 ///
 /// # Errors
 /// Errors of `out`.
@@ -17,51 +35,124 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
     let mut log = Vec::new();
     text::write(report, options, &mut log)?;
     out.write_all(without_commands(&String::from_utf8_lossy(&log)).as_bytes())?;
+    let mut annotations = Vec::new();
     for test in &report.tests {
         for trouble in wording::troubles(test) {
-            annotation(out, "error", None, &test.name, &trouble)?;
+            annotations.push(Annotation {
+                is_error: true,
+                weight: f64::INFINITY,
+                location: None,
+                subjects: vec![test.name.clone()],
+                message: trouble,
+            });
         }
         for case in &test.cases {
-            annotate_case(test, case, out)?;
+            annotations.extend(annotations_of(test, case));
         }
+    }
+    let mut annotations = one_a_line(annotations);
+    annotations.sort_by(|a, b| {
+        let worst = b.is_error.cmp(&a.is_error);
+        worst.then(b.weight.total_cmp(&a.weight))
+    });
+    for annotation in annotations.iter().take(MOST) {
+        annotation.write(out)?;
     }
     Ok(())
 }
 
-fn annotate_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
-    let level = match case.outcome() {
-        Outcome::Passed => return Ok(()),
-        Outcome::Improved => "notice",
-        Outcome::Failed => "error",
-    };
-    for check in &case.checks {
-        if check.status.passes() {
-            continue;
-        }
+/// An annotation for each number of a case that does not pass.
+fn annotations_of(test: &TestResult, case: &CaseResult) -> Vec<Annotation> {
+    let checks = case.checks.iter().filter(|check| !check.status.passes());
+    let annotations = checks.map(|check| {
+        let explains = |it: &&Explanation| it.metric == check.metric;
+        let (blamed, location) = match case.explanations.iter().find(explains) {
+            Some(explanation) => blamed(explanation),
+            None => (None, None),
+        };
         let mut message = wording::sentence(check);
         for suspect in &test.suspects {
             message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
         }
-        let explained = case
-            .explanations
-            .iter()
-            .find(|it| it.metric == check.metric);
-        let entry =
-            explained.and_then(|it| Some((it, wording::explaining_entries(&it.diff).next()?)));
-        let mut location = None;
-        if let Some((explanation, entry)) = entry
-            && let Some(frame) = wording::blamed(&explanation.diff, entry)
-        {
-            let difference = wording::signed(entry.difference);
-            message.push_str(&format!("\n{difference} in {}", frame.function));
-            // Only files of the project can be annotated.
-            if !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':') {
-                location = Some((frame.file.as_str(), frame.line));
-            }
+        if let Some(blamed) = blamed {
+            message.push_str(&format!("\n{blamed}"));
         }
-        annotation(out, level, location, &case.name, &message)?;
+        Annotation {
+            is_error: check.status != CheckStatus::Improved,
+            weight: weight(check),
+            location,
+            subjects: vec![format!("{} of {}", check.metric, case.name)],
+            message,
+        }
+    });
+    annotations.collect()
+}
+
+/// How bad a number is; one that could not be compared is worse than any other.
+fn weight(check: &Check) -> f64 {
+    match check.status {
+        CheckStatus::Exceeded | CheckStatus::Improved => wording::weight(check),
+        _ => f64::INFINITY,
     }
-    Ok(())
+}
+
+/// What the largest entry of an explanation adds, and its source line.
+fn blamed(explanation: &Explanation) -> (Option<String>, Option<(String, u32)>) {
+    let entry = wording::explaining_entries(&explanation.diff).next();
+    let frame = entry.and_then(|entry| wording::blamed(&explanation.diff, entry));
+    let (Some(entry), Some(frame)) = (entry, frame) else {
+        return (None, None);
+    };
+    let difference = wording::signed(entry.difference);
+    let message = format!("{difference} in {}", short_function(frame, NAME));
+    // Only files of the project can be annotated.
+    let of_project =
+        !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':');
+    let location = of_project.then(|| (frame.file.clone(), frame.line));
+    (Some(message), location)
+}
+
+/// Joins the annotations of each source line.
+fn one_a_line(annotations: Vec<Annotation>) -> Vec<Annotation> {
+    let mut joined: Vec<Annotation> = Vec::new();
+    for annotation in annotations {
+        let same = joined.iter_mut().find(|other| {
+            other.location.is_some()
+                && other.location == annotation.location
+                && other.is_error == annotation.is_error
+        });
+        match same {
+            Some(other) => {
+                other.weight = other.weight.max(annotation.weight);
+                other.subjects.extend(annotation.subjects);
+                other.message.push_str(&format!("\n{}", annotation.message));
+            }
+            None => joined.push(annotation),
+        }
+    }
+    joined
+}
+
+impl Annotation {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let level = if self.is_error { "error" } else { "notice" };
+        let location = self.location.as_ref().map(|(file, line)| {
+            let (file, line) = (property(file), line.max(&1));
+            format!("file={file},line={line},")
+        });
+        let title = match &self.subjects[..] {
+            [] => String::new(),
+            [subject] => subject.clone(),
+            [subject, others @ ..] => format!("{subject} and {} more", others.len()),
+        };
+        writeln!(
+            out,
+            "::{level} {}title={}::{}",
+            location.unwrap_or_default(),
+            property(&title),
+            data(&self.message)
+        )
+    }
 }
 
 /// Breaks up workflow commands in a log, which a test's output may contain. The
@@ -81,24 +172,6 @@ fn without_commands(log: &str) -> String {
         }
     }
     without
-}
-
-fn annotation(
-    out: &mut dyn Write,
-    level: &str,
-    location: Option<(&str, u32)>,
-    name: &str,
-    message: &str,
-) -> io::Result<()> {
-    let location =
-        location.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
-    let title = property(&format!("allocations of {name}"));
-    let message = data(message);
-    writeln!(
-        out,
-        "::{level} {}title={title}::{message}",
-        location.unwrap_or_default()
-    )
 }
 
 /// Escapes a message, as `toCommandData` of `@actions/core` does.

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
+use crate::budgets::Rename;
 use crate::result::{CaseResult, Explanation, Report, TestResult};
 use allotrope_profile::Metric;
 
@@ -20,6 +21,13 @@ struct ReportForm<'a> {
     recorded: bool,
     tests: Vec<TestForm<'a>>,
     budgets_of_no_test: Vec<String>,
+    renames: Vec<RenameForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct RenameForm<'a> {
+    old: &'a str,
+    new: &'a str,
 }
 
 #[derive(Serialize)]
@@ -157,6 +165,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             .orphaned_budgets
             .iter()
             .map(|file| file.to_string_lossy().into_owned())
+            .collect(),
+        renames: report
+            .renames
+            .iter()
+            .map(|Rename { old, new }| RenameForm { old, new })
             .collect(),
     };
     allotrope_text::to_json_writer(&mut *out, &form)?;

@@ -80,7 +80,8 @@ fn case<W: Write>(xml: &mut Writer<W>, test: &TestResult, case: &CaseResult) -> 
     };
     let mut log = Vec::new();
     text::write_case(test, case, &TextOptions::default(), &mut log)?;
-    let log = String::from_utf8_lossy(&log).into_owned();
+    let log = String::from_utf8_lossy(&log);
+    let log = format!("{log}  Run again: {}\n", test.reproduce);
     element(
         xml,
         test,

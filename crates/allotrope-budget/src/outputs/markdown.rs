@@ -1,5 +1,5 @@
-//! Writes the report as Markdown, for a comment or a job summary: a table of
-//! all cases, and the text output of those that have not passed, collapsed.
+//! Writes the report as Markdown, for a comment or a job summary: the cases that have not
+//! passed with their logs, then a table of the others, collapsed.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use allotrope_text::{Shown, shown};
 
 use super::{TextOptions, text, wording};
 use crate::check::CheckStatus;
-use crate::result::{Outcome, Report};
+use crate::result::{CaseResult, Outcome, Report, TestResult};
 use crate::spread::Spread;
 
 /// Writes the report as Markdown.
@@ -15,33 +15,38 @@ use crate::spread::Spread;
 /// # Errors
 /// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "### Allocations: {}\n", wording::summary(report))?;
-    table(report, out)?;
-    let options = TextOptions::default();
+    writeln!(out, "### Allocations: {}", wording::summary(report))?;
+    let cases = report.tests.iter().flat_map(|test| &test.cases);
+    let (passed, others): (Vec<&CaseResult>, Vec<&CaseResult>) =
+        cases.partition(|case| case.outcome() == Outcome::Passed);
+    if !others.is_empty() {
+        writeln!(out)?;
+        table(&others, out)?;
+    }
     for test in &report.tests {
         for trouble in wording::troubles(test) {
             writeln!(out, "\n**{}**: {}", escaped(&test.name), escaped(&trouble))?;
         }
         for case in &test.cases {
-            if case.outcome() == Outcome::Passed {
-                continue;
+            if case.outcome() != Outcome::Passed {
+                write_log(test, case, out)?;
             }
-            let mut log = Vec::new();
-            text::write_case(test, case, &options, &mut log)?;
-            let log = String::from_utf8_lossy(&log);
-            let fence = fence(&log);
-            // Markdown is not interpreted within an HTML block.
-            let name = html(&case.name);
-            writeln!(out, "\n<details><summary>{name}</summary>\n\n{fence}")?;
-            writeln!(
-                out,
-                "{}\n{fence}\n\n</details>",
-                log.trim_end().trim_start_matches('\n')
-            )?;
         }
         if test.outcome() == Outcome::Failed {
             writeln!(out, "\nRun again: {}", code(&test.reproduce))?;
         }
+        if let Some(command) = wording::accept_intended_command(test) {
+            writeln!(out, "\nIf the rise is intended: {}", code(&command))?;
+        }
+    }
+    if !passed.is_empty() {
+        let count = match passed.len() {
+            1 => "1 case".to_owned(),
+            count => format!("{count} cases"),
+        };
+        writeln!(out, "\n<details><summary>{count} passed</summary>\n")?;
+        table(&passed, out)?;
+        writeln!(out, "\n</details>")?;
     }
     for (text, command) in [
         (
@@ -66,13 +71,30 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the text about a case that has not passed. The text of one that has improved is
+/// collapsed.
+fn write_log(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
+    let mut log = Vec::new();
+    text::write_case(test, case, &TextOptions::default(), &mut log)?;
+    let log = String::from_utf8_lossy(&log);
+    let log = log.trim_end().trim_start_matches('\n');
+    let fence = fence(log);
+    if case.outcome() == Outcome::Failed {
+        return writeln!(out, "\n{fence}\n{log}\n{fence}");
+    }
+    // Markdown is not interpreted within an HTML block.
+    let name = html(&case.name);
+    writeln!(out, "\n<details><summary>{name}</summary>\n")?;
+    writeln!(out, "{fence}\n{log}\n{fence}\n\n</details>")
+}
+
+fn table(cases: &[&CaseResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "| | case | metric | accepted | now | difference | per iteration |"
     )?;
     writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
-    for case in report.tests.iter().flat_map(|test| &test.cases) {
+    for case in cases {
         for check in &case.checks {
             let sign = match check.status {
                 CheckStatus::WithinBudget => "✅",

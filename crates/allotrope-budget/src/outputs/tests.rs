@@ -181,12 +181,16 @@ fn report() -> Report {
 }
 
 fn shown(form: Form, width: usize) -> String {
+    shown_with(form, width, false)
+}
+
+fn shown_with(form: Form, width: usize, samples: bool) -> String {
     let options = TextOptions {
         style: Style {
             width,
             color: false,
         },
-        samples: true,
+        samples,
         ..TextOptions::default()
     };
     let mut out = Vec::new();
@@ -224,6 +228,7 @@ fn text() {
         assert_eq!(long, None, "longer than {width}");
         insta::assert_snapshot!(format!("text_at_{width}_columns"), text);
     }
+    insta::assert_snapshot!("text_with_samples", shown_with(Form::Text, 80, true));
 }
 
 #[test]

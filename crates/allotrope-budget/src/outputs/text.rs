@@ -1,29 +1,27 @@
-//! Writes the report as text: one line for each case, then the details of those
-//! that have not passed, then the remedies.
+//! Writes the report as text: a line for each case that has not passed, their details,
+//! then a line for each case that has passed.
+
+mod details;
 
 use std::io::{self, Write};
 
 use allotrope_text::{Shown, shown, shown_lines};
 
 use allotrope_report::Style;
-use allotrope_report::diff::text::write_entries;
-use allotrope_report::diff::{DiffTextOptions, Selection};
 
-use super::wording;
+use super::{brief, wording};
 use crate::check::{Check, CheckStatus};
-use crate::fluctuation::Fluctuation;
-use crate::measure::Problem;
-use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
-use crate::spread::Spread;
-use allotrope_profile::Metric;
+use crate::result::{CaseResult, Outcome, Report, TestResult};
 
 /// Options of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextOptions {
     /// Colour and width.
     pub style: Style,
-    /// Shows the figures of every run.
+    /// Shows the figures of every run and what differs between them, of all cases.
     pub samples: bool,
+    /// Shows all stacks and frames that explain a figure.
+    pub stacks: bool,
     /// The largest number of entries that explain a figure.
     pub top: usize,
 }
@@ -33,6 +31,7 @@ impl Default for TextOptions {
         Self {
             style: Style::default(),
             samples: false,
+            stacks: false,
             top: 5,
         }
     }
@@ -40,6 +39,9 @@ impl Default for TextOptions {
 
 /// ECMA-48 colours, by outcome.
 const COLORS: [&str; 3] = ["32", "33", "31"];
+
+/// Of more cases that have passed beside one that has not, only the names are written.
+const MOST_PASSED: usize = 10;
 
 /// The number of lines of a failed program's output that are shown.
 const OUTPUT_LINES: usize = 20;
@@ -59,11 +61,12 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
         return text.unrecorded(report);
     }
     for test in &report.tests {
-        text.lines_of(test)?;
+        text.lines_of_failed(test)?;
     }
     for test in &report.tests {
         text.details(test)?;
     }
+    text.passed(report)?;
     text.end(report)
 }
 
@@ -80,8 +83,7 @@ pub fn write_case(
     let mut text = Text { options, out };
     text.case(case)?;
     text.suspects(test)?;
-    text.explanations(case)?;
-    text.sentence(2, &format!("Run again: {}", test.reproduce))
+    text.explanations(case)
 }
 
 impl Text<'_> {
@@ -131,18 +133,17 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Writes a line for each case and each problem of the test.
-    fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
+    /// Writes a label and a command that can be pasted: it is not wrapped.
+    fn command(&mut self, indent: usize, label: &str, command: &str) -> io::Result<()> {
+        writeln!(self.out, "{:indent$}{label} {}", "", shown_lines(command))
+    }
+
+    /// Writes a line for each case of the test that has not passed, and for each problem.
+    fn lines_of_failed(&mut self, test: &TestResult) -> io::Result<()> {
         for case in &test.cases {
-            let numbers = case.checks.iter().map(|check| {
-                let number = check.now.map_or_else(|| "?".to_owned(), wording::spread);
-                let noise = match check.status {
-                    CheckStatus::WithinNoise => " (within noise)",
-                    _ => "",
-                };
-                format!("{} {number}{noise}", check.metric)
-            });
-            self.line(case.outcome(), &case.name, numbers.collect())?;
+            if case.outcome() != Outcome::Passed {
+                self.line(case.outcome(), &case.name, numbers(case))?;
+            }
         }
         for trouble in wording::troubles(test) {
             let trouble = trouble
@@ -153,246 +154,48 @@ impl Text<'_> {
         Ok(())
     }
 
+    /// Writes a line for each case that has passed, and the notes of tests that have. Many
+    /// of them are only named if another case has not passed, so that they do not hide it.
+    fn passed(&mut self, report: &Report) -> io::Result<()> {
+        let passed = |case: &&CaseResult| case.outcome() == Outcome::Passed;
+        let count: usize = report
+            .tests
+            .iter()
+            .map(|test| test.cases.iter().filter(passed).count())
+            .sum();
+        let all = report.outcome() == Outcome::Passed;
+        if !all && count > 0 {
+            writeln!(self.out)?;
+        }
+        if !all && count > MOST_PASSED && !self.options.samples {
+            let cases = report.tests.iter().flat_map(|test| &test.cases);
+            let names: Vec<&str> = cases
+                .filter(passed)
+                .map(|case| case.name.as_str())
+                .collect();
+            let names = names.join(", ");
+            return self.sentence(0, &format!("ok    {count} cases: {names}"));
+        }
+        for test in &report.tests {
+            for case in test.cases.iter().filter(passed) {
+                self.line(Outcome::Passed, &case.name, numbers(case))?;
+                for sentence in brief::unsteady(case) {
+                    self.sentence(6, &sentence)?;
+                }
+            }
+            if test.outcome() == Outcome::Passed {
+                for note in &test.notes {
+                    self.sentence(6, &format!("note: {note}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn line(&mut self, outcome: Outcome, name: &str, parts: Vec<String>) -> io::Result<()> {
         let status = self.status(outcome);
         let width = self.width();
         line(self.out, width, &status, name, &parts)
-    }
-
-    fn details(&mut self, test: &TestResult) -> io::Result<()> {
-        let outcome = test.outcome();
-        let interesting = |case: &&CaseResult| {
-            let unsteady = !case.leaks.is_empty() || !case.fluctuations.is_empty();
-            case.outcome() != Outcome::Passed || unsteady || self.options.samples
-        };
-        let cases: Vec<&CaseResult> = test.cases.iter().filter(interesting).collect();
-        if outcome == Outcome::Passed && cases.is_empty() && test.notes.is_empty() {
-            return Ok(());
-        }
-        let troubles = wording::troubles(test);
-        if !troubles.is_empty() || !test.notes.is_empty() {
-            let title = self.paint("1", &test.name);
-            writeln!(self.out, "\n{} {title}", self.status(outcome))?;
-        }
-        for trouble in &troubles {
-            self.sentence(2, trouble)?;
-        }
-        for note in &test.notes {
-            self.sentence(2, &format!("note: {note}"))?;
-        }
-        if test.problem.as_ref().is_some_and(Problem::is_of_program) {
-            self.output(test)?;
-        }
-        let mut suspects_shown = false;
-        for case in cases {
-            self.case(case)?;
-            if case.outcome() != Outcome::Passed && !suspects_shown {
-                self.suspects(test)?;
-                suspects_shown = true;
-            }
-            self.explanations(case)?;
-        }
-        if outcome != Outcome::Passed && test.counts_only && test.problem.is_none() {
-            let what = "Counted without stacks (`counts-only`); the next command records them.";
-            self.sentence(2, what)?;
-        }
-        if outcome == Outcome::Failed {
-            if !suspects_shown {
-                self.suspects(test)?;
-            }
-            self.sentence(2, &format!("Run again: {}", test.reproduce))?;
-            if let Some(trace) = &test.trace {
-                let words = ["allotrope".as_ref(), "report".as_ref(), trace.as_os_str()];
-                let report = crate::shell::command_line(&words);
-                self.sentence(2, &format!("Look into:  {report}"))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn output(&mut self, test: &TestResult) -> io::Result<()> {
-        if test.output.is_empty() {
-            return Ok(());
-        }
-        writeln!(self.out, "  The end of what it printed:")?;
-        let width = self.width();
-        end_of_output(self.out, width, &test.output)
-    }
-
-    fn suspects(&mut self, test: &TestResult) -> io::Result<()> {
-        if test.suspects.is_empty() {
-            return Ok(());
-        }
-        let head = "Changed since the numbers were accepted (suspect these before the code):";
-        self.painted_sentence(2, head, Some("33"))?;
-        for suspect in &test.suspects {
-            self.sentence(4, &wording::suspect(suspect))?;
-        }
-        Ok(())
-    }
-
-    fn case(&mut self, case: &CaseResult) -> io::Result<()> {
-        let runs = match case.samples.len() {
-            1 => "1 run".to_owned(),
-            runs => format!("{runs} runs"),
-        };
-        let iterations = case.iterations.filter(|&iterations| iterations > 1);
-        let iterations = iterations.map(|iterations| {
-            let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
-            format!(" of {} iterations", wording::number(iterations))
-        });
-        let title = self.paint("1", &case.name);
-        let status = self.status(case.outcome());
-        let iterations = iterations.unwrap_or_default();
-        writeln!(self.out, "\n{status} {title}  ({runs}{iterations})")?;
-        self.table(case)?;
-        let mut statuses = case.checks.iter().map(|check| check.status);
-        if statuses
-            .clone()
-            .all(|status| status == CheckStatus::NoBudget)
-        {
-            self.sentence(2, "No numbers were accepted yet.")?;
-        } else if statuses.any(|status| !status.passes()) {
-            for check in &case.checks {
-                let status = check.status;
-                if matches!(
-                    status,
-                    CheckStatus::NothingMeasured | CheckStatus::NoBudget | CheckStatus::NotRecorded
-                ) {
-                    self.sentence(2, &wording::sentence(check))?;
-                }
-            }
-        }
-        for check in &case.checks {
-            if let Some(sentence) = wording::noise(check) {
-                self.sentence(2, &sentence)?;
-            }
-        }
-        if let Some(line) = wording::proposed_tolerance(case) {
-            let what = "If so much is to be allowed, in the test's section of allotrope.toml:";
-            self.sentence(2, what)?;
-            writeln!(self.out, "    {line}")?;
-        }
-        for leak in &case.leaks {
-            self.sentence(2, &wording::leak(leak))?;
-        }
-        if self.options.samples {
-            self.samples(case)?;
-        }
-        Ok(())
-    }
-
-    fn table(&mut self, case: &CaseResult) -> io::Result<()> {
-        let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
-        let row = |check: &Check| {
-            let number = |of: Option<Spread>| {
-                of.map_or_else(|| "-".to_owned(), |of| wording::number(of.typical))
-            };
-            let difference = check.difference();
-            let each = difference.filter(|&it| it != 0);
-            let each = each.map(|it| wording::per_iteration(it, case.iterations));
-            [
-                check.metric.name().to_owned(),
-                number(check.budget),
-                number(check.now),
-                difference.map(wording::signed).unwrap_or_default(),
-                each.unwrap_or_default(),
-                wording::allowed(check),
-                match check.status {
-                    CheckStatus::WithinBudget => String::new(),
-                    status => wording::status(status).replace('-', " "),
-                },
-            ]
-        };
-        let mut rows = vec![head];
-        rows.extend(case.checks.iter().map(row));
-        if rows[1..].iter().all(|row| row[4].is_empty()) {
-            rows[0][4].clear();
-        }
-        for row in &rows {
-            let mut line = format!("  {:<13}", row[0]);
-            for (column, cell) in row.iter().enumerate().skip(1) {
-                let width = rows
-                    .iter()
-                    .map(|row| columns(&row[column]))
-                    .max()
-                    .unwrap_or(0);
-                if width > 0 {
-                    line.push_str(&format!("  {cell:>width$}"));
-                }
-            }
-            writeln!(self.out, "{}", line.trim_end())?;
-        }
-        Ok(())
-    }
-
-    /// Writes the figures of every run.
-    fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
-        for metric in Metric::OF_RUNS {
-            let figures = case.samples.iter().map(|sample| sample.figure(metric));
-            let figures: Option<Vec<String>> = figures.map(|it| it.map(wording::number)).collect();
-            if let Some(figures) = figures {
-                let name = metric.name();
-                self.sentence(2, &format!("every run's {name}: {}", figures.join(" ")))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn explanations(&mut self, case: &CaseResult) -> io::Result<()> {
-        for explanation in &case.explanations {
-            self.explanation(explanation, case.samples.len())?;
-        }
-        for fluctuation in &case.fluctuations {
-            self.fluctuation(fluctuation)?;
-        }
-        Ok(())
-    }
-
-    fn explanation(&mut self, explanation: &Explanation, runs: usize) -> io::Result<()> {
-        self.sentence(2, &wording::explanation_heading(explanation, runs))?;
-        if wording::explaining_entries(&explanation.diff)
-            .next()
-            .is_none()
-        {
-            return self.sentence(4, "no stack differs from the accepted ones");
-        }
-        let options = DiffTextOptions {
-            style: self.options.style,
-            selection: Selection::default(),
-            top: self.options.top,
-            all_frames: false,
-            titles: [Vec::new(), Vec::new()],
-        };
-        write_entries(&explanation.diff, &options, self.out)
-    }
-
-    fn fluctuation(&mut self, fluctuation: &Fluctuation) -> io::Result<()> {
-        let [least, most] = fluctuation.range.map(wording::number);
-        let metric = fluctuation.metric;
-        self.sentence(
-            2,
-            &format!("{metric} fluctuate between runs, {least} to {most}:"),
-        )?;
-        for (range, frames) in &fluctuation.stacks {
-            let calls: Vec<&str> = frames.iter().map(|f| f.function.as_str()).collect();
-            let location = frames.first().map(wording::location).unwrap_or_default();
-            let text = format!(
-                "{} to {}  {}  {location}",
-                range[0],
-                range[1],
-                calls.join(" ← ")
-            );
-            self.sentence(4, text.trim_end())?;
-        }
-        if fluctuation.more_stacks > 0 {
-            self.sentence(4, &format!("… {} more stacks", fluctuation.more_stacks))?;
-        }
-        for (range, name) in &fluctuation.threads {
-            let text = format!("{name}: {} to {} allocations", range[0], range[1]);
-            self.sentence(4, &text)?;
-        }
-        Ok(())
     }
 
     fn end(&mut self, report: &Report) -> io::Result<()> {
@@ -406,14 +209,18 @@ impl Text<'_> {
                 self.sentence(2, &file.shown())?;
             }
         }
+        for rename in &report.renames {
+            self.sentence(0, &wording::rename(rename))?;
+            self.command(2, "If so:", &wording::rename_command(rename))?;
+        }
         let outcome = report.outcome();
         let summary = self.paint(COLORS[outcome as usize], &wording::summary(report));
         writeln!(self.out, "\n{summary}")?;
         if let Some(command) = wording::first_accept_command(report) {
-            self.sentence(0, &format!("To accept these first numbers: {command}"))?;
+            self.command(0, "To accept these first numbers:", &command)?;
         }
         if let Some(command) = wording::accept_command(report) {
-            self.sentence(0, &format!("To accept what has improved: {command}"))?;
+            self.command(0, "To accept what has improved:", &command)?;
         }
         Ok(())
     }
@@ -430,7 +237,7 @@ impl Text<'_> {
                 self.sentence(6, &problem.to_string())?;
                 self.output(test)?;
             }
-            self.sentence(6, &format!("by hand: {}", wording::by_hand(test)))?;
+            self.command(6, "by hand:", &wording::by_hand(test))?;
         }
         let why = "Nothing was recorded, because of --no-record: the zeros are no measurements, and \
                    nothing was compared.";
@@ -440,6 +247,31 @@ impl Text<'_> {
         }
         Ok(())
     }
+}
+
+/// The numbers of a case: with an iteration's share if they pass, otherwise with the
+/// difference.
+fn numbers(case: &CaseResult) -> Vec<String> {
+    let number = |check: &Check| {
+        let Some(now) = check.now else {
+            return format!("{} ?", check.metric);
+        };
+        let number = format!("{} {}", check.metric, wording::spread(now));
+        match (check.status, check.difference()) {
+            (CheckStatus::WithinNoise, _) => format!("{number} (within noise)"),
+            (CheckStatus::WithinBudget, _) if now.is_exact() => {
+                match brief::share(now.typical, case.iterations) {
+                    Some(share) => format!("{number}: {share}"),
+                    None => number,
+                }
+            }
+            (CheckStatus::Exceeded | CheckStatus::Improved, Some(difference)) => {
+                format!("{number} ({})", wording::signed(difference))
+            }
+            _ => number,
+        }
+    };
+    case.checks.iter().map(number).collect()
 }
 
 /// Writes a status of four letters, a name and its parts. Parts that do not fit

@@ -8,6 +8,7 @@ use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
+use crate::budgets::Rename;
 use crate::check::{Check, CheckStatus};
 use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
@@ -290,6 +291,37 @@ pub fn summary(report: &Report) -> String {
     } else {
         format!("{tests}: {}", parts.join(", "))
     }
+}
+
+/// How much worse a number is than its budget, as a part of the budget.
+pub fn weight(check: &Check) -> f64 {
+    let budget = check.budget.map_or(0, |budget| budget.typical);
+    let difference = check.difference().unwrap_or(0);
+    difference.unsigned_abs() as f64 / budget.unsigned_abs().max(1) as f64
+}
+
+/// A sentence about a test that seems to have got another name.
+pub fn rename(rename: &Rename) -> String {
+    let Rename { old, new } = rename;
+    format!("{new} has the stacks of {old}, which is gone: it seems to have got another name.")
+}
+
+/// The command that gives budgets another name.
+pub fn rename_command(rename: &Rename) -> String {
+    let words = ["allotrope", "test", "--rename", &rename.old, &rename.new];
+    command_line(&words)
+}
+
+/// The command that accepts the numbers of a failed test, if it was measured and at least
+/// one of them differs from its budget.
+pub fn accept_intended_command(test: &TestResult) -> Option<String> {
+    let mut checks = test.cases.iter().flat_map(|case| &case.checks);
+    let exceeded = checks.any(|check| check.status == CheckStatus::Exceeded);
+    if test.problem.is_some() || !exceeded {
+        return None;
+    }
+    let command = accept_words(std::iter::once(test))?;
+    Some(format!("{command} --because \"…\""))
 }
 
 /// The command that accepts improved numbers, if there are any.

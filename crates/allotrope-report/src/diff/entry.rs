@@ -68,8 +68,10 @@ pub(super) fn write(
     let rest = groups.get(MOST..).unwrap_or_default();
     if !rest.is_empty() {
         let sum: i64 = rest.iter().map(StackGroup::difference).sum();
+        let hint = options.hints.stacks;
+        let hint = hint.map_or_else(String::new, |option| format!(" ({option} shows all)"));
         let text = format!(
-            "… {} more with {} (--all-frames shows all)",
+            "… {} more with {}{hint}",
             count(rest.len() as u64),
             signed(sum)
         );

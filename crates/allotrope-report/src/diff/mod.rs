@@ -15,7 +15,8 @@ pub mod text;
 mod wording;
 
 pub use selection::Selection;
-pub use text::DiffTextOptions;
+pub use text::{DiffTextOptions, Hints};
+pub use wording::short_function;
 
 #[cfg(test)]
 mod tests;

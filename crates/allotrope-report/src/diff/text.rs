@@ -28,6 +28,27 @@ pub struct DiffTextOptions {
     pub all_frames: bool,
     /// The names of the runs before, and of those after.
     pub titles: [Vec<String>; 2],
+    /// The options of the command that show what is left out.
+    pub hints: Hints,
+}
+
+/// The options by which a command shows what its text leaves out. A command that lacks
+/// such an option gives no hint.
+#[derive(Debug, Clone, Copy)]
+pub struct Hints {
+    /// Shows all stacks of an entry.
+    pub stacks: Option<&'static str>,
+    /// Shows the stacks of entries that only moved.
+    pub moved: Option<&'static str>,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            stacks: Some("--all-frames"),
+            moved: Some("--expand"),
+        }
+    }
 }
 
 impl Default for DiffTextOptions {
@@ -38,6 +59,7 @@ impl Default for DiffTextOptions {
             top: 20,
             all_frames: false,
             titles: [Vec::new(), Vec::new()],
+            hints: Hints::default(),
         }
     }
 }
@@ -136,13 +158,16 @@ fn write_moved(
     if shown.is_empty() {
         return Ok(());
     }
-    let title = if options.selection.expand {
-        "Moved or renamed, not different"
-    } else {
-        "Moved or renamed, not different (folded; --expand shows the stacks)"
-    };
+    let mut title = "Moved or renamed, not different".to_owned();
+    if !options.selection.expand {
+        title += " (folded";
+        if let Some(option) = options.hints.moved {
+            title += &format!("; {option} shows the stacks");
+        }
+        title += ")";
+    }
     writeln!(out)?;
-    summary::line(title, Role::Title, options, out)?;
+    summary::line(&title, Role::Title, options, out)?;
     for (index, moved) in shown.iter().take(options.top).enumerate() {
         if options.selection.expand {
             writeln!(out)?;

@@ -4,7 +4,7 @@ use allotrope_diff::{Diff, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::numbers::count;
-use crate::shorten::{clean, columns, path};
+use crate::shorten::{clean, columns, name, path};
 
 pub(super) fn kind_word(kind: Kind) -> &'static str {
     match kind {
@@ -58,6 +58,11 @@ pub(super) fn function(frame: &StackFrame) -> String {
     } else {
         "??".to_owned()
     }
+}
+
+/// The name of a frame in at most `room` columns; template arguments are left out first.
+pub fn short_function(frame: &StackFrame, room: usize) -> String {
+    name(&function(frame), room)
 }
 
 /// The location of a frame in at most `room` columns: file and line, or module and

@@ -164,10 +164,15 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     let leaked = project.line_of("leaked");
     project
-        .test(&[])
+        .test(&["--samples"])
         .expect(0)
         .has("run 2 left ")
         .has(&format!("bench.c:{leaked}"));
+    // Without the option in a sentence a number.
+    std::fs::remove_file(project.folder().join("count")).expect("the program made it");
+    let printed = project.test(&[]).expect(0);
+    let printed = printed.has("remaining: accepted 1 to 2; fluctuate 0 to 1");
+    assert_eq!(printed.stdout.lines().count(), 5, "{}", printed.stdout);
 }
 
 #[test]

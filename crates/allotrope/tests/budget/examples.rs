@@ -133,7 +133,7 @@ fn a_cpp_project_with_cmake() {
     example
         .test()
         .expect(0)
-        .has("ok    encode/small              allocations 1,000  bytes 85,000  remaining 0")
+        .has("ok    encode/small              allocations 1,000: 1 each  bytes 85,000: 85 each")
         .has("3 tests with 4 cases: 4 passed");
     example.plant_the_regression();
     // A copy of each of the 4 fields of 20 characters, with the zero behind
@@ -142,7 +142,7 @@ fn a_cpp_project_with_cmake() {
         .test()
         .expect(3)
         .has("+4,000 (+4.00 each)")
-        .has("+84,000 (+84.00 each)")
+        .has("Stacks of bytes: those of allocations above, +84,000 encode")
         .has("+100,000 (+100.00 each)")
         .has("new +50 ");
     insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.stdout));

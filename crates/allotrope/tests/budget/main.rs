@@ -6,6 +6,7 @@ mod support;
 mod budgets;
 mod compare;
 mod examples;
+mod history;
 mod merging;
 mod noise;
 mod outputs;

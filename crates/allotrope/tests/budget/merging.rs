@@ -6,10 +6,10 @@ use crate::project::Project;
 use crate::support::run;
 
 /// A repository with accepted numbers, which `.gitignore` limits to sources and budgets.
-fn repository(cases: &[&str]) -> Project {
+pub fn repository(cases: &[&str]) -> Project {
     let project = Project::with_cases(cases);
     project.accept();
-    project.write(".gitignore", "bench\ncount\n");
+    project.write(".gitignore", ".cache\nbench\ncount\n");
     git(&project, &["init", "--quiet", "--initial-branch=main"]);
     git(&project, &["config", "user.name", "somebody"]);
     git(&project, &["config", "user.email", "somebody@localhost"]);
@@ -18,7 +18,7 @@ fn repository(cases: &[&str]) -> Project {
 }
 
 #[track_caller]
-fn git(project: &Project, words: &[&str]) -> String {
+pub fn git(project: &Project, words: &[&str]) -> String {
     let (status, printed) = try_git(project, words);
     assert!(status, "git {words:?}: {printed}");
     printed
@@ -32,7 +32,7 @@ fn try_git(project: &Project, words: &[&str]) -> (bool, String) {
     (output.status.success(), printed)
 }
 
-fn commit(project: &Project, message: &str) {
+pub fn commit(project: &Project, message: &str) {
     git(project, &["add", "."]);
     git(project, &["commit", "--quiet", "-m", message]);
 }

@@ -1,6 +1,8 @@
 //! The machine-readable output of `allotrope test` (JSON, JUnit, Markdown, GitHub,
 //! SwiftNIO's logs), SwiftNIO's logs and thresholds as budgets, and `--no-record`.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::project::Project;
@@ -59,11 +61,12 @@ fn junit_markdown_and_github_have_the_same_numbers() {
         .test(&[&files[..], &["--format", "github"]].concat())
         .expect(3)
         .has(&format!(
-            "::error file=bench.c,line={line},title=allocations of encode::allocations: 1,050, \
-             accepted 1,000 (+50)%0A+50 in encode"
+            "::error file=bench.c,line={line},title=allocations of encode and 1 more::allocations: \
+             1,050, accepted 1,000 (+50)%0A+50 in encode%0Aremaining: 50, accepted 0 (+50)%0A\
+             +50 in encode"
         ))
         .has("::notice file=bench.c,line=")
-        .has("::error title=allocations of crash::it was ended by SIGSEGV");
+        .has("::error title=crash::it was ended by SIGSEGV");
     let markdown = project.read("report.md");
     assert!(markdown.contains("| ❌ | encode | allocations | 1,000 | 1,050 | +50 |  |"));
     assert!(markdown.contains("| 🔽 | decode | allocations | 500 | 400 | -100 |  |"));
@@ -72,7 +75,7 @@ fn junit_markdown_and_github_have_the_same_numbers() {
                   for s in e.parse('report.xml').getroot():\n\
                   \x20 print(s.get('name'), s.get('tests'), s.get('failures'), s.get('errors'), s.get('skipped'))\n\
                   \x20 for c in s: print(' ', c.get('name'), [(k.tag, k.get('message')) for k in c])\n";
-    let mut python = std::process::Command::new("python3");
+    let mut python = Command::new("python3");
     let output = run(
         python.args(["-c", script]).current_dir(project.folder()),
         b"",
@@ -88,6 +91,66 @@ fn junit_markdown_and_github_have_the_same_numbers() {
                     decode 1 0 0 1\n  decode [('skipped', 'allocations: 400, accepted 500 (-100)')]\n\
                     crash 1 0 1 0\n  crash [('error', 'it was ended by SIGSEGV')]\n";
     assert_eq!(read, expected);
+}
+
+/// Other commands of a step may have written to the summary; a file that cannot be written
+/// does not hide the verdict.
+#[test]
+fn a_summary_is_appended_to_and_an_unwritable_file_changes_no_status() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    project.write("summary.md", "# Before\n");
+    let summary = project.folder().join("summary.md");
+    let write = format!("markdown={}", summary.display());
+    for _ in 0..2 {
+        let arguments = ["--write", &write];
+        project
+            .command_with("test", &arguments, |it| {
+                it.env("GITHUB_STEP_SUMMARY", &summary)
+            })
+            .expect(0);
+    }
+    let text = project.read("summary.md");
+    assert!(
+        text.starts_with("# Before\n### Allocations: 1 test: 1 passed"),
+        "{text}"
+    );
+    assert_eq!(text.matches("### Allocations").count(), 2, "{text}");
+    project.compile(&["-DWORSE"]);
+    let folder = ["--write", "junit=no/such/folder/report.xml"];
+    let printed = project.test(&folder).expect(3);
+    printed
+        .has("FAIL  encode")
+        .stderr_has("cannot write no/such/folder/report.xml");
+    project.compile(&[]);
+    project.test(&folder).expect(0);
+}
+
+/// The tests of a project that are green leave the first screen to those that are not, and
+/// every command can be pasted as it is.
+#[test]
+fn a_red_log_is_short_and_its_commands_can_be_pasted() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    project.accept();
+    let green = project.test(&[]).expect(0);
+    assert_eq!(green.stdout.lines().count(), 4, "{}", green.stdout);
+    project.compile(&["-DWORSE"]);
+    let line = project.line_of("worse");
+    let culprit = format!("Look at: encode, bench.c:{line} (+50 allocations)");
+    let red = project.test(&[]).expect(3).has(&culprit);
+    let lines: Vec<&str> = red.stdout.lines().collect();
+    assert!(lines[0].starts_with("FAIL  encode"), "{}", red.stdout);
+    assert!(lines.len() <= 20, "{}", red.stdout);
+    let accept = lines
+        .iter()
+        .find_map(|line| line.trim().strip_prefix("If intended: allotrope "))
+        .expect("it says how to accept the rise");
+    assert_eq!(accept, "test --accept encode --because \"…\"");
+    let shell = format!("{} {accept}", env!("CARGO_BIN_EXE_allotrope"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &shell]).current_dir(project.folder());
+    assert!(run(&mut command, b"").status.success());
+    project.test(&[]).expect(0);
 }
 
 /// The older log as the document has it, but for the number of runs.
