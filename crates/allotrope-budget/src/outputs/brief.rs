@@ -1,7 +1,6 @@
 //! Findings in a sentence each, for logs that a person reads on one screen.
 
-use allotrope_diff::Kind;
-use allotrope_profile::{Metric, StackFrame};
+use allotrope_profile::Metric;
 use allotrope_report::diff::short_function;
 
 use super::wording;
@@ -107,42 +106,45 @@ pub fn culprit(test: &TestResult) -> Option<String> {
     ))
 }
 
-/// Whether two numbers of a case are explained by the same functions.
-pub fn has_the_same_culprits(one: &Explanation, other: &Explanation) -> bool {
-    let of = |explanation: &Explanation| {
-        let entries = wording::explaining_entries(&explanation.diff);
-        let mut culprits: Vec<(Kind, StackFrame)> = entries
-            .filter_map(|entry| {
-                let frame = wording::blamed(&explanation.diff, entry)?;
-                Some((entry.kind, frame.clone()))
-            })
-            .collect();
-        culprits.sort_by(|(_, a), (_, b)| a.cmp(b));
-        culprits
+/// Whether the stacks of a number were shown for another one already: its largest entry
+/// is blamed on the same function.
+pub fn is_explained_by(shown: &Explanation, explanation: &Explanation) -> bool {
+    let of = |explanation: &Explanation, most: usize| {
+        let entries = wording::explaining_entries(&explanation.diff).take(most);
+        let blamed = entries.filter_map(|entry| wording::blamed(&explanation.diff, entry));
+        let named = blamed.map(|frame| (frame.function.clone(), frame.module.clone()));
+        named.collect::<Vec<_>>()
     };
-    let culprits = of(one);
-    one.run == other.run && !culprits.is_empty() && culprits == of(other)
+    let largest = of(explanation, 1);
+    let shown = of(shown, NAMED);
+    !largest.is_empty() && largest.iter().all(|named| shown.contains(named))
 }
 
 /// A sentence instead of stacks that were shown for another number already.
 pub fn same_stacks(shown: &Explanation, explanation: &Explanation) -> String {
     let diff = &explanation.diff;
-    let entries: Vec<String> = wording::explaining_entries(diff)
-        .filter_map(|entry| {
-            let frame = wording::blamed(diff, entry)?;
-            let difference = wording::signed(entry.difference);
-            Some(format!("{difference} {}", short_function(frame, NAME)))
+    let entries: Vec<(i64, String)> = wording::explaining_entries(diff)
+        .map(|entry| {
+            let frame = wording::blamed(diff, entry);
+            let name = frame.map(|frame| short_function(frame, NAME));
+            (entry.difference, name.unwrap_or_else(|| "??".to_owned()))
         })
         .collect();
-    let more = match entries.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", {more} more"),
-    };
+    let named = entries.iter().take(NAMED);
+    let named = named.map(|(difference, name)| format!("{} {name}", wording::signed(*difference)));
+    let mut named = named.collect::<Vec<_>>().join(", ");
+    let rest = entries.get(NAMED..).unwrap_or_default();
+    if !rest.is_empty() {
+        let sum = rest.iter().map(|(difference, _)| difference).sum();
+        named.push_str(&format!(
+            ", {} more with {}",
+            rest.len(),
+            wording::signed(sum)
+        ));
+    }
     format!(
-        "Stacks of {}: those of {} above, {}{more}",
-        explanation.metric,
-        shown.metric,
-        entries[..entries.len().min(NAMED)].join(", ")
+        "Stacks of {}, like those of {} above: {named}",
+        explanation.metric, shown.metric
     )
 }
 

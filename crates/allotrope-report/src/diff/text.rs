@@ -88,7 +88,7 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
         writeln!(out)?;
         entry::write(diff, entry, written, options, out)?;
     }
-    write_rest(&changed, large, options, out)?;
+    write_rest(&changed, large, "\n", options, out)?;
     write_moved(diff, &moved, written, options, out)?;
     out.flush()
 }
@@ -108,7 +108,7 @@ pub fn write_entries(
     for (index, shown) in shown.enumerate() {
         entry::write(diff, shown, index + 1, options, out)?;
     }
-    write_rest(&changed, large, options, out)
+    write_rest(&changed, large, "  ", options, out)
 }
 
 /// The entries in their order, but those whose leaks are suppressed after the others.
@@ -118,10 +118,11 @@ fn suppressed_last(mut entries: Vec<&Entry>) -> Vec<&Entry> {
 }
 
 /// Writes the number of changed entries that are not shown, and the sum of their
-/// differences.
+/// differences, after `before`.
 fn write_rest(
     changed: &[&Entry],
     large: impl Fn(&&Entry) -> bool,
+    before: &str,
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -138,7 +139,8 @@ fn write_rest(
             plural(entries.len(), "more entry", "more entries"),
             signed(rest.difference())
         );
-        writeln!(out, "\n{}", options.style.paint(Role::Location, &line))?;
+        let line = options.style.paint(Role::Location, &line);
+        writeln!(out, "{before}{line}")?;
     }
     Ok(())
 }

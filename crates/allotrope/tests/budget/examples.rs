@@ -142,7 +142,7 @@ fn a_cpp_project_with_cmake() {
         .test()
         .expect(3)
         .has("+4,000 (+4.00 each)")
-        .has("Stacks of bytes: those of allocations above, +84,000 encode")
+        .has("Stacks of bytes, like those of allocations above: +84,000 encode")
         .has("+100,000 (+100.00 each)")
         .has("new +50 ");
     insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.stdout));

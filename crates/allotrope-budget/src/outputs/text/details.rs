@@ -231,7 +231,7 @@ impl Text<'_> {
             }
             let same = shown
                 .iter()
-                .find(|other| brief::has_the_same_culprits(other, explanation));
+                .find(|other| brief::is_explained_by(other, explanation));
             match same {
                 Some(other) if !self.options.stacks => {
                     self.sentence(2, &brief::same_stacks(other, explanation))?;
