@@ -8,7 +8,7 @@ use crate::model::Site;
 
 /// A number by which stacks or runs are compared, sorted, budgeted or exported.
 ///
-/// The first eight are the metrics of call stacks ([`Metric::OF_STACKS`]);
+/// The first nine are the metrics of call stacks ([`Metric::OF_STACKS`]);
 /// `metric as usize` is their index in [`MetricValues`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -29,13 +29,13 @@ pub enum Metric {
     PeakBytes = 6,
     /// Lifetimes of all blocks, summed, in microseconds.
     Lifetime = 7,
+    /// Reallocations: allocations that replaced a block.
+    Reallocations = 8,
     /// Allocations of a run or a window that were live at its end.
-    Remaining = 8,
+    Remaining = 9,
     /// Allocations minus deallocations of a run; negative if it made more deallocations
     /// than allocations.
-    Net = 9,
-    /// Reallocations.
-    Reallocations = 10,
+    Net = 10,
     /// File descriptors that were opened in a window and open at its end.
     LeakedFds = 11,
 }
@@ -56,7 +56,7 @@ impl Metric {
     pub const COUNT: usize = 12;
 
     /// The metrics of a call stack, by their index in [`MetricValues`].
-    pub const OF_STACKS: [Self; 8] = [
+    pub const OF_STACKS: [Self; 9] = [
         Self::Allocations,
         Self::Bytes,
         Self::Temporary,
@@ -65,6 +65,7 @@ impl Metric {
         Self::PeakAllocations,
         Self::PeakBytes,
         Self::Lifetime,
+        Self::Reallocations,
     ];
 
     /// The metrics that the command line offers, in the order of its help. Lifetimes are
@@ -179,7 +180,7 @@ impl Metric {
     pub const fn of_stacks(self) -> Option<Self> {
         match self {
             Self::Remaining | Self::Net => Some(Self::LeakedAllocations),
-            Self::Reallocations | Self::LeakedFds => None,
+            Self::LeakedFds => None,
             other => Some(other),
         }
     }
@@ -219,6 +220,7 @@ impl Site {
             self.allocations_at_peak,
             self.bytes_at_peak,
             u64::try_from(self.lifetimes.total_ns() / 1000).unwrap_or(u64::MAX),
+            self.reallocations,
         ]
     }
 }
@@ -240,6 +242,12 @@ impl MetricSet {
     /// Whether `metric` is in the set.
     pub fn has(self, metric: Metric) -> bool {
         self.0 & 1 << metric as u16 != 0
+    }
+
+    /// The set without a metric.
+    #[must_use]
+    pub const fn without(self, metric: Metric) -> Self {
+        Self(self.0 & !(1 << metric as u16))
     }
 
     /// The intersection.

@@ -157,7 +157,7 @@ mod tests {
             title: "app".to_owned(),
             stacks: vec![CountedStack {
                 frames: [].into(),
-                figures: [231_000, 11_000, 16_499, 16_500, 5_499, 0, u64::MAX, 1],
+                figures: [231_000, 11_000, 16_499, 16_500, 5_499, 0, u64::MAX, 1, 2],
             }],
             ..StackSet::default()
         };

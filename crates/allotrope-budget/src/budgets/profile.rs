@@ -42,7 +42,7 @@ const HEAD: &str = "\
 ";
 
 /// The metrics in the file, with their names there.
-const NAMES: [(Metric, &str); 7] = [
+const NAMES: [(Metric, &str); 8] = [
     (Metric::Allocations, "allocations"),
     (Metric::Bytes, "bytes"),
     (Metric::Temporary, "temporary"),
@@ -50,7 +50,13 @@ const NAMES: [(Metric, &str); 7] = [
     (Metric::LeakedBytes, "remaining_bytes"),
     (Metric::PeakAllocations, "at_peak"),
     (Metric::PeakBytes, "bytes_at_peak"),
+    (Metric::Reallocations, "reallocations"),
 ];
+
+/// The metrics of an older file, which names none.
+const OLD_METRICS: MetricSet = MetricSet::OF_STACKS
+    .without(Metric::Lifetime)
+    .without(Metric::Reallocations);
 
 /// The text of the file.
 pub(super) fn text(cases: &BTreeMap<String, CallTree>) -> String {
@@ -223,7 +229,7 @@ impl CaseReader {
             tree: CallTree {
                 calls: Vec::new(),
                 metrics: match metrics.is_empty() {
-                    true => MetricSet::of(&NAMES.map(|(metric, _)| metric)),
+                    true => OLD_METRICS,
                     false => MetricSet::of(&metrics),
                 },
             },
