@@ -123,6 +123,7 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match
             .map(|matched| matched.confidence)
             .fold(1.0, f64::min),
         blame,
+        through: None,
         differs: None,
         suppressed: None,
         stacks,

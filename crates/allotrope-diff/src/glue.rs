@@ -19,6 +19,8 @@ pub struct Glue {
     in_modules: Vec<(Pattern, Pattern)>,
     /// Parts of the paths of source files.
     files: Vec<String>,
+    /// The source files of the repository under test; `None` if they are not known.
+    repository: Option<FxHashSet<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,32 @@ impl Glue {
             prefixes: Vec::new(),
             in_modules: Vec::new(),
             files: Vec::new(),
+            repository: None,
+        }
+    }
+
+    /// The same patterns for code of a repository that has these source files: their
+    /// frames are [`Origin::Repository`], unless they are glue or a dependency's.
+    #[must_use]
+    pub fn within(mut self, files: FxHashSet<String>) -> Self {
+        self.repository = Some(files);
+        self
+    }
+
+    /// Whether the files of the repository are known.
+    pub fn knows_repository(&self) -> bool {
+        self.repository.is_some()
+    }
+
+    /// Whether a function is of a library that a frame of another origin calls: it has a
+    /// name, and is neither as much the user's own as the caller, nor an allocator's or a
+    /// language's. Vendored code is a library, too, if a `file:` pattern names it.
+    pub(crate) fn is_library(&self, frame: &StackFrame, origin: Origin, caller: Origin) -> bool {
+        let is_vendored = || self.files.iter().any(|part| frame.file.contains(part));
+        match origin {
+            Origin::Unnamed | Origin::UnnamedLibrary => false,
+            Origin::Glue => is_vendored() && !self.has_function(&frame.module, &frame.function),
+            origin => origin < caller,
         }
     }
 
@@ -143,7 +171,10 @@ impl Glue {
         let is_library = own_code::is_library(module);
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
             (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
-            (false, _) => Origin::Own,
+            (false, _) => match &self.repository {
+                Some(files) if files.contains(file) => Origin::Repository,
+                _ => Origin::Own,
+            },
             (true, true) if is_library => Origin::UnnamedLibrary,
             (true, true) => Origin::Unnamed,
             (true, false) if is_library || is_generated => Origin::Library,
@@ -337,6 +368,34 @@ mod tests {
         };
         assert_eq!(glue.origin_of(&at("libc.so.6")), Origin::Glue);
         assert_eq!(glue.origin_of(&at("app")), Origin::Own);
+    }
+
+    #[test]
+    fn files_of_the_repository_are_above_all_others() {
+        let mut glue = Glue::default();
+        glue.add("file:third_party/").expect("a pattern");
+        let files = ["src/a.c", "third_party/json.hpp", "build/_deps/fmt/core.h"];
+        let glue = glue.within(files.into_iter().map(str::to_owned).collect());
+        let at = |file: &str| StackFrame {
+            file: file.to_owned(),
+            ..frame("app", "f")
+        };
+        for (file, origin) in [
+            ("src/a.c", Origin::Repository),
+            ("third_party/json.hpp", Origin::Glue),
+            ("build/_deps/fmt/core.h", Origin::Library),
+            ("/elsewhere/library.hpp", Origin::Own),
+            ("/usr/include/json.hpp", Origin::Library),
+            ("", Origin::Program),
+        ] {
+            assert_eq!(glue.origin_of(&at(file)), origin, "{file}");
+        }
+        let is_library = |file: &str| {
+            let frame = at(file);
+            glue.is_library(&frame, glue.origin_of(&frame), Origin::Repository)
+        };
+        assert!(is_library("third_party/json.hpp") && is_library("/elsewhere/library.hpp"));
+        assert!(!is_library("src/a.c") && !is_library("/usr/include/c++/12/vector"));
     }
 
     #[test]

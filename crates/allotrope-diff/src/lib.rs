@@ -69,6 +69,9 @@ pub struct DiffOptions {
     /// The leaks that are expected. Entries of the metrics of leaks are marked with the
     /// rule that suppresses them; nothing is left out.
     pub suppressions: Suppressions,
+    /// The totals are known to differ by more than the random variation of the runs, so
+    /// the stacks that moved most are named, although each alone may only jitter.
+    pub totals_differ: bool,
 }
 
 impl Default for DiffOptions {
@@ -78,6 +81,7 @@ impl Default for DiffOptions {
             per: None,
             glue: Glue::default(),
             suppressions: Suppressions::default(),
+            totals_differ: false,
         }
     }
 }
@@ -122,6 +126,9 @@ pub struct Diff {
     pub frames: Vec<StackFrame>,
     /// Whose code each of the frames is.
     pub origins: Vec<Origin>,
+    /// Whether the files of the repository under test were known, so that a frame outside
+    /// it is known to be outside.
+    pub knows_repository: bool,
     /// Sorted by the size of the difference; those of [`Kind::Moved`], whose
     /// difference is 0, come last.
     pub entries: Vec<Entry>,
@@ -188,6 +195,10 @@ pub struct Entry {
     /// is the frame that differs; for jitter, the outermost own frame of the
     /// thread.
     pub blame: u32,
+    /// Index of the frame of the outermost library function that the blamed frame calls on
+    /// the way to the allocation, in the stack with the largest difference. `None` if
+    /// there is none, and for moved entries and jitter.
+    pub through: Option<u32>,
     /// For a moved entry, the frame that differs.
     pub differs: Option<DifferingFrame>,
     /// The rule that suppresses the largest of its stacks, if rules suppress all of them.
@@ -256,11 +267,17 @@ pub fn compare(
         .into_iter()
         .partition(|matched| matched.difference() == 0);
     moved.extend::<Vec<_>>(balanced);
-    let (changed, jitter) = noise::split(&classes, unbalanced);
+    let (changed, jitter) = match options.totals_differ {
+        true => noise::split_of_different_totals(&classes, unbalanced),
+        false => noise::split(&classes, unbalanced),
+    };
     let changed = blame::group(&classes, changed);
     let (frames, mut entries) = entries::entries(&classes, changed, jitter, moved);
     let origins = frames.iter().map(|frame| options.glue.origin_of(frame));
     let origins: Vec<Origin> = origins.collect();
+    for entry in &mut entries {
+        entry.through = library_called(entry, &frames, &origins, &options.glue);
+    }
     if matches!(
         options.metric,
         Metric::LeakedAllocations | Metric::LeakedBytes
@@ -277,9 +294,33 @@ pub fn compare(
         difference: after as i64 - before as i64,
         per: options.per,
         noise: noise(&classes),
+        knows_repository: options.glue.knows_repository(),
         origins,
         frames,
         entries,
+    })
+}
+
+/// The outermost library function below the blamed frame of an entry.
+fn library_called(
+    entry: &Entry,
+    frames: &[StackFrame],
+    origins: &[Origin],
+    glue: &Glue,
+) -> Option<u32> {
+    if matches!(entry.kind, Kind::Moved | Kind::Jitter) {
+        return None;
+    }
+    let caller = *origins.get(entry.blame as usize)?;
+    let callees = entry.stacks.iter().find_map(|stack| {
+        let blamed = stack.frames.iter().position(|&it| it == entry.blame)?;
+        stack.frames.get(..blamed)
+    })?;
+    let mut outermost_first = callees.iter().rev().copied();
+    outermost_first.find(|&index| {
+        let (frame, origin) = (frames.get(index as usize), origins.get(index as usize));
+        let known = frame.zip(origin);
+        known.is_some_and(|(frame, &origin)| glue.is_library(frame, origin, caller))
     })
 }
 

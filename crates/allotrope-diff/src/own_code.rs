@@ -24,16 +24,19 @@ pub enum Origin {
     Program,
     /// The user's: its source is known, and is neither a dependency's nor a language's.
     Own,
+    /// The user's, and its source is a file of the repository under test. Only if these
+    /// files are known ([`Glue::within`](crate::Glue::within)).
+    Repository,
 }
 
 impl Origin {
-    /// The least origin of the frames that stand for a stack: [`Own`](Self::Own) if it
-    /// has such frames, else the best that it has. `origins` are innermost first. A
-    /// `main` without source does not stand for what a library does below it.
+    /// The least origin of the frames that stand for a stack: the best that it has.
+    /// `origins` are innermost first. A `main` without source does not stand for what a
+    /// library does below it.
     pub fn best(origins: impl Iterator<Item = Self>) -> Self {
         let (mut best, mut root) = (Self::Glue, Self::Glue);
         for origin in origins {
-            if origin == Self::Own {
+            if origin == Self::Repository {
                 return origin;
             }
             if origin > Self::Glue {
@@ -203,7 +206,11 @@ fn is_versioned_go(file: &str) -> bool {
 /// Whether a source file belongs to a dependency, or to a package that is installed.
 pub(crate) fn is_dependency(file: &str) -> bool {
     // `cargo:`: as budgets normalise the path of a crate's source.
-    file.starts_with("cargo:") || DEPENDENCY.iter().any(|part| file.contains(part))
+    file.starts_with("cargo:")
+        || DEPENDENCY.iter().any(|part| {
+            // A path relative to the repository begins without the slash.
+            file.contains(part) || file.starts_with(part.trim_start_matches('/'))
+        })
 }
 
 /// Whether a Swift function is the standard library's, by its module in the demangled
@@ -325,6 +332,8 @@ mod tests {
             "/home/me/go/pkg/mod/github.com/a/b@v1.0.0/b.go",
             "/home/me/swift/.build/checkouts/swift-nio/Sources/NIOCore/ByteBuffer.swift",
             "/home/me/proj/build/_deps/fmt-src/include/fmt/core.h",
+            "_deps/fmt-src/include/fmt/core.h",
+            "node_modules/addon/addon.cc",
         ] {
             assert!(is_dependency(file), "{file}");
             assert!(!is_standard_library(file), "{file}");
@@ -352,9 +361,10 @@ mod tests {
 
     #[test]
     fn the_best_frames_stand_for_a_stack() {
-        use Origin::{Glue, Library, Own, Program, Unnamed, UnnamedLibrary};
+        use Origin::{Glue, Library, Own, Program, Repository, Unnamed, UnnamedLibrary};
         for (origins, best) in [
-            (&[Glue, Library, Own, Glue][..], Own),
+            (&[Glue, Own, Repository, Own][..], Repository),
+            (&[Glue, Library, Own, Glue], Own),
             (&[Glue, Program, Own], Own),
             (&[Glue, Library, Program, Program, Glue], Program),
             (&[Glue, Library, Program, Glue], Library),

@@ -228,7 +228,10 @@ where
                 patterns: Box::default(),
             };
         };
-        let is_own = matches!(text.origin, Origin::Own | Origin::Program | Origin::Unnamed);
+        let is_own = matches!(
+            text.origin,
+            Origin::Repository | Origin::Own | Origin::Program | Origin::Unnamed
+        );
         let texts = [text.function, text.signature, text.file, &*text.module];
         let rules = (0..).zip(&self.suppressions.rules);
         let rules = rules.filter(|(_, rule)| !(is_own && rule.is_built_in));

@@ -3,7 +3,7 @@
 
 mod support;
 
-use allotrope_diff::Kind;
+use allotrope_diff::{DiffOptions, Glue, Kind, compare};
 use support::{Stacks, blames, check, functions, kinds, named, only};
 
 /// Frames of Swift's runtime between an allocation and the user's code.
@@ -383,4 +383,41 @@ fn balanced_stacks_are_not_netted() {
         assert_eq!(blames(&diff)[0], "parse");
         assert_eq!((diff.entries[1].before, diff.entries[1].after), (8, 8));
     }
+}
+
+/// Without the files of the repository the library is as much the user's own as the program.
+#[test]
+fn the_repository_heads_an_entry_and_the_library_is_beneath() {
+    let stack = [
+        "app`malloc",
+        "app`std::vector<int>::push_back@/usr/include/c++/12/vector.c:3",
+        "app`json::array::grow@/opt/json/json.c:80",
+        "app`json::parse@/opt/json/json.c:12",
+        "app`load@src/load.c:7",
+        "app`main@src/main.c:2",
+    ];
+    let side = |count| {
+        let mut stacks = Stacks::default();
+        stacks.add(count, &stack);
+        stacks.add(9, &["app`malloc", "app`main@src/main.c:3"]);
+        [stacks.set]
+    };
+    let (before, after) = (side(10), side(14));
+    let options = DiffOptions::default();
+    let diff = compare(&before, &after, &options).expect("comparable");
+    assert_eq!(blames(&diff), ["json::array::grow"]);
+    assert_eq!(
+        (diff.entries[0].through, diff.knows_repository),
+        (None, false)
+    );
+    let files = ["src/load.c", "src/main.c"].map(str::to_owned);
+    let options = DiffOptions {
+        glue: Glue::default().within(files.into_iter().collect()),
+        ..DiffOptions::default()
+    };
+    let diff = compare(&before, &after, &options).expect("comparable");
+    assert_eq!(blames(&diff), ["load"]);
+    assert!(diff.knows_repository);
+    let through = diff.entries[0].through.map(|it| &diff.frames[it as usize]);
+    assert_eq!(through.map(|it| it.function.as_str()), Some("json::parse"));
 }

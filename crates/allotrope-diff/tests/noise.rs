@@ -3,8 +3,8 @@
 
 mod support;
 
-use allotrope_diff::{Kind, Noise};
-use support::{Stacks, blames, check, functions, kinds, only};
+use allotrope_diff::{DiffOptions, Kind, Noise, compare};
+use support::{Stacks, blames, check, check_sums, functions, kinds, only};
 
 /// A run with one deterministic stack and two stacks of a pool thread; the
 /// arguments are their allocations.
@@ -118,4 +118,33 @@ fn with_one_run_a_side_noise_is_unknown() {
     let diff = check(&[run(1000, 50, 7)], &[run(1000, 51, 7)]);
     assert_eq!(diff.noise, Noise::Unknown);
     assert_eq!(kinds(&diff), [Kind::Changed]);
+}
+
+/// Totals of 100 to 140 before and of 200 to 240 after: all of it is in stacks that alone
+/// overlap. `poll` moves from 50 to 70 up to 90 to 130, `wake` by less.
+#[test]
+fn stacks_that_moved_most_are_named_if_the_totals_are_known_to_differ() {
+    let runs = |polls: [u64; 3], wakeups: [u64; 3]| -> Vec<Stacks> {
+        let both = polls.into_iter().zip(wakeups);
+        both.map(|(polls, wakeups)| run(0, polls, wakeups))
+            .collect()
+    };
+    let before = runs([50, 60, 70], [50, 60, 65]);
+    let after = runs([90, 110, 130], [70, 75, 90]);
+    let sets = |side: &[Stacks]| side.iter().map(|it| it.set.clone()).collect::<Vec<_>>();
+    let diff = |totals_differ| {
+        let options = DiffOptions {
+            totals_differ,
+            ..DiffOptions::default()
+        };
+        let diff = compare(&sets(&before), &sets(&after), &options).expect("comparable");
+        check_sums(&diff);
+        diff
+    };
+    assert!(kinds(&diff(false)).iter().all(|kind| *kind == Kind::Jitter));
+    let named = diff(true);
+    // Of the 65 between the medians of the totals, `poll` explains 50.
+    assert_eq!(kinds(&named), [Kind::Changed, Kind::Jitter]);
+    assert_eq!((named.entries[0].before, named.entries[0].after), (60, 110));
+    assert_eq!(blames(&named)[0], "poll");
 }

@@ -169,6 +169,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
         suppressions,
+        ..DiffOptions::default()
     };
     let sets = sides.before.iter().chain(&sides.after);
     arguments.filter.check_sets(sets)?;
