@@ -272,7 +272,16 @@ impl Repository {
         let own = git(&self.root, ["rev-parse", "--git-path", "index"])?;
         // A copy of the index has the file times, so git reads only changed
         // files.
-        let _ = fs::copy(self.root.join(own), &index);
+        let own = self.root.join(own);
+        let _ = fs::copy(&own, &index).and_then(|_| {
+            // Git reads a file that is as old as the index, because a change in the same
+            // second leaves its time as it is. A younger copy would hide such a change.
+            let written = fs::metadata(&own)?.modified()?;
+            fs::File::options()
+                .write(true)
+                .open(&index)?
+                .set_modified(written)
+        });
         let with_index = |words: &[&str]| {
             let mut command = command(&self.root, words);
             command.env("GIT_INDEX_FILE", &index);
