@@ -9,12 +9,15 @@ use allotrope_text::Shown;
 
 use allotrope_diff::{Diff, DiffOptions};
 use allotrope_profile::StackSet;
+use rustc_hash::FxHashSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
+use crate::explanation::{Rest, options, without_stacks};
 use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
+use crate::own_files::own_files;
 use crate::paths::Project;
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
@@ -78,6 +81,8 @@ pub struct Side {
     /// Why it could not be built. It has no tests then.
     pub build_failure: Option<BuildFailure>,
     tests: Vec<(Test, Protocol, Measured)>,
+    /// The source files of its stacks that are in the repository.
+    own_files: FxHashSet<String>,
 }
 
 /// Why a revision could not be built.
@@ -137,6 +142,8 @@ pub struct ComparedCase {
     pub checks: Vec<Check>,
     /// The differing stacks, for the metrics that differ.
     pub diffs: Vec<(Metric, Diff)>,
+    /// Sentences about the parts of differences that no stack has.
+    pub remarks: Vec<(Metric, String)>,
 }
 
 /// What is about to be done for a revision.
@@ -190,6 +197,7 @@ impl Comparer<'_> {
             folder: worktree.folder.clone(),
             build_failure: None,
             tests: Vec::new(),
+            own_files: FxHashSet::default(),
         };
         if configuration.build.is_some() {
             on_step(Step::Build);
@@ -211,9 +219,10 @@ impl Comparer<'_> {
                 source,
             })
         })?;
+        let project = Project::containing(&configuration.folder);
         let measurer = Measurer {
             configuration: &configuration,
-            project: &Project::containing(&configuration.folder),
+            project: &project,
             recorder: session.recorder.as_ref(),
             scratch: scratch.path(),
             stop: self.stop,
@@ -234,6 +243,8 @@ impl Comparer<'_> {
             let measured = measurer.measure(test, &protocol, &mut on_start);
             side.tests.push((test.clone(), protocol, measured));
         }
+        let files = side.tests.iter().flat_map(|(.., test)| test.files());
+        side.own_files = own_files(project.root(), files, std::iter::empty());
         Ok(side)
     }
 
@@ -279,13 +290,15 @@ pub fn compare(before: &Side, after: &Side) -> Comparison {
             names.push(&test.name);
         }
     }
+    let own_files = before.own_files.union(&after.own_files);
+    let own_files: FxHashSet<String> = own_files.cloned().collect();
     let tests = names.into_iter().map(|name| {
         let of = |side: &'_ Side| side.tests.iter().position(|(test, ..)| test.name == name);
         let (before, after) = (
             of(before).map(|index| &before.tests[index]),
             of(after).map(|index| &after.tests[index]),
         );
-        compared_test(name, before, after)
+        compared_test(name, before, after, &own_files)
     });
     Comparison {
         tests: tests.collect(),
@@ -294,7 +307,12 @@ pub fn compare(before: &Side, after: &Side) -> Comparison {
 
 type OfSide<'a> = Option<&'a (Test, Protocol, Measured)>;
 
-fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedTest {
+fn compared_test(
+    name: &str,
+    before: OfSide<'_>,
+    after: OfSide<'_>,
+    own_files: &FxHashSet<String>,
+) -> ComparedTest {
     let sides = [before, after];
     let mut compared = ComparedTest {
         name: name.to_owned(),
@@ -311,6 +329,8 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
     if let (Some(was), Some(is)) = (&before.toolchain, &after.toolchain) {
         compared.suspects = is.suspects(was);
     }
+    let mut protocol = protocol.clone();
+    protocol.glue = protocol.glue.within(own_files.clone());
     let mut names: Vec<&str> = Vec::new();
     for case in after.cases.iter().chain(&before.cases) {
         if !names.contains(&case.name.as_str()) {
@@ -321,7 +341,7 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
         let of = |measured: &'_ Measured| measured.cases.iter().position(|case| case.name == name);
         let was = of(before).map(|index| &before.cases[index]);
         let is = of(after).map(|index| &after.cases[index]);
-        compared_case(name, was, is, protocol)
+        compared_case(name, was, is, &protocol)
     });
     compared.cases = cases.collect();
     compared
@@ -346,6 +366,7 @@ fn compared_case(
         iterations: None,
         checks: Vec::new(),
         diffs: Vec::new(),
+        remarks: Vec::new(),
     };
     let (Some(before), Some(after)) = (before, after) else {
         return compared;
@@ -360,21 +381,40 @@ fn compared_case(
             .collect(),
     };
     compared.checks = check_case(after, Some(&budget), protocol);
-    let different = compared.checks.iter().filter(|check| check.differs());
-    compared.diffs = different
-        .filter_map(|check| {
-            let metric = check.metric;
-            let diff = diff(before, after, metric, compared.iterations, protocol)?;
-            Some((metric, diff))
-        })
-        .collect();
+    for check in compared.checks.iter().filter(|check| check.differs()) {
+        let (metric, remark) = (check.metric, &mut compared.remarks);
+        let Some(numbers) = check.budget.zip(check.now) else {
+            continue;
+        };
+        if metric.of_stacks().is_none() {
+            remark.push((metric, without_stacks(metric, "PROGRAM")));
+            let open = after.samples.iter().map(|run| &run.leaked_descriptors);
+            if let Some(open) = open.filter(|open| !open.is_empty()).next_back() {
+                remark.push((metric, format!("{metric}, open after: {}", open.join(", "))));
+            }
+            continue;
+        }
+        let diff = diff(before, after, check, compared.iterations, protocol);
+        let Some(diff) = diff else {
+            continue;
+        };
+        let rest = Rest::of([numbers.0.typical, numbers.1.typical], &diff);
+        let because = match metric {
+            Metric::Net if rest.are_deallocations() => rest.deallocations(),
+            _ => "the recordings have no stacks of it".to_owned(),
+        };
+        remark.extend(rest.remark(&because).map(|remark| (metric, remark)));
+        compared.diffs.push((metric, diff));
+    }
     compared
 }
 
+/// Compares the stacks; `None` if a recording has none. Should the comparison fail, only
+/// the explanation is missing.
 fn diff(
     before: &Case,
     after: &Case,
-    metric: Metric,
+    check: &Check,
     iterations: Option<u64>,
     protocol: &Protocol,
 ) -> Option<Diff> {
@@ -383,14 +423,9 @@ fn diff(
         samples.map(|sample| sample.stacks.clone()).collect()
     };
     let options = DiffOptions {
-        metric: metric.of_stacks()?,
-        per: iterations
-            .filter(|&number| number > 1)
-            .map(|number| number as f64),
-        glue: protocol.glue.clone(),
-        suppressions: protocol.suppressions.clone(),
+        totals_differ: !check.status.passes(),
+        ..options(protocol, check.metric.of_stacks()?, iterations)
     };
-    // Should the comparison fail, only the explanation is missing.
     allotrope_diff::compare(&sets(before), &sets(after), &options).ok()
 }
 

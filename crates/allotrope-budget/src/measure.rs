@@ -342,6 +342,13 @@ fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
 }
 
 impl Measured {
+    /// The source files of all stacks; most are given several times.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let samples = self.cases.iter().flat_map(|case| &case.samples);
+        let frames = samples.flat_map(|sample| &sample.stacks.frames);
+        frames.map(|frame| frame.file.as_str())
+    }
+
     fn add(&mut self, test: &Test, started: ProgramRun) {
         for note in started.notes {
             if !self.notes.contains(&note) {

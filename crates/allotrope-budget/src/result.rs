@@ -64,6 +64,8 @@ pub struct TestResult {
     pub counts_only: bool,
     /// A shell command that runs the test again, with stacks.
     pub reproduce: String,
+    /// The configuration's path in the repository and the line that defines the test.
+    pub definition: Option<(String, u32)>,
 }
 
 /// The result of a case.
@@ -79,6 +81,8 @@ pub struct CaseResult {
     pub checks: Vec<Check>,
     /// The stacks that explain failed checks and leaks.
     pub explanations: Vec<Explanation>,
+    /// Failed checks that no stacks can explain.
+    pub unexplained: Vec<Unexplained>,
     /// What differs between the runs.
     pub fluctuations: Vec<Fluctuation>,
     /// Runs that left more behind than the run with the minimum.
@@ -95,8 +99,27 @@ pub struct Explanation {
     /// Whether there are accepted stacks; without any, the diff lists all
     /// stacks of the run.
     pub accepted: bool,
+    /// The run's number minus the accepted one, or the number if none was accepted: the
+    /// sum of the entries of `diff` and the `rest`.
+    pub difference: i64,
+    /// The part of the difference that no stack has.
+    pub rest: i64,
+    /// Sentences about the rest. The first begins with `rest +1,234:` if there is one.
+    pub remarks: Vec<String>,
+    /// File and line of the frame that is blamed for the largest entry, if it is a file of
+    /// the repository.
+    pub location: Option<(String, u32)>,
     /// The difference between the accepted stacks and those of the run.
     pub diff: Diff,
+}
+
+/// A number that differs from its budget and has no stacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unexplained {
+    /// The metric.
+    pub metric: Metric,
+    /// What is known, and what shows more.
+    pub remark: String,
 }
 
 /// Allocations or file descriptors that a run left behind.

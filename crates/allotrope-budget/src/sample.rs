@@ -48,7 +48,7 @@ impl Sample {
         if profile.is_counts_only() {
             clear_uncounted(&mut figures);
         } else {
-            stacks = normalise_stacks(&StackSet::from(profile), project);
+            stacks = normalise_stacks(&with_one_peak(profile), project);
         }
         Self {
             figures,
@@ -58,6 +58,26 @@ impl Sample {
             leaked_descriptors: Vec::new(),
         }
     }
+}
+
+/// The stacks of all images. Only those of the image with the largest peak have their
+/// figures at the peak, because only its peak is that of the run.
+fn with_one_peak(profile: &Profile) -> StackSet {
+    let mut set = StackSet::from(profile);
+    let images = profile.processes.iter().enumerate();
+    let highest = images
+        .rev()
+        .max_by_key(|(_, image)| image.totals.peak_bytes);
+    let highest = highest.map(|(index, _)| index);
+    let images = profile.processes.iter().enumerate();
+    let of_image = images.flat_map(|(index, image)| image.sites.iter().map(move |_| index));
+    for (stack, image) in set.stacks.iter_mut().zip(of_image) {
+        if Some(image) != highest {
+            stack.figures[Metric::PeakAllocations as usize] = 0;
+            stack.figures[Metric::PeakBytes as usize] = 0;
+        }
+    }
+    set
 }
 
 /// Adds the allocations of a process's threads to `threads`, by name. The first

@@ -6,21 +6,21 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use allotrope_diff::DiffOptions;
-use allotrope_profile::{MetricSet, StackSet};
+use allotrope_profile::Metric;
 
-use crate::budgets::{
-    Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, CallTree, fold_like,
-};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, CallTree};
 use crate::check::{Check, check_case};
 use crate::configuration::{Protocol, Test};
+use crate::definition::definition;
+use crate::explanation::Explainer;
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Measured, Measurer, Problem, environment};
 use crate::nio_log::NioLog;
+use crate::outputs::wording::signed;
+use crate::own_files::own_files;
 use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
-use allotrope_profile::Metric;
 
 /// The source of the accepted numbers.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +68,11 @@ impl TestRunner<'_> {
             name: test.name.clone(),
             command: test.command.clone(),
             folder: test.folder.clone(),
+            definition: definition(
+                self.measurer.configuration,
+                self.measurer.project,
+                &test.name,
+            ),
             ..TestResult::default()
         };
         // Before the measurement, so that an invalid file costs no time.
@@ -90,12 +95,16 @@ impl TestRunner<'_> {
         result.duration = started.elapsed();
         result.counts_only = protocol.counts_only;
         result.environment = environment(test, &protocol);
-        result.fill(
-            measured,
-            &protocol,
-            accepted,
-            self.measurer.recorder.is_some(),
-        );
+        let root = self.measurer.project.root();
+        let own = own_files(root, measured.files(), accepted.files());
+        protocol.glue = protocol.glue.within(own);
+        let context = Context {
+            root,
+            accept: self.command(test, &["--accept"]),
+            program: command_line(&test.command),
+        };
+        let recorded = self.measurer.recorder.is_some();
+        result.fill(measured, &protocol, accepted, recorded, &context);
         result.notes.extend(note);
         result
     }
@@ -121,6 +130,15 @@ impl TestRunner<'_> {
 
     /// The shell command that runs the test again, with stacks.
     fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
+        let stacks: &[&str] = match protocol.counts_only {
+            true => &["--stacks"],
+            false => &[],
+        };
+        self.command(test, stacks)
+    }
+
+    /// A shell command for the test with these options.
+    fn command(&self, test: &Test, options: &[&str]) -> String {
         let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
         let file = &self.measurer.configuration.file;
         if file != Path::new(crate::configuration::FILE_NAME) {
@@ -130,12 +148,20 @@ impl TestRunner<'_> {
             let file = file.strip_prefix(root).unwrap_or(&file);
             words.push(file.into());
         }
-        if protocol.counts_only {
-            words.push("--stacks".into());
-        }
+        words.extend(options.iter().map(OsString::from));
         words.push(test.name.clone().into());
         command_line(&words)
     }
+}
+
+/// What explanations say about the test as a whole.
+struct Context<'a> {
+    /// The folder of the repository.
+    root: &'a Path,
+    /// The command that accepts its numbers and stacks.
+    accept: String,
+    /// Its program and arguments, as a shell command.
+    program: String,
 }
 
 /// The accepted numbers and stacks of a test.
@@ -150,6 +176,16 @@ impl AcceptedBudgets<'_> {
             Self::Folder(budgets, _) => budgets.as_ref()?.cases.get(&case.name).cloned(),
             Self::Log(log) => log.budget(case),
         }
+    }
+
+    /// The source files of the accepted stacks.
+    fn files(&self) -> impl Iterator<Item = &str> {
+        let profiles = match self {
+            Self::Folder(_, profiles) => Some(profiles),
+            Self::Log(_) => None,
+        };
+        let profiles = profiles.into_iter().flat_map(BTreeMap::values);
+        profiles.flat_map(CallTree::files)
     }
 
     fn profile(&self, case: &str) -> Option<&CallTree> {
@@ -167,6 +203,7 @@ impl TestResult {
         protocol: &Protocol,
         accepted: AcceptedBudgets<'_>,
         recorded: bool,
+        context: &Context<'_>,
     ) {
         self.problem = measured.problem;
         self.notes = measured.notes;
@@ -175,12 +212,13 @@ impl TestResult {
         if recorded {
             let cases = measured.cases.into_iter();
             self.cases = cases
-                .map(|case| checked(case, protocol, &accepted))
+                .map(|case| checked(case, protocol, &accepted, context))
                 .collect();
         }
         if let AcceptedBudgets::Folder(Some(budgets), profiles) = &accepted {
             let cases = self.cases.iter();
-            let notes = cases.filter_map(|case| note_on_stacks(case, budgets, profiles));
+            let notes =
+                cases.filter_map(|case| note_on_stacks(case, budgets, profiles, &context.accept));
             self.notes.extend(notes);
             // After a problem, missing cases are its consequence.
             if self.problem.is_none() && recorded {
@@ -209,6 +247,7 @@ fn note_on_stacks(
     case: &CaseResult,
     budgets: &Budgets,
     profiles: &BTreeMap<String, CallTree>,
+    accept: &str,
 ) -> Option<String> {
     let budget = budgets.cases.get(&case.name)?;
     let name = &case.name;
@@ -221,12 +260,13 @@ fn note_on_stacks(
             .spread(Metric::Allocations)
             .is_some_and(|it| it.most > 0);
         return (any && some)
-            .then(|| format!("{name} has no accepted stacks; `--accept` writes them"));
+            .then(|| format!("{name} has no accepted stacks; `{accept}` writes them"));
     };
     let (metric, sum, number) = profile.disagreement(budget)?;
     Some(format!(
-        "{name}: its accepted stacks sum to {sum} {metric}, but its number is {number}: one of them \
-         was edited or merged alone; `--accept` writes both"
+        "{name}: its accepted stacks sum to {sum} {metric}, but its number is {number} ({}): one \
+         of them was edited or merged alone; `{accept}` writes both",
+        signed(number.saturating_sub(sum))
     ))
 }
 
@@ -243,12 +283,17 @@ fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
 }
 
 /// Checks a case and explains the numbers that differ from their budgets.
-fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> CaseResult {
-    let checks = check_case(&case, accepted.budget(&case).as_ref(), protocol);
+fn checked(
+    case: Case,
+    protocol: &Protocol,
+    accepted: &AcceptedBudgets<'_>,
+    context: &Context<'_>,
+) -> CaseResult {
+    let budget = accepted.budget(&case);
+    let checks = check_case(&case, budget.as_ref(), protocol);
     let reported = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);
-    let profile = accepted.profile(&case.name);
     let explained = checks
         .iter()
         .filter(|check| !check.status.passes())
@@ -258,10 +303,32 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
-    let explanations = explained
-        .chain(leaked)
-        .filter_map(|(metric, run)| explanation(&case, metric, run, profile, iterations, protocol))
-        .collect();
+    let explainer = Explainer {
+        case: &case,
+        protocol,
+        iterations,
+        budget: budget.as_ref(),
+        profile: accepted.profile(&case.name),
+        root: context.root,
+        accept: &context.accept,
+        program: &context.program,
+    };
+    let (mut explanations, mut unexplained) = (Vec::new(), Vec::new());
+    for (metric, run) in explained {
+        match explainer.explain(metric, run) {
+            Some(Ok(explanation)) => explanations.push(explanation),
+            Some(Err(remark)) => unexplained.push(remark),
+            None => {}
+        }
+    }
+    // A leak of one run is shown in addition, unless that run has what was accepted.
+    let leaked = leaked.and_then(|(metric, run)| explainer.explain(metric, run)?.ok());
+    let is_shown = |leaked: &Explanation| {
+        let mut shown = explanations.iter();
+        shown.any(|it: &Explanation| (it.metric, it.run) == (leaked.metric, leaked.run))
+    };
+    let leaked = leaked.filter(|leaked| leaked.difference != 0 && !is_shown(leaked));
+    explanations.extend(leaked);
     CaseResult {
         fluctuations: fluctuations(&case, protocol),
         name: case.name,
@@ -269,6 +336,7 @@ fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> C
         samples: case.samples,
         checks,
         explanations,
+        unexplained,
         leaks,
     }
 }
@@ -314,47 +382,4 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
         }
     }
     leaks
-}
-
-/// Compares the stacks of one run with the accepted ones; `None` if there are no stacks
-/// for this metric.
-fn explanation(
-    case: &Case,
-    metric: Metric,
-    run: usize,
-    profile: Option<&CallTree>,
-    iterations: Option<u64>,
-    protocol: &Protocol,
-) -> Option<Explanation> {
-    let of_stacks = metric.of_stacks()?;
-    let now = &case.samples.get(run)?.stacks;
-    if !now.known.has(of_stacks) {
-        return None;
-    }
-    let nothing = StackSet {
-        known: MetricSet::OF_STACKS,
-        ..StackSet::default()
-    };
-    let accepted = profile.map(|profile| profile.stacks(now));
-    let accepted = accepted.filter(|accepted| accepted.known.has(of_stacks));
-    let has_profile = accepted.is_some();
-    let accepted = &accepted.unwrap_or(nothing);
-    let options = DiffOptions {
-        metric: of_stacks,
-        per: iterations
-            .filter(|&number| number > 1)
-            .map(|number| number as f64),
-        glue: protocol.glue.clone(),
-        suppressions: protocol.suppressions.clone(),
-    };
-    let now = fold_like(now, accepted);
-    // Should the comparison fail, only the explanation is missing.
-    let before = std::slice::from_ref(accepted);
-    let diff = allotrope_diff::compare(before, &[now], &options).ok()?;
-    Some(Explanation {
-        metric,
-        run: run + 1,
-        accepted: has_profile,
-        diff,
-    })
 }

@@ -112,6 +112,11 @@ impl CallTree {
         Self { calls, metrics }
     }
 
+    /// The source files of its calls.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.calls.iter().map(|call| call.frame.file.as_str())
+    }
+
     /// A metric of which the sum of the stacks is not the accepted number: somebody edited
     /// or merged only one of them. With the sum and the number.
     pub fn disagreement(&self, budget: &Budget) -> Option<(Metric, i64, i64)> {

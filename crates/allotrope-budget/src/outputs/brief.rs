@@ -142,6 +142,9 @@ pub fn same_stacks(shown: &Explanation, explanation: &Explanation) -> String {
             wording::signed(sum)
         ));
     }
+    for remark in &explanation.remarks {
+        named.push_str(&format!("; {remark}"));
+    }
     format!(
         "Stacks of {}, like those of {} above: {named}",
         explanation.metric, shown.metric

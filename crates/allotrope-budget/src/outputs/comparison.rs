@@ -67,6 +67,7 @@ pub fn write_text(
         for case in &test.cases {
             for (metric, diff) in &case.diffs {
                 writeln!(out, "\n{}: {metric}\n", case.name)?;
+                let remarks = case.remarks.iter().filter(|(of, _)| of == metric);
                 let options = DiffTextOptions {
                     style: options.style,
                     selection: Selection::default(),
@@ -77,8 +78,13 @@ pub fn write_text(
                         ..Hints::default()
                     },
                     titles: [Vec::new(), Vec::new()],
+                    remarks: remarks.map(|(_, remark)| remark.clone()).collect(),
                 };
                 text::write(diff, &options, out)?;
+            }
+            let has_diff = |metric| case.diffs.iter().any(|(of, _)| *of == metric);
+            for (_, remark) in case.remarks.iter().filter(|(of, _)| !has_diff(*of)) {
+                writeln!(out, "\n{}: {remark}", case.name)?;
             }
         }
     }
@@ -206,6 +212,9 @@ struct NumberForm<'a> {
     before_range: Option<[i64; 2]>,
     after_range: Option<[i64; 2]>,
     difference: Option<i64>,
+    /// The part of the difference that no entry has.
+    rest: Option<i64>,
+    remarks: Vec<&'a str>,
     entries: Vec<EntryForm<'a>>,
 }
 
@@ -216,6 +225,9 @@ struct EntryForm<'a> {
     difference: i64,
     function: &'a str,
     place: String,
+    in_repository: bool,
+    /// The library function that the function calls to allocate.
+    through: Option<&'a str>,
 }
 
 /// Writes the comparison as one JSON object, followed by a newline.
@@ -279,9 +291,14 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
                     difference: entry.difference,
                     function: frame.map_or("", |frame| &frame.function),
                     place: frame.map(wording::location).unwrap_or_default(),
+                    in_repository: wording::is_in_repository(diff, entry),
+                    through: wording::called(diff, entry).map(|it| it.function.as_str()),
                 }
             })
         });
+        let entries: Vec<EntryForm<'_>> = entries.collect();
+        let named: i64 = entries.iter().map(|entry| entry.difference).sum();
+        let remarks = case.remarks.iter().filter(|(of, _)| *of == check.metric);
         NumberForm {
             metric: check.metric.name(),
             verdict: wording::status(check.status),
@@ -290,7 +307,9 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
             before_range: check.budget.map(|spread| [spread.least, spread.most]),
             after_range: check.now.map(|spread| [spread.least, spread.most]),
             difference: check.difference(),
-            entries: entries.collect(),
+            rest: check.difference().map(|it| it.saturating_sub(named)),
+            remarks: remarks.map(|(_, remark)| remark.as_str()).collect(),
+            entries,
         }
     });
     CaseForm {

@@ -41,7 +41,7 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
             annotations.push(Annotation {
                 is_error: true,
                 weight: f64::INFINITY,
-                location: None,
+                location: test.definition.clone(),
                 subjects: vec![test.name.clone()],
                 message: trouble,
             });
@@ -66,10 +66,9 @@ fn annotations_of(test: &TestResult, case: &CaseResult) -> Vec<Annotation> {
     let checks = case.checks.iter().filter(|check| !check.status.passes());
     let annotations = checks.map(|check| {
         let explains = |it: &&Explanation| it.metric == check.metric;
-        let (blamed, location) = match case.explanations.iter().find(explains) {
-            Some(explanation) => blamed(explanation),
-            None => (None, None),
-        };
+        let explanation = case.explanations.iter().find(explains);
+        let blamed = explanation.and_then(blamed);
+        let location = explanation.and_then(|explanation| explanation.location.clone());
         let mut message = wording::sentence(check);
         for suspect in &test.suspects {
             message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
@@ -77,10 +76,16 @@ fn annotations_of(test: &TestResult, case: &CaseResult) -> Vec<Annotation> {
         if let Some(blamed) = blamed {
             message.push_str(&format!("\n{blamed}"));
         }
+        let remarks = explanation.into_iter().flat_map(|it| &it.remarks);
+        let unexplained = case.unexplained.iter();
+        let unexplained = unexplained.filter(|it| it.metric == check.metric);
+        for remark in remarks.chain(unexplained.map(|it| &it.remark)) {
+            message.push_str(&format!("\n{remark}"));
+        }
         Annotation {
             is_error: check.status != CheckStatus::Improved,
             weight: weight(check),
-            location,
+            location: location.or_else(|| test.definition.clone()),
             subjects: vec![format!("{} of {}", check.metric, case.name)],
             message,
         }
@@ -96,20 +101,16 @@ fn weight(check: &Check) -> f64 {
     }
 }
 
-/// What the largest entry of an explanation adds, and its source line.
-fn blamed(explanation: &Explanation) -> (Option<String>, Option<(String, u32)>) {
-    let entry = wording::explaining_entries(&explanation.diff).next();
-    let frame = entry.and_then(|entry| wording::blamed(&explanation.diff, entry));
-    let (Some(entry), Some(frame)) = (entry, frame) else {
-        return (None, None);
-    };
+/// What the largest entry of an explanation adds.
+fn blamed(explanation: &Explanation) -> Option<String> {
+    let entry = wording::explaining_entries(&explanation.diff).next()?;
+    let frame = wording::blamed(&explanation.diff, entry)?;
     let difference = wording::signed(entry.difference);
-    let message = format!("{difference} in {}", short_function(frame, NAME));
-    // Only files of the project can be annotated.
-    let of_project =
-        !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':');
-    let location = of_project.then(|| (frame.file.clone(), frame.line));
-    (Some(message), location)
+    let mut message = format!("{difference} in {}", short_function(frame, NAME));
+    if let Some(called) = wording::called(&explanation.diff, entry) {
+        message.push_str(&format!(" through {}", short_function(called, NAME)));
+    }
+    Some(message)
 }
 
 /// Joins the annotations of each source line.

@@ -64,6 +64,7 @@ struct CaseForm<'a> {
     leaks: Vec<LeakForm<'a>>,
     fluctuations: Vec<FluctuationForm<'a>>,
     responsible: Vec<ExplanationForm<'a>>,
+    unexplained: Vec<UnexplainedForm<'a>>,
 }
 
 #[derive(Serialize)]
@@ -111,7 +112,16 @@ struct ExplanationForm<'a> {
     metric: &'static str,
     run: usize,
     accepted_profile: bool,
+    difference: i64,
+    rest: i64,
+    remarks: &'a [String],
     entries: Vec<EntryForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct UnexplainedForm<'a> {
+    metric: &'static str,
+    remark: &'a str,
 }
 
 #[derive(Serialize)]
@@ -122,6 +132,8 @@ struct EntryForm<'a> {
     difference: i64,
     confidence: f64,
     blame: Option<FrameForm<'a>>,
+    in_repository: bool,
+    through: Option<FrameForm<'a>>,
     stacks: Vec<StackForm<'a>>,
 }
 
@@ -256,6 +268,14 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         leaks: leaks.collect(),
         fluctuations: fluctuations(case),
         responsible: case.explanations.iter().map(explanation).collect(),
+        unexplained: case
+            .unexplained
+            .iter()
+            .map(|unexplained| UnexplainedForm {
+                metric: unexplained.metric.name(),
+                remark: &unexplained.remark,
+            })
+            .collect(),
     }
 }
 
@@ -296,6 +316,8 @@ fn explanation(explanation: &Explanation) -> ExplanationForm<'_> {
         difference: entry.difference,
         confidence: entry.confidence,
         blame: frame(&entry.blame),
+        in_repository: wording::is_in_repository(diff, entry),
+        through: wording::called(diff, entry).map(FrameForm::from),
         stacks: entry
             .stacks
             .iter()
@@ -310,6 +332,9 @@ fn explanation(explanation: &Explanation) -> ExplanationForm<'_> {
         metric: explanation.metric.name(),
         run: explanation.run,
         accepted_profile: explanation.accepted,
+        difference: explanation.difference,
+        rest: explanation.rest,
+        remarks: &explanation.remarks,
         entries: entries.collect(),
     }
 }

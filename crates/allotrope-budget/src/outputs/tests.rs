@@ -109,9 +109,14 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
                 metric: Metric::Allocations,
                 run: 1,
                 accepted: true,
+                difference: diff.difference,
+                rest: 0,
+                remarks: Vec::new(),
+                location: Some(("src/net/http/headers.cc".to_owned(), 127)),
                 diff,
             })
             .collect(),
+        unexplained: Vec::new(),
         fluctuations: fluctuations(&case, &protocol),
         leaks: leaks
             .map(|(run, sample)| Leak {
@@ -133,6 +138,7 @@ fn test(name: &str, cases: Vec<CaseResult>) -> TestResult {
         folder: "/".into(),
         cases,
         reproduce: format!("allotrope test {name}"),
+        definition: Some(("allotrope.toml".to_owned(), 7)),
         ..TestResult::default()
     }
 }

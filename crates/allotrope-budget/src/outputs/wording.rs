@@ -4,7 +4,7 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, Entry, Kind};
+use allotrope_diff::{Diff, Entry, Kind, Origin};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
@@ -212,11 +212,15 @@ pub fn explanation_heading(explanation: &Explanation, runs: usize) -> String {
     } else {
         "this run".to_owned()
     };
-    let metric = explanation.metric;
+    let what = match explanation.metric {
+        Metric::PeakBytes => "Held at the peak".to_owned(),
+        Metric::Net => "Stacks of net, those of what remained".to_owned(),
+        metric => format!("Stacks of {metric}"),
+    };
     if explanation.accepted {
-        format!("Stacks of {metric}, accepted → {run}:")
+        format!("{what}, accepted → {run}:")
     } else {
-        format!("Stacks of {metric} in {run} (no accepted stacks to compare with):")
+        format!("{what} in {run} (no accepted stacks to compare with):")
     }
 }
 
@@ -375,6 +379,16 @@ pub fn explaining_entries(diff: &Diff) -> impl Iterator<Item = &Entry> {
 /// The frame that is blamed for an entry.
 pub fn blamed<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
     diff.frames.get(entry.blame as usize)
+}
+
+/// The library function through which the blamed frame allocates.
+pub fn called<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
+    diff.frames.get(entry.through? as usize)
+}
+
+/// Whether the frame that is blamed for an entry is in a file of the repository.
+pub fn is_in_repository(diff: &Diff, entry: &Entry) -> bool {
+    diff.origins.get(entry.blame as usize) == Some(&Origin::Repository)
 }
 
 /// `src/encode.cc:5`, or the module if the source file is unknown.

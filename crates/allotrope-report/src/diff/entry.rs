@@ -16,6 +16,8 @@ use crate::style::Role;
 
 /// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
+/// Before the library function that the blamed one calls.
+const THROUGH: &str = "through ";
 /// The most groups of stacks that are written for an entry.
 const MOST: usize = 3;
 
@@ -42,6 +44,12 @@ pub(super) fn write(
     };
     let title = style.paint(Role::Function, &name(&title, room));
     writeln!(out, "{}{title}", style.paint(Role::Title, &head))?;
+    if let Some(called) = entry.through {
+        let room = style.columns() - INDENT - columns(THROUGH);
+        let called = name(&function(frame(diff, called)), room);
+        let called = style.paint(Role::Location, &called);
+        writeln!(out, "{:INDENT$}{THROUGH}{called}", "")?;
+    }
     let text = facts(diff, entry, style.columns() - INDENT);
     for text in crate::shorten::wrap(&text, style.columns() - INDENT) {
         writeln!(out, "{:INDENT$}{text}", "")?;
@@ -230,6 +238,10 @@ fn facts(diff: &Diff, entry: &Entry, room: usize) -> String {
     if entry.kind != Kind::Jitter && !location.is_empty() {
         facts.push(location);
     }
+    let is_change = !matches!(entry.kind, Kind::Jitter | Kind::Moved);
+    if is_change && diff.knows_repository && !is_in_repository(diff, entry.blame) {
+        facts.push("outside the repository".to_owned());
+    }
     if entry.stacks.len() > 1 {
         facts.push(plural(entry.stacks.len(), "stack", "stacks"));
     }
@@ -368,6 +380,10 @@ fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option
 fn moved(was: &StackFrame, is: &StackFrame) -> Option<String> {
     let (from, to) = (short_location(was), short_location(is));
     (from != to && !from.is_empty() && !to.is_empty()).then(|| format!("{from}, now {to}"))
+}
+
+fn is_in_repository(diff: &Diff, index: u32) -> bool {
+    diff.origins.get(index as usize) == Some(&Origin::Repository)
 }
 
 fn frame(diff: &Diff, index: u32) -> &StackFrame {

@@ -13,6 +13,7 @@ use super::selection::{Selection, sum};
 use super::wording::{plural, signed};
 use super::{entry, summary};
 use crate::numbers::count;
+use crate::shorten::wrap;
 use crate::style::{Role, Style};
 
 /// What a text shows.
@@ -30,6 +31,9 @@ pub struct DiffTextOptions {
     pub titles: [Vec<String>; 2],
     /// The options of the command that show what is left out.
     pub hints: Hints,
+    /// Sentences after the entries that changed, such as one about a part of the
+    /// difference that no stack has.
+    pub remarks: Vec<String>,
 }
 
 /// The options by which a command shows what its text leaves out. A command that lacks
@@ -60,6 +64,7 @@ impl Default for DiffTextOptions {
             all_frames: false,
             titles: [Vec::new(), Vec::new()],
             hints: Hints::default(),
+            remarks: Vec::new(),
         }
     }
 }
@@ -74,7 +79,7 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
     let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = matching.into_iter().partition(is_moved);
     let changed = suppressed_last(changed);
-    if changed.is_empty() {
+    if changed.is_empty() && options.remarks.is_empty() {
         let what = match &options.selection.filter {
             Some(_) => "Nothing that was asked for is different.",
             None => "Nothing is different.",
@@ -89,6 +94,10 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
         entry::write(diff, entry, written, options, out)?;
     }
     write_rest(&changed, large, "\n", options, out)?;
+    if !options.remarks.is_empty() {
+        writeln!(out)?;
+        write_remarks(options, 2, out)?;
+    }
     write_moved(diff, &moved, written, options, out)?;
     out.flush()
 }
@@ -108,7 +117,21 @@ pub fn write_entries(
     for (index, shown) in shown.enumerate() {
         entry::write(diff, shown, index + 1, options, out)?;
     }
-    write_rest(&changed, large, "  ", options, out)
+    write_rest(&changed, large, "  ", options, out)?;
+    write_remarks(options, 4, out)
+}
+
+/// Writes the remarks, indented by so many columns.
+fn write_remarks(options: &DiffTextOptions, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    for remark in &options.remarks {
+        // The lines after the first are indented by two more.
+        let room = options.style.columns().saturating_sub(indent + 2);
+        for (index, line) in wrap(remark, room).iter().enumerate() {
+            let indent = indent + if index > 0 { 2 } else { 0 };
+            writeln!(out, "{:indent$}{line}", "")?;
+        }
+    }
+    Ok(())
 }
 
 /// The entries in their order, but those whose leaks are suppressed after the others.

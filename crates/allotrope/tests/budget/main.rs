@@ -5,6 +5,8 @@ mod support;
 
 mod budgets;
 mod compare;
+mod conservation;
+mod culprit;
 mod examples;
 mod history;
 mod merging;

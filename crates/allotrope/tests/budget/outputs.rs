@@ -66,7 +66,7 @@ fn junit_markdown_and_github_have_the_same_numbers() {
              +50 in encode"
         ))
         .has("::notice file=bench.c,line=")
-        .has("::error title=crash::it was ended by SIGSEGV");
+        .has("::error file=allotrope.toml,line=7,title=crash::it was ended by SIGSEGV");
     let markdown = project.read("report.md");
     assert!(markdown.contains("| ❌ | encode | allocations | 1,000 | 1,050 | +50 |  |"));
     assert!(markdown.contains("| 🔽 | decode | allocations | 500 | 400 | -100 |  |"));

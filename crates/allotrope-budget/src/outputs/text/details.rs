@@ -240,6 +240,9 @@ impl Text<'_> {
             }
             shown.push(explanation);
         }
+        for unexplained in &case.unexplained {
+            self.sentence(2, &unexplained.remark)?;
+        }
         if self.options.samples {
             for fluctuation in &case.fluctuations {
                 self.fluctuation(fluctuation)?;
@@ -250,12 +253,6 @@ impl Text<'_> {
 
     fn explanation(&mut self, explanation: &Explanation, runs: usize) -> io::Result<()> {
         self.sentence(2, &wording::explanation_heading(explanation, runs))?;
-        if wording::explaining_entries(&explanation.diff)
-            .next()
-            .is_none()
-        {
-            return self.sentence(4, "no stack differs from the accepted ones");
-        }
         let options = DiffTextOptions {
             style: self.options.style,
             selection: Selection::default(),
@@ -266,6 +263,7 @@ impl Text<'_> {
                 stacks: Some("--stacks"),
                 moved: None,
             },
+            remarks: explanation.remarks.clone(),
         };
         write_entries(&explanation.diff, &options, self.out)
     }
