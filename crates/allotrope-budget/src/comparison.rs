@@ -388,8 +388,8 @@ fn compared_case(
         };
         if metric.of_stacks().is_none() {
             remark.push((metric, without_stacks(metric, "PROGRAM")));
-            let open = after.samples.iter().map(|run| &run.leaked_descriptors);
-            if let Some(open) = open.filter(|open| !open.is_empty()).next_back() {
+            let mut open = after.samples.iter().map(|run| &run.leaked_descriptors);
+            if let Some(open) = open.rfind(|open| !open.is_empty()) {
                 remark.push((metric, format!("{metric}, open after: {}", open.join(", "))));
             }
             continue;
