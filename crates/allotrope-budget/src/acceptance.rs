@@ -1,10 +1,12 @@
 //! Accepts measured numbers: writes them as the new budgets.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, Number, profile};
-use crate::check::CheckStatus;
+use crate::check::{Check, CheckStatus};
+use crate::outputs::wording;
 use crate::result::{CaseResult, TestResult};
 use crate::sample::Sample;
 use crate::spread::Spread;
@@ -32,20 +34,49 @@ pub struct Change {
     pub is: Option<Spread>,
 }
 
+/// Why a test's numbers cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has no numbers, or none that mean anything.
+    NotMeasured(String),
+    /// A number is larger than it may ever be.
+    AboveLimit(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotMeasured(why) | Self::AboveLimit(why)) = self;
+        to.write_str(why)
+    }
+}
+
 /// Why a test's numbers cannot be accepted; `None` if they can.
-pub fn refusal(result: &TestResult) -> Option<String> {
+pub fn refusal(result: &TestResult) -> Option<Refusal> {
     if let Some(problem) = &result.problem {
-        return Some(problem.to_string());
+        return Some(Refusal::NotMeasured(problem.to_string()));
     }
     if result.cases.is_empty() {
-        return Some("nothing was measured".to_owned());
+        return Some(Refusal::NotMeasured("nothing was measured".to_owned()));
     }
     result.cases.iter().find_map(|case| {
-        let mut unknown = case.checks.iter();
-        let unknown = unknown.find(|check| check.status == CheckStatus::NotRecorded)?;
-        let (name, metric) = (&case.name, unknown.metric);
-        Some(format!("`gate` names {metric}, which {name} does not give"))
+        let mut checks = case.checks.iter();
+        checks.find_map(|check| refusal_of(&case.name, check))
     })
+}
+
+fn refusal_of(case: &str, check: &Check) -> Option<Refusal> {
+    match check.status {
+        CheckStatus::NotRecorded => Some(Refusal::NotMeasured(format!(
+            "`{}` names {}, which {case} does not give",
+            if check.is_gated { "gate" } else { "limit" },
+            check.metric
+        ))),
+        CheckStatus::AboveLimit => Some(Refusal::AboveLimit(format!(
+            "{case}: {}",
+            wording::sentence(check)
+        ))),
+        _ => None,
+    }
 }
 
 /// Writes the numbers of a test that changed, for all platforms or one. A number that is
@@ -90,7 +121,8 @@ pub fn accept(
                 let stacks = case.samples.get(run).map(|sample| &sample.stacks);
                 match stacks.filter(|stacks| !stacks.stacks.is_empty()) {
                     Some(stacks) => {
-                        let metrics: Vec<Metric> = budget.numbers.keys().copied().collect();
+                        let gated = case.checks.iter().filter(|check| check.is_gated);
+                        let metrics: Vec<Metric> = gated.map(|check| check.metric).collect();
                         let tree = profile(stacks, &metrics, max_stacks);
                         profiles.insert(case.name.clone(), tree);
                     }
@@ -117,7 +149,9 @@ pub fn accept(
 /// The new budget of a case: the numbers of the old one that are no different, and the
 /// others as measured.
 fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&str>) -> Budget {
-    let numbers = case.checks.iter().filter_map(|check| {
+    let gated = case.checks.iter().filter(|check| check.is_gated);
+    let stored = gated.chain(&case.watched);
+    let numbers = stored.filter_map(|check| {
         let now = check.now?;
         let old = old.and_then(|old| old.numbers.get(&check.metric));
         if let Some(old) = old.filter(|_| !check.differs()) {

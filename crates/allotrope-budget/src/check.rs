@@ -18,6 +18,8 @@ pub enum CheckStatus {
     /// The number exceeds its budget or, if less is not better for this metric, is below
     /// the tolerance.
     Exceeded,
+    /// The number is above its limit, whatever its budget is.
+    AboveLimit,
     /// The number is better than its budget.
     Improved,
     /// There is no budget.
@@ -32,6 +34,11 @@ impl CheckStatus {
     /// Whether the number is no different from its budget.
     pub fn passes(self) -> bool {
         matches!(self, Self::WithinBudget | Self::WithinNoise)
+    }
+
+    /// Whether the number is larger than allowed, or nothing says what is allowed.
+    pub fn exceeds(self) -> bool {
+        matches!(self, Self::Exceeded | Self::AboveLimit | Self::NoBudget)
     }
 
     /// Whether it fails the test.
@@ -51,6 +58,10 @@ pub struct Check {
     pub now: Option<Spread>,
     /// The tolerance.
     pub tolerance: Tolerance,
+    /// The largest number that is allowed, whatever the budget is.
+    pub limit: Option<i64>,
+    /// Whether the number is compared with its budget; otherwise only with its limit.
+    pub is_gated: bool,
     /// The result.
     pub status: CheckStatus,
 }
@@ -59,6 +70,20 @@ impl Check {
     /// The typical number now minus that of the budget.
     pub fn difference(&self) -> Option<i64> {
         Some(self.now?.typical.saturating_sub(self.budget?.typical))
+    }
+
+    /// With this limit. All runs must keep it.
+    fn limited(self, limit: Option<i64>) -> Self {
+        let most = self.now.map(|now| now.most);
+        let is_above = most.zip(limit).is_some_and(|(most, limit)| most > limit);
+        Self {
+            limit,
+            status: match is_above {
+                true => CheckStatus::AboveLimit,
+                false => self.status,
+            },
+            ..self
+        }
     }
 
     /// Whether the number differs from the budget by more than noise.
@@ -87,9 +112,52 @@ pub fn check_case(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> 
     let gate = protocol.gate.iter();
     gate.map(|&metric| {
         let accepted = budget.and_then(|budget| budget.spread(metric));
-        check_metric(case, metric, accepted, protocol.tolerance_of(metric))
+        let tolerance = protocol.tolerance_of(metric);
+        let mut check = check_metric(case, metric, accepted, tolerance);
+        if let (Some(now), Some(accepted)) = (check.now, accepted)
+            && protocol.least_counts
+        {
+            check.status = status(metric, accepted, Spread::exact(now.least), tolerance);
+        }
+        check.limited(protocol.limit.get(&metric).copied())
     })
+    .chain(limited_only(case, protocol))
     .collect()
+}
+
+/// The metrics that have a limit and are not compared with a budget.
+fn limited_only(case: &Case, protocol: &Protocol) -> impl Iterator<Item = Check> {
+    let limits = protocol.limit.iter();
+    let others = limits.filter(|(metric, _)| !protocol.gate.contains(metric));
+    others.map(|(&metric, &limit)| {
+        let now = case.spread(metric);
+        let check = Check {
+            metric,
+            budget: None,
+            now,
+            tolerance: Tolerance::default(),
+            limit: None,
+            is_gated: false,
+            status: now.map_or(CheckStatus::NotRecorded, |_| CheckStatus::WithinBudget),
+        };
+        check.limited(Some(limit))
+    })
+}
+
+/// The metrics that are stored without being checked, compared with what was stored. Those
+/// that the runs did not record are left out.
+pub fn watched(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> Vec<Check> {
+    let watch = protocol.watch.iter();
+    let others = watch.filter(|metric| !protocol.gate.contains(metric));
+    let checks = others.map(|&metric| {
+        let accepted = budget.and_then(|budget| budget.spread(metric));
+        let check = check_metric(case, metric, accepted, protocol.tolerance_of(metric));
+        Check {
+            is_gated: false,
+            ..check
+        }
+    });
+    checks.filter(|check| check.now.is_some()).collect()
 }
 
 fn check_metric(
@@ -109,6 +177,8 @@ fn check_metric(
         budget,
         now,
         tolerance,
+        limit: None,
+        is_gated: true,
         status,
     }
 }

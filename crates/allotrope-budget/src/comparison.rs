@@ -232,6 +232,7 @@ impl Comparer<'_> {
             protocol.runs = self.runs.unwrap_or(protocol.runs);
             // The comparison needs stacks.
             protocol.counts_only = false;
+            protocol.remove_limits();
             let mut on_start = |start, starts| {
                 let test = &test.name;
                 on_step(Step::Run {
@@ -337,11 +338,13 @@ fn compared_test(
             names.push(&case.name);
         }
     }
+    let test_name = compared.name.clone();
+    let test_name = test_name.as_str();
     let cases = names.into_iter().map(|name| {
         let of = |measured: &'_ Measured| measured.cases.iter().position(|case| case.name == name);
         let was = of(before).map(|index| &before.cases[index]);
         let is = of(after).map(|index| &after.cases[index]);
-        compared_case(name, was, is, &protocol)
+        compared_case(name, was, is, &protocol.of_case(test_name, name))
     });
     compared.cases = cases.collect();
     compared

@@ -4,6 +4,7 @@
 mod document;
 mod read;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -108,6 +109,14 @@ pub struct Protocol {
     pub gate: Vec<Metric>,
     /// How far each may be from its budget.
     pub tolerance: BTreeMap<Metric, Tolerance>,
+    /// The largest number of each that is allowed, whatever was accepted.
+    pub limit: BTreeMap<Metric, i64>,
+    /// Metrics that are stored and whose changes are mentioned, even if they are not checked.
+    pub watch: Vec<Metric>,
+    /// Overrides for windows, by name.
+    pub windows: BTreeMap<String, ProtocolOverrides>,
+    /// The least number of all runs is compared, as SwiftNIO's scripts do.
+    pub least_counts: bool,
     /// The time limit of one run.
     pub timeout: Duration,
     /// Count without recording stacks.
@@ -126,6 +135,10 @@ impl Default for Protocol {
             iterations: None,
             gate: vec![Metric::Allocations, Metric::Remaining],
             tolerance: BTreeMap::new(),
+            limit: BTreeMap::new(),
+            watch: vec![Metric::Bytes],
+            windows: BTreeMap::new(),
+            least_counts: false,
             timeout: Duration::from_secs(600),
             counts_only: false,
             glue: Glue::default(),
@@ -142,6 +155,8 @@ pub struct ProtocolOverrides {
     iterations: Option<u64>,
     gate: Option<Vec<Metric>>,
     tolerance: Option<BTreeMap<Metric, Tolerance>>,
+    limit: Option<BTreeMap<Metric, i64>>,
+    watch: Option<Vec<Metric>>,
     timeout: Option<Duration>,
     counts_only: Option<bool>,
 }
@@ -156,9 +171,11 @@ impl ProtocolOverrides {
         set(self.runs.as_ref(), &mut to.runs);
         set(self.warmup.as_ref(), &mut to.warmup);
         set(self.gate.as_ref(), &mut to.gate);
+        set(self.watch.as_ref(), &mut to.watch);
         set(self.timeout.as_ref(), &mut to.timeout);
         set(self.counts_only.as_ref(), &mut to.counts_only);
         to.tolerance.extend(self.tolerance.iter().flatten());
+        to.limit.extend(self.limit.iter().flatten());
         if self.iterations.is_some() {
             to.iterations = self.iterations;
         }
@@ -203,4 +220,50 @@ impl Protocol {
     pub fn tolerance_of(&self, metric: Metric) -> Tolerance {
         self.tolerance.get(&metric).copied().unwrap_or_default()
     }
+
+    /// The protocol of a case of a test: that of the test with the overrides of its window.
+    pub fn of_case(&self, test: &str, case: &str) -> Cow<'_, Self> {
+        let Some(changes) = self.windows.get(window_of(test, case)) else {
+            return Cow::Borrowed(self);
+        };
+        let mut protocol = self.clone();
+        changes.apply(&mut protocol);
+        Cow::Owned(protocol)
+    }
+
+    /// Whether a case may have to know which file descriptors a window left open.
+    pub fn needs_descriptors(&self) -> bool {
+        let has = |gate: &[Metric], limit: &BTreeMap<Metric, i64>| {
+            gate.contains(&Metric::LeakedFds) || limit.contains_key(&Metric::LeakedFds)
+        };
+        let none = BTreeMap::new();
+        let of_window = |changes: &ProtocolOverrides| {
+            let gate = changes.gate.as_deref().unwrap_or_default();
+            has(gate, changes.limit.as_ref().unwrap_or(&none))
+        };
+        has(&self.gate, &self.limit) || self.windows.values().any(of_window)
+    }
+
+    /// Replaces the checked metrics, those of windows included.
+    pub fn set_gate(&mut self, gate: Vec<Metric>) {
+        self.gate = gate;
+        for changes in self.windows.values_mut() {
+            changes.gate = None;
+        }
+    }
+
+    /// Removes what is no comparison with accepted numbers: the limits.
+    pub fn remove_limits(&mut self) {
+        self.limit.clear();
+        for changes in self.windows.values_mut() {
+            changes.limit = None;
+        }
+    }
+}
+
+/// The name of the window of a case: what follows the test's name, or the test's name.
+pub fn window_of<'a>(test: &str, case: &'a str) -> &'a str {
+    let window = case.strip_prefix(test);
+    let window = window.and_then(|rest| rest.strip_prefix('/'));
+    window.unwrap_or(case)
 }

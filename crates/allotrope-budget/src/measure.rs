@@ -323,7 +323,7 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
         ),
         ("ALLOTROPE_RUNS".into(), protocol.runs.to_string().into()),
     ];
-    if protocol.gate.contains(&Metric::LeakedFds) {
+    if protocol.needs_descriptors() {
         // Windows compare file descriptors only with this flag.
         environment.push(("ALLOTROPE_WINDOW_FLAGS".into(), "4".into()));
     }

@@ -79,6 +79,8 @@ pub struct CaseResult {
     pub samples: Vec<Sample>,
     /// The result for each checked metric.
     pub checks: Vec<Check>,
+    /// Metrics that are stored and not checked, compared with what was stored.
+    pub watched: Vec<Check>,
     /// The stacks that explain failed checks and leaks.
     pub explanations: Vec<Explanation>,
     /// Failed checks that no stacks can explain.
@@ -182,7 +184,7 @@ impl Report {
     pub fn exceeds(&self) -> bool {
         let cases = self.tests.iter().flat_map(|test| &test.cases);
         let mut checks = cases.flat_map(|case| &case.checks);
-        checks.any(|check| matches!(check.status, CheckStatus::Exceeded | CheckStatus::NoBudget))
+        checks.any(|check| check.status.exceeds())
     }
 
     /// Whether the budget of a test cannot be read.

@@ -9,13 +9,14 @@ use std::time::Instant;
 use allotrope_profile::Metric;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, CallTree};
-use crate::check::{Check, check_case};
+use crate::check::{Check, check_case, watched};
 use crate::configuration::{Protocol, Test};
 use crate::definition::definition;
 use crate::explanation::Explainer;
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Measured, Measurer, Problem, environment};
 use crate::nio_log::NioLog;
+use crate::notes;
 use crate::outputs::wording::signed;
 use crate::own_files::own_files;
 use crate::result::{CaseResult, Explanation, Leak, TestResult};
@@ -212,8 +213,20 @@ impl TestResult {
         if recorded {
             let cases = measured.cases.into_iter();
             self.cases = cases
-                .map(|case| checked(case, protocol, &accepted, context))
+                .map(|case| {
+                    let of_case = protocol.of_case(&self.name, &case.name);
+                    checked(case, &of_case, &accepted, context)
+                })
                 .collect();
+            let watched = self.cases.iter().flat_map(|case| {
+                let watched = case.watched.iter();
+                watched.filter_map(|check| notes::ungated(&case.name, check))
+            });
+            self.notes.extend(watched);
+            if self.problem.is_none() {
+                let unopened = notes::unopened_windows(&self.name, protocol, &self.cases);
+                self.notes.extend(unopened);
+            }
         }
         if let AcceptedBudgets::Folder(Some(budgets), profiles) = &accepted {
             let cases = self.cases.iter();
@@ -291,6 +304,7 @@ fn checked(
 ) -> CaseResult {
     let budget = accepted.budget(&case);
     let checks = check_case(&case, budget.as_ref(), protocol);
+    let watched = watched(&case, budget.as_ref(), protocol);
     let reported = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);
@@ -335,6 +349,7 @@ fn checked(
         iterations,
         samples: case.samples,
         checks,
+        watched,
         explanations,
         unexplained,
         leaks,

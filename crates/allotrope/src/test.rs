@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use allotrope_text::Shown;
 
-use allotrope_budget::acceptance::{self, Change};
+use allotrope_budget::acceptance::{self, Change, Refusal};
 use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
 use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
@@ -477,7 +477,11 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
     for test in &report.tests {
         if let Some(why) = acceptance::refusal(test) {
             lines.push(format!("{}: not accepted: {why}", test.name));
-            status = NOT_MEASURED;
+            status = match why {
+                Refusal::AboveLimit(_) => REGRESSION,
+                Refusal::NotMeasured(_) if status == REGRESSION => REGRESSION,
+                Refusal::NotMeasured(_) => NOT_MEASURED,
+            };
             continue;
         }
         let most = session.configuration.profile_stacks;

@@ -133,6 +133,17 @@ impl<'a> Section<'a> {
         Ok(found.map(|(text, _)| text))
     }
 
+    /// Whether the table has this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Whether the value of a key is a text.
+    pub(super) fn is_text(&self, key: &str) -> bool {
+        let entry = self.entry(key);
+        entry.is_some_and(|(_, value)| matches!(value.get_ref(), DeValue::String(_)))
+    }
+
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, ConfigurationError> {
         let found = self.with(key, "true or false", |value| match value {
             DeValue::Boolean(flag) => Some(*flag),

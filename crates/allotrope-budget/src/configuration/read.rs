@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::document::{Document, Section, below};
 use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
+use crate::limit;
 use crate::tolerance::Tolerance;
 use allotrope_diff::{Glue, Suppressions};
 use allotrope_profile::Metric;
@@ -30,11 +31,15 @@ const PROTOCOL: &[&str] = &[
     "iterations",
     "gate",
     "tolerance",
+    "limit",
+    "watch",
     "timeout",
     "counts-only",
 ];
+/// Keys of windows.
+const WINDOW: &[&str] = &["gate", "tolerance", "limit"];
 /// Keys of tests only.
-const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
+const TEST: &[&str] = &["command", "environment", "folder", "platforms", "windows"];
 
 /// The files that `dependencies` defaults to, if they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
@@ -172,7 +177,8 @@ fn test(
         protocol.gate.retain(|metric| metric.is_counted());
     }
     check(section, &own, &protocol)?;
-    let platforms = platforms(section, &protocol)?;
+    protocol.windows = overrides(section, "windows", WINDOW, &protocol)?;
+    let platforms = overrides(section, "platforms", PROTOCOL, &protocol)?;
     Ok(Test {
         name: name.to_owned(),
         command,
@@ -185,23 +191,26 @@ fn test(
     })
 }
 
-fn platforms(
+/// What other values apply to platforms or windows, by name.
+fn overrides(
     section: &Section<'_>,
+    key: &str,
+    known: &[&str],
     protocol: &Protocol,
 ) -> Result<BTreeMap<String, ProtocolOverrides>, ConfigurationError> {
-    let Some(section) = section.table("platforms")? else {
+    let Some(section) = section.table(key)? else {
         return Ok(BTreeMap::new());
     };
-    let mut platforms = BTreeMap::new();
+    let mut all = BTreeMap::new();
     for (name, section) in section.tables()? {
-        section.reject_unknown_keys(PROTOCOL)?;
+        section.reject_unknown_keys(known)?;
         let changes = changes(&section)?;
         let mut changed = protocol.clone();
         changes.apply(&mut changed);
         check(&section, &changes, &changed)?;
-        platforms.insert(name.to_owned(), changes);
+        all.insert(name.to_owned(), changes);
     }
-    Ok(platforms)
+    Ok(all)
 }
 
 fn environment(section: &Section<'_>) -> Result<BTreeMap<String, String>, ConfigurationError> {
@@ -230,6 +239,8 @@ fn changes(section: &Section<'_>) -> Result<ProtocolOverrides, ConfigurationErro
         iterations: section.number("iterations", 1..u64::from(u32::MAX))?,
         gate: gate(section)?,
         tolerance: tolerance(section)?,
+        limit: limit(section)?,
+        watch: metrics(section, "watch")?,
         timeout: seconds(section, "timeout")?,
         counts_only: section.flag("counts-only")?,
     })
@@ -241,25 +252,65 @@ fn seconds(section: &Section<'_>, key: &str) -> Result<Option<Duration>, Configu
 }
 
 fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError> {
-    let Some(names) = section.texts("gate")? else {
-        return Ok(None);
-    };
-    if names.is_empty() {
+    let gate = metrics(section, "gate")?;
+    if gate.as_ref().is_some_and(Vec::is_empty) {
         return Err(section.value_error("gate", "it names no metric: such a test cannot fail"));
     }
-    let mut gate = Vec::new();
+    Ok(gate)
+}
+
+/// A list of metrics, each once.
+fn metrics(section: &Section<'_>, key: &str) -> Result<Option<Vec<Metric>>, ConfigurationError> {
+    let Some(names) = section.texts(key)? else {
+        return Ok(None);
+    };
+    let mut metrics = Vec::new();
     for (name, at) in names {
         let metric = Metric::named(&name, &Metric::OF_RUNS).ok_or_else(|| {
             let known = Metric::OF_RUNS.map(Metric::name).join(", ");
             let problem = format!("\"{name}\" is no metric; there are {known}");
-            section.error_at(at.clone(), "gate", problem)
+            section.error_at(at.clone(), key, problem)
         })?;
-        if gate.contains(&metric) {
-            return Err(section.error_at(at, "gate", format!("\"{name}\" is listed twice")));
+        if metrics.contains(&metric) {
+            return Err(section.error_at(at, key, format!("\"{name}\" is listed twice")));
         }
-        gate.push(metric);
+        metrics.push(metric);
     }
-    Ok(Some(gate))
+    Ok(Some(metrics))
+}
+
+/// Another name of [`Metric::Remaining`] in limits.
+const LEAKED: &str = "leaked";
+
+fn limit(section: &Section<'_>) -> Result<Option<BTreeMap<Metric, i64>>, ConfigurationError> {
+    let Some(table) = section.table("limit")? else {
+        return Ok(None);
+    };
+    let names = Metric::OF_RUNS.map(Metric::name);
+    let names: Vec<&str> = names.into_iter().chain([LEAKED]).collect();
+    table.reject_unknown_keys(&names)?;
+    if table.has(LEAKED) && table.has(Metric::Remaining.name()) {
+        let problem = "this is another name of `remaining`, which has a limit, too";
+        return Err(table.value_error(LEAKED, problem));
+    }
+    let mut limits = BTreeMap::new();
+    for key in table.keys() {
+        let metric = match key {
+            LEAKED => Metric::Remaining,
+            key => Metric::named(key, &Metric::OF_RUNS)
+                .ok_or_else(|| table.value_error(key, "it is no metric"))?,
+        };
+        let limit = if table.is_text(key) {
+            let text = table.text(key)?.unwrap_or_default();
+            let limit = limit::parse(&text, metric);
+            limit.map_err(|error| table.value_error(key, error.to_string()))?
+        } else {
+            let limit = table.number(key, 0..1 << 62)?.unwrap_or_default();
+            i64::try_from(limit).unwrap_or(i64::MAX)
+        };
+        limits.insert(metric, limit);
+    }
+    Ok(Some(limits))
 }
 
 fn tolerance(
@@ -288,7 +339,8 @@ fn check(
     protocol: &Protocol,
 ) -> Result<(), ConfigurationError> {
     let counted = |metric: &&Metric| !protocol.counts_only || metric.is_counted();
-    if let Some(metric) = protocol.gate.iter().find(|metric| !counted(metric)) {
+    let mut checked = protocol.gate.iter().chain(protocol.limit.keys());
+    if let Some(metric) = checked.find(|metric| !counted(metric)) {
         let known = Metric::OF_RUNS
             .into_iter()
             .filter(|metric| metric.is_counted());
@@ -298,10 +350,17 @@ fn check(
             known.join(", ")
         );
         return Err(section.value_error(
-            if own.gate.is_some() {
-                "gate"
-            } else {
-                "counts-only"
+            match own {
+                own if own
+                    .limit
+                    .iter()
+                    .flatten()
+                    .any(|(limited, _)| limited == metric) =>
+                {
+                    "limit"
+                }
+                own if own.gate.is_some() => "gate",
+                _ => "counts-only",
             },
             problem,
         ));
@@ -323,163 +382,4 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::configuration::STARTING_FILE;
-
-    fn parse(text: &str) -> Result<Configuration, ConfigurationError> {
-        Configuration::parse(text, Path::new("dir/allotrope.toml"))
-    }
-
-    #[track_caller]
-    fn error(text: &str) -> String {
-        parse(text).expect_err(text).to_string()
-    }
-
-    #[test]
-    fn every_key_is_read() {
-        let text = r#"
-build = "make -j2"
-platform = "{arch}-ci"
-dependencies = ["Cargo.lock"]
-profile-stacks = 10
-[defaults]
-runs = 3
-[tests.encode]
-command = ["./bench", "encode"]
-environment = { LANG = "C" }
-folder = "sub"
-warmup = 0
-iterations = 1000
-gate = ["allocations", "net"]
-tolerance = { allocations = "+0 -1%", net = "±5" }
-timeout = 9
-counts-only = true
-[tests.encode.platforms.other]
-runs = 7
-"#;
-        let configuration = parse(text).expect("it is right");
-        assert_eq!(
-            configuration.build.as_deref(),
-            Some(&["sh".into(), "-c".into(), "make -j2".into()][..])
-        );
-        let [test] = &configuration.tests[..] else {
-            panic!("one test");
-        };
-        assert_eq!(test.command, ["./bench", "encode"]);
-        assert_eq!(test.folder, Path::new("dir/sub"));
-        assert_eq!(test.environment["LANG"], "C");
-        let protocol = test.protocol_on("this");
-        assert_eq!((protocol.runs, protocol.warmup), (3, 0));
-        assert_eq!(protocol.iterations, Some(1000));
-        assert_eq!(protocol.timeout, Duration::from_secs(9));
-        assert!(protocol.counts_only);
-        let net = protocol.tolerance_of(Metric::Net);
-        assert_eq!(net, Tolerance::absolute(5, 5));
-        assert!(protocol.tolerance_of(Metric::PeakBytes).is_exact());
-        assert_eq!(test.protocol_on("other").runs, 7);
-    }
-
-    #[test]
-    fn suppressions_are_rules_or_files() {
-        let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
-        let configuration = with("suppressions = [\"leak:^known$\"]").expect("it is right");
-        let suppressions = &configuration.tests[0].protocol.suppressions;
-        assert_ne!(*suppressions, Suppressions::default());
-        let error = |line| with(line).expect_err(line).to_string();
-        let missing = error("\nsuppressions = [\n\"leak:x\",\n\"none.supp\"]");
-        assert!(
-            missing.starts_with(
-                "dir/allotrope.toml:4: suppressions: cannot read the list none.supp: "
-            ),
-            "{missing}"
-        );
-        assert!(error("suppressions = [\"leak:\"]").contains("`leak:` suppresses no leak"));
-    }
-
-    #[test]
-    fn the_starting_file_is_right_and_names_every_key() {
-        let configuration = parse(STARTING_FILE).expect("it is right");
-        assert_eq!(configuration.tests.len(), 1);
-        for key in ROOT.iter().chain(PROTOCOL).chain(TEST) {
-            assert!(STARTING_FILE.contains(key), "{key}");
-        }
-        for metric in Metric::OF_RUNS {
-            assert!(STARTING_FILE.contains(metric.name()), "{metric}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
-        assert_eq!(
-            error("build = \"make\"\n[tests.a]\ncomand = [\"x\"]\n"),
-            "dir/allotrope.toml:3: tests.a.comand: there is no such key; did you mean `command`?"
-        );
-        assert!(error("[test.a]\n").contains("did you mean `tests`?"));
-        assert!(error("[tests.a]\nzzz = 1").contains("the keys here are command, environment"));
-        let wrong = "[tests.a]\ncommand = [\"x\"]\ntolerance = { allocation = \"+0\" }";
-        assert!(error(wrong).contains(":3: tests.a.tolerance.allocation: "));
-        assert!(error(wrong).contains("did you mean `allocations`?"));
-    }
-
-    #[test]
-    fn counts_only_checks_the_metrics_it_records() {
-        let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
-        let configuration = with("[defaults]\ncounts-only = true").expect("it is right");
-        assert_eq!(configuration.tests[0].protocol.gate, [Metric::Allocations]);
-        let error = with("[defaults]\ncounts-only = true\ngate = [\"peak\"]");
-        let error = error.expect_err("peak is not counted").to_string();
-        assert!(
-            error
-                .contains("`counts-only` does not record peak; it records allocations, bytes, net"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_wrong_value_is_named_with_its_line() {
-        let with = |line: &str| error(&format!("[tests.a]\ncommand = [\"x\"]\n{line}\n"));
-        for (line, what) in [
-            (
-                "runs = 0",
-                ":3: tests.a.runs: it must be a whole number from 1 to 10000",
-            ),
-            ("runs = \"3\"", "tests.a.runs: it must be a whole number"),
-            (
-                "warmup = -1",
-                "tests.a.warmup: it must be a whole number from 0",
-            ),
-            (
-                "gate = [\"alocations\"]",
-                "\"alocations\" is no metric; there are allocations",
-            ),
-            ("gate = []", "tests.a.gate: it names no metric"),
-            ("gate = [\"net\", \"net\"]", "\"net\" is listed twice"),
-            (
-                "tolerance = { peak = \"+0\" }",
-                "peak has a tolerance, but is not in `gate`",
-            ),
-            (
-                "tolerance = { allocations = \"5\" }",
-                "tests.a.tolerance.allocations: \"5\" is no tolerance",
-            ),
-            (
-                "environment = { A = 1 }",
-                "tests.a.environment.A: it must be a text",
-            ),
-            (
-                "platforms = { x = { folder = \"y\" } }",
-                "tests.a.platforms.x.folder: there is no such key",
-            ),
-        ] {
-            assert!(with(line).contains(what), "{line}: {}", with(line));
-        }
-        assert!(error("").contains("there is no test"));
-        assert!(error("[tests.a]").contains(":1: tests.a: it has no `command`"));
-        assert!(error("[tests.\"a/b\"]\ncommand = [\"x\"]").contains("a file's name"));
-        assert!(error("[tests.a]\ncommand = \"x y\"").contains("a shell in between"));
-        assert!(error("[tests.a]\ncommand = []").contains("it must name a program"));
-        assert!(error("tests = 1").contains("tests: it must be a table"));
-        assert!(error("\n[tests").contains("dir/allotrope.toml:2: this is no TOML"));
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::wording;
 use crate::budgets::Rename;
+use crate::check::Check;
 use crate::result::{CaseResult, Explanation, Report, TestResult};
 use allotrope_profile::Metric;
 
@@ -60,6 +61,7 @@ struct CaseForm<'a> {
     outcome: &'static str,
     iterations: Option<u64>,
     numbers: Vec<NumberForm>,
+    watched: Vec<NumberForm>,
     samples: Vec<BTreeMap<&'static str, i64>>,
     leaks: Vec<LeakForm<'a>>,
     fluctuations: Vec<FluctuationForm<'a>>,
@@ -81,6 +83,8 @@ struct NumberForm {
     difference: Option<i64>,
     difference_per_iteration: Option<f64>,
     allowed: String,
+    limit: Option<i64>,
+    gated: bool,
 }
 
 #[derive(Serialize)]
@@ -227,7 +231,7 @@ fn test(test: &TestResult) -> TestForm<'_> {
 }
 
 fn case(case: &CaseResult) -> CaseForm<'_> {
-    let numbers = case.checks.iter().map(|check| NumberForm {
+    let number = |check: &Check| NumberForm {
         metric: check.metric.name(),
         verdict: wording::status(check.status),
         accepted: check.budget.map(|budget| budget.typical),
@@ -246,7 +250,9 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
             .zip(case.iterations)
             .map(|(difference, iterations)| difference as f64 / iterations as f64),
         allowed: check.tolerance.to_string(),
-    });
+        limit: check.limit,
+        gated: check.is_gated,
+    };
     let samples = case.samples.iter().map(|sample| {
         let figures = Metric::OF_RUNS.into_iter();
         figures
@@ -263,7 +269,8 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         name: &case.name,
         outcome: wording::outcome(case.outcome()),
         iterations: case.iterations,
-        numbers: numbers.collect(),
+        numbers: case.checks.iter().map(number).collect(),
+        watched: case.watched.iter().map(number).collect(),
         samples: samples.collect(),
         leaks: leaks.collect(),
         fluctuations: fluctuations(case),

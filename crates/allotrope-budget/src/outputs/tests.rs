@@ -103,6 +103,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     CaseResult {
         iterations: Some(1000),
         checks,
+        watched: Vec::new(),
         explanations: explained
             .into_iter()
             .map(|diff| Explanation {

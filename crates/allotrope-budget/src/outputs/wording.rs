@@ -10,6 +10,7 @@ use allotrope_report::numbers::count;
 
 use crate::budgets::Rename;
 use crate::check::{Check, CheckStatus};
+use crate::limit;
 use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::spread::Spread;
@@ -49,6 +50,7 @@ pub fn status(status: CheckStatus) -> &'static str {
         CheckStatus::WithinBudget => "kept",
         CheckStatus::WithinNoise => "within-noise",
         CheckStatus::Exceeded => "exceeded",
+        CheckStatus::AboveLimit => "above-limit",
         CheckStatus::Improved => "improved",
         CheckStatus::NoBudget => "no-budget",
         CheckStatus::NothingMeasured => "nothing-measured",
@@ -94,12 +96,20 @@ pub fn sentence(check: &Check) -> String {
         String::new()
     };
     match check.status {
+        CheckStatus::WithinBudget if !check.is_gated => format!("{metric}: {got}"),
         CheckStatus::WithinBudget => format!("{metric}: {got}, accepted {budget}"),
         CheckStatus::WithinNoise => {
             format!("{metric}: {got}, accepted {budget}: the difference is within the noise")
         }
         CheckStatus::Exceeded | CheckStatus::Improved => {
             format!("{metric}: {got}, accepted {budget} ({difference}{allowed})")
+        }
+        CheckStatus::AboveLimit => {
+            let limit = check.limit.unwrap_or_default();
+            format!(
+                "{metric}: {got}, above its limit of {}",
+                limit::text(limit, metric)
+            )
         }
         CheckStatus::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
         CheckStatus::NothingMeasured => {
@@ -121,6 +131,9 @@ fn not_given(check: &Check) -> &'static str {
 
 /// What the verdict allows: the tolerance, or the range of the noise.
 pub fn allowed(check: &Check) -> String {
+    if let Some(limit) = check.limit.filter(|_| !check.is_gated) {
+        return format!("at most {}", limit::text(limit, check.metric));
+    }
     let noise = check.noise().map(|range| range.map(number));
     noise.map_or_else(
         || check.tolerance.to_string(),

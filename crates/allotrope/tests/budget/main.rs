@@ -7,6 +7,7 @@ mod budgets;
 mod compare;
 mod conservation;
 mod culprit;
+mod defaults;
 mod examples;
 mod history;
 mod merging;

@@ -114,6 +114,50 @@ fn descriptors_that_stay_open_are_named() {
 }
 
 #[test]
+fn each_window_has_its_gate_tolerance_and_limit() {
+    let config = "[tests.slash]\ncommand = [\"./windows\", \"slash\"]\n\
+        gate = [\"allocations\"]\n\
+        [tests.slash.windows.\"parse/small\"]\n\
+        gate = [\"allocations\", \"remaining\"]\n\
+        tolerance = { allocations = \"+1\" }\n\
+        [tests.slash.windows.\"parse/large\"]\n\
+        limit = { peak = \"1 kB\", leaked = 0 }\n";
+    let project = project(config);
+    project.accept();
+    let budget = project.read("allotrope-budgets/slash.toml");
+    for lines in [
+        "[shared.cases.\"parse/small\"]\nallocations = 20\nbytes = 200\nremaining = 2\n",
+        "[shared.cases.\"parse/large\"]\nallocations = 30\nbytes = 30000\n",
+    ] {
+        let lines = lines.replace("parse", "slash/parse");
+        assert!(budget.contains(&lines), "{lines} in {budget}");
+    }
+    project.test(&[]).expect(0);
+    // One below the accepted number is within the tolerance of one window only.
+    let one_less = budget
+        .replace("= 20\n", "= 19\n")
+        .replace("= 30\n", "= 29\n");
+    project.write("allotrope-budgets/slash.toml", &one_less);
+    project
+        .test(&[])
+        .expect(3)
+        .has("ok    slash/parse/small")
+        .has("FAIL  slash/parse/large");
+    // 1000 bytes of 1000 are allowed, and none of 999.
+    project.write("allotrope-budgets/slash.toml", &budget);
+    project.replace("allotrope.toml", "\"1 kB\"", "999");
+    project
+        .test(&[])
+        .expect(3)
+        .has("peak: 1,000, above its limit of 999 B");
+    project.replace("allotrope.toml", "parse/large", "parse/larg");
+    project
+        .test(&[])
+        .expect(0)
+        .has("a section for the window `parse/larg`, which was not opened");
+}
+
+#[test]
 fn a_window_that_is_never_closed_has_no_numbers() {
     let project = project(&test("open", ""));
     project

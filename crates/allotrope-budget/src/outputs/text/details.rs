@@ -142,7 +142,10 @@ impl Text<'_> {
                 let status = check.status;
                 if matches!(
                     status,
-                    CheckStatus::NothingMeasured | CheckStatus::NoBudget | CheckStatus::NotRecorded
+                    CheckStatus::NothingMeasured
+                        | CheckStatus::NoBudget
+                        | CheckStatus::NotRecorded
+                        | CheckStatus::AboveLimit
                 ) {
                     self.sentence(2, &wording::sentence(check))?;
                 }

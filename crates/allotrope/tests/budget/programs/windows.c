@@ -48,6 +48,20 @@ int main(int count, char **words) {
         kept = malloc(1);
         allotrope_window_close(inner, 0);
         allotrope_window_close(outer, 0);
+    } else if (!strcmp(name, "slash")) {
+        // 20 allocations, 2 of which remain; 30 allocations.
+        uint64_t small = allotrope_open("parse/small", 0, 0);
+        for (int i = 0; i < 18; i++) {
+            free(malloc(10));
+        }
+        kept = malloc(10);
+        kept = malloc(10);
+        allotrope_window_close(small, 0);
+        uint64_t large = allotrope_open("parse/large", 0, 0);
+        for (int i = 0; i < 30; i++) {
+            free(malloc(1000));
+        }
+        allotrope_window_close(large, 0);
     } else if (!strcmp(name, "open")) {
         allotrope_open("never-closed", 0, 0);
     }
