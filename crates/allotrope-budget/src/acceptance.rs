@@ -17,8 +17,23 @@ use allotrope_profile::Metric;
 pub struct Accepted {
     /// The numbers that changed.
     pub changes: Vec<Change>,
+    /// The numbers of cases that were refused because one of them rose or is new.
+    pub refused: Vec<Change>,
     /// Files that changed.
     pub files: Vec<PathBuf>,
+}
+
+/// What to accept, and how.
+#[derive(Debug, Clone)]
+pub struct Acceptance<'a> {
+    /// The platforms whose numbers are written.
+    pub scope: BudgetScope,
+    /// The reason for the numbers that change.
+    pub because: Option<&'a str>,
+    /// The largest number of stacks of a case.
+    pub max_stacks: usize,
+    /// Leaves cases as they are in which a checked number rose or is new.
+    pub only_improvements: bool,
 }
 
 /// A number that changed.
@@ -59,9 +74,29 @@ pub fn refusal(result: &TestResult) -> Option<Refusal> {
         return Some(Refusal::NotMeasured("nothing was measured".to_owned()));
     }
     result.cases.iter().find_map(|case| {
+        if is_empty_program(result, case) {
+            return Some(Refusal::NotMeasured(format!(
+                "{}: the whole program made no allocation: it did nothing, or the recorder did \
+                 not see it (a window may have a budget of 0)",
+                case.name
+            )));
+        }
         let mut checks = case.checks.iter();
         checks.find_map(|check| refusal_of(&case.name, check))
     })
+}
+
+/// Whether a case is a whole program without allocations whose budget is not 0. A program
+/// that does nothing, for example because an argument is wrong, would pass for ever.
+fn is_empty_program(result: &TestResult, case: &CaseResult) -> bool {
+    let zero = |spread: Spread| spread.most == 0;
+    let mut checks = case.checks.iter().filter(|check| check.is_gated);
+    result.whole_program
+        && checks.any(|check| {
+            check.metric == Metric::Allocations
+                && check.now.is_some_and(zero)
+                && !check.budget.is_some_and(zero)
+        })
 }
 
 fn refusal_of(case: &str, check: &Check) -> Option<Refusal> {
@@ -70,6 +105,10 @@ fn refusal_of(case: &str, check: &Check) -> Option<Refusal> {
             "`{}` names {}, which {case} does not give",
             if check.is_gated { "gate" } else { "limit" },
             check.metric
+        ))),
+        CheckStatus::NothingMeasured => Some(Refusal::NotMeasured(format!(
+            "{case}: {}; if it is to allocate nothing, remove its budget first",
+            wording::sentence(check)
         ))),
         CheckStatus::AboveLimit => Some(Refusal::AboveLimit(format!(
             "{case}: {}",
@@ -81,30 +120,41 @@ fn refusal_of(case: &str, check: &Check) -> Option<Refusal> {
 
 /// Writes the numbers of a test that changed, for all platforms or one. A number that is
 /// no different from its budget stays as it is, with its reason, so that accepting
-/// unchanged code changes no file. `because` is the reason for the others.
+/// unchanged code changes no file. If only some cases were selected, the others stay as
+/// they are, too.
 ///
 /// # Errors
 /// Files that cannot be read or written.
 pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
-    scope: BudgetScope,
-    because: Option<&str>,
-    max_stacks: usize,
+    acceptance: &Acceptance<'_>,
 ) -> Result<Accepted, BudgetError> {
+    let scope = &acceptance.scope;
     let before = result.budgets.as_ref().map(|budgets| &budgets.cases);
     let none = BTreeMap::new();
     let before = before.unwrap_or(&none);
     let own = result.budgets.as_ref();
-    let own = own.is_some_and(|budgets| budgets.scope == scope);
+    let own = own.is_some_and(|budgets| budgets.scope == *scope);
     // Stacks that cannot be read are written again.
-    let mut profiles = folder.profiles(&result.name, &scope).unwrap_or_default();
+    let mut profiles = folder.profiles(&result.name, scope).unwrap_or_default();
     let mut cases = BTreeMap::new();
+    if result.has_selected_cases || acceptance.only_improvements {
+        cases.clone_from(before);
+    }
+    let mut refused = Vec::new();
     let mut repaired = false;
     for case in &result.cases {
         let old = before.get(&case.name);
+        if acceptance.only_improvements {
+            let rises = rises(case);
+            if !rises.is_empty() {
+                refused.extend(rises);
+                continue;
+            }
+        }
         let run = representative_run(case);
-        let mut budget = budget(case, old, run, because);
+        let mut budget = budget(case, old, run, acceptance.because);
         let has_stacks = case
             .samples
             .iter()
@@ -123,7 +173,7 @@ pub fn accept(
                     Some(stacks) => {
                         let gated = case.checks.iter().filter(|check| check.is_gated);
                         let metrics: Vec<Metric> = gated.map(|check| check.metric).collect();
-                        let tree = profile(stacks, &metrics, max_stacks);
+                        let tree = profile(stacks, &metrics, acceptance.max_stacks);
                         profiles.insert(case.name.clone(), tree);
                     }
                     None => drop(profiles.remove(&case.name)),
@@ -134,16 +184,43 @@ pub fn accept(
     }
     let changes = changes(before, &cases);
     if own && *before == cases && !repaired {
-        return Ok(Accepted::default());
+        return Ok(Accepted {
+            refused,
+            ..Accepted::default()
+        });
+    }
+    if cases.is_empty() {
+        // Everything was refused, and there was nothing before.
+        return Ok(Accepted {
+            refused,
+            ..Accepted::default()
+        });
     }
     profiles.retain(|case, _| cases.contains_key(case));
     let budgets = Budgets {
-        scope,
+        scope: scope.clone(),
         toolchain: result.toolchain.clone(),
         cases,
     };
     let files = folder.write(&result.name, &budgets, &profiles)?;
-    Ok(Accepted { changes, files })
+    Ok(Accepted {
+        changes,
+        refused,
+        files,
+    })
+}
+
+/// The checked numbers of a case that rose or are new.
+fn rises(case: &CaseResult) -> Vec<Change> {
+    let gated = case.checks.iter().filter(|check| check.is_gated);
+    let rises = gated.filter(|check| check.status.exceeds());
+    let change = |check: &Check| Change {
+        case: case.name.clone(),
+        metric: check.metric,
+        was: check.budget,
+        is: check.now,
+    };
+    rises.map(change).collect()
 }
 
 /// The new budget of a case: the numbers of the old one that are no different, and the
@@ -199,6 +276,13 @@ fn representative_run(case: &CaseResult) -> usize {
     let runs = case.samples.iter().enumerate();
     let nearest = runs.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)));
     nearest.map_or(0, |(run, _)| run)
+}
+
+impl Change {
+    /// The number now minus the number before, if it had both.
+    pub fn difference(&self) -> Option<i64> {
+        Some(self.is?.typical.saturating_sub(self.was?.typical))
+    }
 }
 
 fn changes(before: &BTreeMap<String, Budget>, after: &BTreeMap<String, Budget>) -> Vec<Change> {

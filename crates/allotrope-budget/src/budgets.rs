@@ -254,7 +254,7 @@ impl BudgetFolder {
     ///
     /// # Errors
     /// A file that cannot be removed.
-    pub fn prune(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+    pub fn prune(&self, tests: &BTreeSet<String>) -> Result<Vec<PathBuf>, BudgetError> {
         let files = self.orphaned_files(tests)?;
         for file in &files {
             fs::remove_file(file).map_err(cannot("remove", file))?;
@@ -267,7 +267,7 @@ impl BudgetFolder {
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn orphaned_files(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+    pub fn orphaned_files(&self, tests: &BTreeSet<String>) -> Result<Vec<PathBuf>, BudgetError> {
         let mut others: Vec<PathBuf> = files(&self.path)?;
         others.retain(|file| {
             let name = file
@@ -281,8 +281,8 @@ impl BudgetFolder {
             // The stacks of a platform are in TEST.PLATFORM.stacks, and test
             // names may contain dots.
             stem.is_some_and(|stem| {
-                let of = |test: &&str| {
-                    stem.strip_prefix(test)
+                let of = |test: &String| {
+                    stem.strip_prefix(test.as_str())
                         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
                 };
                 name != toolchains::FILE && !tests.iter().any(of)

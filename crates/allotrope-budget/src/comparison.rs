@@ -189,6 +189,7 @@ impl Comparer<'_> {
             stacks: true,
             replace_unreadable: false,
             scratch: None,
+            patterns: self.patterns,
             stop: self.stop,
         };
         let mut side = Side {
@@ -252,7 +253,7 @@ impl Comparer<'_> {
     /// The selected tests of a revision; a pattern need not match a test of every
     /// revision.
     fn choose<'s>(&self, session: &'s Session<'_>) -> Result<Vec<&'s Test>, SessionError> {
-        match session.choose(self.patterns) {
+        match session.choose() {
             Err(SessionError::NoSuchTest { .. }) => Ok(Vec::new()),
             chosen => chosen,
         }

@@ -5,7 +5,7 @@ mod document;
 mod read;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub struct Test {
     pub environment: BTreeMap<String, String>,
     /// Its working directory.
     pub folder: PathBuf,
+    /// The file that is its standard input; nothing can be read if there is none.
+    pub stdin: Option<PathBuf>,
     /// How it is run and checked.
     pub protocol: Protocol,
     /// Overrides for platforms, by name.
@@ -193,6 +195,29 @@ impl Configuration {
             ConfigurationError::Unreadable { file, source }
         })?;
         Self::parse(&text, file)
+    }
+
+    /// The tests to which budgets beside this configuration may belong: its own, and those
+    /// of the other configurations in the same folder.
+    ///
+    /// # Errors
+    /// The folder or a file of it cannot be read, or a file is no TOML: it may be a
+    /// configuration.
+    pub fn tests_of_folder(&self) -> Result<BTreeSet<String>, ConfigurationError> {
+        let mut names: BTreeSet<String> = self.tests.iter().map(|test| test.name.clone()).collect();
+        let unreadable = |file: &Path| {
+            let file = file.to_owned();
+            |source| ConfigurationError::Unreadable { file, source }
+        };
+        let entries = std::fs::read_dir(&self.folder).map_err(unreadable(&self.folder))?;
+        for entry in entries {
+            let file = entry.map_err(unreadable(&self.folder))?.path();
+            if file.extension().is_some_and(|it| it == "toml") && file.is_file() {
+                let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;
+                names.extend(read::names_of_tests(&text, &file)?);
+            }
+        }
+        Ok(names)
     }
 
     /// Parses the text of a configuration file.

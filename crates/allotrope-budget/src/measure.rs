@@ -1,13 +1,14 @@
 //! Measures a test: runs its program as often as the protocol requires,
 //! discards the warm-up and keeps the figures of every run.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use allotrope_profile::{Options, Profile, replay};
+use allotrope_profile::{Options, Process, Profile, replay};
 use allotrope_report::signal_name;
 use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
@@ -26,6 +27,9 @@ use allotrope_profile::Metric;
 const RECORDING_FAILED: i32 = 125;
 /// Exit statuses for a program that cannot be executed or is not found.
 const NOT_STARTED: [i32; 2] = [126, 127];
+
+/// The most notes on child processes that failed.
+const MAX_CHILDREN: usize = 3;
 
 /// The command that records programs.
 #[derive(Debug, Clone)]
@@ -56,6 +60,8 @@ pub struct Measurer<'a> {
 pub struct Measured {
     /// Its cases, in the order of their first run.
     pub cases: Vec<Case>,
+    /// It opened no window: its only case is the whole program.
+    pub whole_program: bool,
     /// Why the measurement failed.
     pub problem: Option<Problem>,
     /// Notes on how far the numbers can be trusted, a sentence each.
@@ -258,6 +264,7 @@ impl Measurer<'_> {
             words,
             environment: environment(test, protocol),
             folder: test.folder.clone(),
+            stdin: test.stdin.clone(),
             timeout: protocol.timeout,
         }
     }
@@ -300,6 +307,7 @@ impl Measurer<'_> {
             let (name, why) = (text_of_path(&unrecorded.executable), &unrecorded.reason);
             format!("a part was not recorded: {name}: {why}")
         }));
+        notes.extend(ended_children(&profile));
         let measured = windows.profile.as_ref().unwrap_or(&profile);
         Ok(ProgramRun {
             whole: windows
@@ -359,6 +367,7 @@ impl Measured {
             self.toolchain = started.toolchain;
         }
         if let Some(whole) = started.whole {
+            self.whole_program = true;
             self.push(test.name.clone(), whole);
         }
         for window in started.windows {
@@ -418,6 +427,39 @@ fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(
             "none of its processes could be recorded; run `allotrope doctor PROGRAM` to find out why".to_owned(),
         )),
     }
+}
+
+/// Notes on other processes than the main one that a signal ended or that reported a
+/// failure, one for each program and way to end.
+fn ended_children(profile: &Profile) -> Vec<String> {
+    let main = profile.processes.first().map(|first| first.pid);
+    let mut last: BTreeMap<u32, &Process> = BTreeMap::new();
+    for process in &profile.processes {
+        // Images that replaced each other by exec have the same pid.
+        last.insert(process.pid, process);
+    }
+    let children = last.values().filter(|process| Some(process.pid) != main);
+    let mut notes: Vec<String> = children
+        .filter_map(|process| {
+            let how = match process.exit {
+                Exit::Signal(signal) => format!("was ended by {}", signal_name(signal)),
+                Exit::Status(status) if status != 0 => format!("ended with status {status}"),
+                _ => return None,
+            };
+            let name = text_of_path(&process.executable);
+            Some(format!("a child process {how}: {}", name.shown()))
+        })
+        .collect();
+    notes.sort();
+    notes.dedup();
+    let more = notes.len().saturating_sub(MAX_CHILDREN);
+    notes.truncate(MAX_CHILDREN);
+    if more > 0 {
+        notes.push(format!(
+            "other child processes failed, too, in {more} further ways"
+        ));
+    }
+    notes
 }
 
 /// Checks that no events are missing, which would make the numbers wrong.

@@ -2,15 +2,18 @@
 //! of its output.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use allotrope_text::Shown;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -33,6 +36,8 @@ pub struct Program {
     pub environment: Vec<(OsString, OsString)>,
     /// Its working directory.
     pub folder: PathBuf,
+    /// The file that is its standard input; none if there is none.
+    pub stdin: Option<PathBuf>,
     /// The time limit.
     pub timeout: Duration,
 }
@@ -68,13 +73,17 @@ impl Program {
         let Some((program, arguments)) = self.words.split_first() else {
             return Err(io::Error::other("no program is named"));
         };
+        let stdin = match &self.stdin {
+            Some(file) => input(file)?.into(),
+            None => Stdio::null(),
+        };
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(program);
         command
             .args(arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder)
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(writer.try_clone()?)
             .stderr(writer)
             .process_group(0);
@@ -118,6 +127,20 @@ impl Program {
         child.wait()?;
         Ok(early)
     }
+}
+
+/// Opens a file as the standard input of a program.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn input(file: &Path) -> io::Result<File> {
+    let cannot =
+        |why: &dyn fmt::Display| format!("cannot read its `stdin` {}: {why}", file.shown());
+    let input = File::open(file).map_err(|error| io::Error::new(error.kind(), cannot(&error)))?;
+    if input.metadata()?.is_dir() {
+        return Err(io::Error::other(cannot(&"it is a folder")));
+    }
+    Ok(input)
 }
 
 fn ending(status: ExitStatus) -> Ending {
@@ -212,6 +235,7 @@ mod tests {
             words: ["sh", "-c", line].map(OsString::from).to_vec(),
             environment: vec![("NAME".into(), "value".into())],
             folder: "/".into(),
+            stdin: None,
             timeout,
         }
     }

@@ -38,6 +38,8 @@ pub struct TestResult {
     pub command: Vec<String>,
     /// Its working directory.
     pub folder: PathBuf,
+    /// The file that was its standard input.
+    pub stdin: Option<PathBuf>,
     /// Variables that were set for it.
     pub environment: Vec<(OsString, OsString)>,
     /// The time that it took.
@@ -60,6 +62,12 @@ pub struct TestResult {
     pub toolchain: Option<Toolchain>,
     /// The accepted numbers.
     pub budgets: Option<Budgets>,
+    /// Whether it was recorded.
+    pub is_recorded: bool,
+    /// Its only case is the whole program, which opened no window.
+    pub whole_program: bool,
+    /// Some of its cases were selected, and the others left out.
+    pub has_selected_cases: bool,
     /// The test was recorded without stacks.
     pub counts_only: bool,
     /// A shell command that runs the test again, with stacks.

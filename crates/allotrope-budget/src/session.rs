@@ -15,8 +15,8 @@ use crate::configuration::{Configuration, Test};
 use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
 use crate::paths::Project;
-use crate::program::{Ending, Program};
-use crate::result::Report;
+use crate::program::{Ending, Program, input};
+use crate::result::{Report, TestResult};
 use crate::scratch::Scratch;
 use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
@@ -34,6 +34,16 @@ pub enum SessionError {
         /// The test with the most similar name.
         nearest: Option<String>,
     },
+    /// A test has no case with this name.
+    #[error("the test {test} has no case `{pattern}`{names}")]
+    NoSuchCase {
+        /// The test.
+        test: String,
+        /// As the user gave it.
+        pattern: String,
+        /// What the user may have meant.
+        names: String,
+    },
     /// An invalid pattern.
     #[error("`{pattern}` is not a valid pattern for test names: {why}")]
     Pattern {
@@ -41,6 +51,16 @@ pub enum SessionError {
         pattern: String,
         /// The problem.
         why: String,
+    },
+    /// The standard input of a test cannot be read.
+    #[error("{}: test {test}: {source}", file.shown())]
+    Input {
+        /// The configuration.
+        file: PathBuf,
+        /// The test.
+        test: String,
+        /// The cause.
+        source: std::io::Error,
     },
     /// A file operation or process start failed.
     #[error("{what}: {source}")]
@@ -71,6 +91,21 @@ fn proposal(nearest: &Option<String>) -> String {
     )
 }
 
+/// Whether a name is a pattern or matches it. Names of windows may have characters that
+/// are special in patterns.
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern == name || glob::Pattern::new(pattern).is_ok_and(|glob| glob.matches(name))
+}
+
+/// The name that is most similar to a pattern, if one is.
+fn nearest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let likeness = |name: &&str| strsim::jaro_winkler(pattern, name);
+    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    nearest
+        .filter(|name| likeness(name) >= 0.75)
+        .map(str::to_owned)
+}
+
 /// Runs tests of a configuration.
 #[derive(Debug)]
 pub struct Session<'a> {
@@ -91,16 +126,20 @@ pub struct Session<'a> {
     /// The folder for recordings, which are kept. By default only those of failed tests
     /// are, of the last sessions.
     pub scratch: Option<PathBuf>,
+    /// The names of tests and cases that were given; see [`Session::choose`].
+    pub patterns: &'a [String],
     /// Set by the user's request to stop early.
     pub stop: &'a AtomicBool,
 }
 
 impl Session<'_> {
-    /// The tests that match any of the patterns; all if there is no pattern.
+    /// The tests that match any of the patterns; all if there is no pattern. A pattern
+    /// `TEST/WINDOW` matches the test whose case it is.
     ///
     /// # Errors
     /// A pattern that matches no test.
-    pub fn choose(&self, patterns: &[String]) -> Result<Vec<&Test>, SessionError> {
+    pub fn choose(&self) -> Result<Vec<&Test>, SessionError> {
+        let patterns = self.patterns;
         let tests = &self.configuration.tests;
         let mut chosen = BTreeSet::new();
         for pattern in patterns {
@@ -132,16 +171,50 @@ impl Session<'_> {
             .collect())
     }
 
+    /// Leaves only the selected cases in a result, if cases were selected.
+    fn select_cases(&self, result: &mut TestResult) -> Result<(), SessionError> {
+        let mut of_cases: Vec<&String> = Vec::new();
+        for pattern in self.patterns {
+            let test = pattern.split_once('/').map(|(test, _)| test);
+            if matches(test.unwrap_or(pattern), &result.name) {
+                match test {
+                    Some(_) => of_cases.push(pattern),
+                    // The whole test.
+                    None => return Ok(()),
+                }
+            }
+        }
+        if of_cases.is_empty() || result.problem.is_some() || !result.is_recorded {
+            return Ok(());
+        }
+        let names = result.cases.iter().map(|case| &case.name);
+        let names: Vec<String> = names.chain(&result.not_measured).cloned().collect();
+        for pattern in &of_cases {
+            if !names.iter().any(|name| matches(pattern, name)) {
+                let nearest = nearest(pattern, names.iter().map(String::as_str));
+                return Err(SessionError::NoSuchCase {
+                    test: result.name.clone(),
+                    pattern: (*pattern).clone(),
+                    names: nearest.map_or_else(
+                        || format!("; it has {}", names.join(", ")),
+                        |name| format!("; did you mean `{name}`?"),
+                    ),
+                });
+            }
+        }
+        let is_selected = |name: &str| of_cases.iter().any(|pattern| matches(pattern, name));
+        result.has_selected_cases = names.iter().any(|name| !is_selected(name));
+        result.cases.retain(|case| is_selected(&case.name));
+        result.not_measured.retain(|case| is_selected(case));
+        Ok(())
+    }
+
     fn no_such_test(&self, pattern: &str) -> SessionError {
-        let likeness = |test: &&Test| strsim::jaro_winkler(pattern, &test.name);
-        let nearest = self.configuration.tests.iter();
-        let nearest = nearest.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let names = self.configuration.tests.iter();
         SessionError::NoSuchTest {
             file: self.configuration.file.clone(),
             pattern: pattern.to_owned(),
-            nearest: nearest
-                .filter(|test| likeness(test) >= 0.75)
-                .map(|test| test.name.clone()),
+            nearest: nearest(pattern, names.map(|test| test.name.as_str())),
         }
     }
 
@@ -166,6 +239,7 @@ impl Session<'_> {
             words: words.iter().map(OsString::from).collect(),
             environment: Vec::new(),
             folder: self.configuration.folder.clone(),
+            stdin: None,
             timeout: self.configuration.build_timeout,
         };
         let ended = program.run(self.stop).map_err(|source| SessionError::Io {
@@ -190,13 +264,22 @@ impl Session<'_> {
     /// runs.
     ///
     /// # Errors
-    /// Folders that cannot be used. Problems of a test, a budget that cannot be read
+    /// Folders or inputs that cannot be used. Problems of a test, a budget that cannot be read
     /// among them, are part of the report.
     pub fn run(
         &self,
         tests: &[&Test],
         on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Report, SessionError> {
+        for test in tests {
+            if let Some(Err(source)) = test.stdin.as_deref().map(input) {
+                return Err(SessionError::Input {
+                    file: self.configuration.file.clone(),
+                    test: test.name.clone(),
+                    source,
+                });
+            }
+        }
         let project = Project::containing(&self.configuration.folder);
         let budgets = BudgetFolder::beside(&self.configuration.folder);
         let platform = self.platform();
@@ -226,11 +309,14 @@ impl Session<'_> {
                 break;
             }
             let mut on_start = |start, starts| on_run(&test.name, start, starts);
-            report.tests.push(runner.run(test, &mut on_start));
+            let mut result = runner.run(test, &mut on_start);
+            self.select_cases(&mut result)?;
+            report.tests.push(result);
         }
-        let names = self.configuration.tests.iter();
-        report.orphaned_budgets =
-            budgets.orphaned_files(&names.map(|test| test.name.as_str()).collect())?;
+        // Without a list of all tests, no budget can be said to belong to none.
+        if let Ok(names) = self.configuration.tests_of_folder() {
+            report.orphaned_budgets = budgets.orphaned_files(&names)?;
+        }
         report.renames = renames(&budgets, &report);
         scratch.finish(&mut report);
         Ok(report)

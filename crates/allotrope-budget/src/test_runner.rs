@@ -74,6 +74,7 @@ impl TestRunner<'_> {
                 self.measurer.project,
                 &test.name,
             ),
+            stdin: test.stdin.clone(),
             ..TestResult::default()
         };
         // Before the measurement, so that an invalid file costs no time.
@@ -210,6 +211,8 @@ impl TestResult {
         self.notes = measured.notes;
         self.output = measured.output;
         self.trace = measured.trace;
+        self.whole_program = measured.whole_program;
+        self.is_recorded = recorded;
         if recorded {
             let cases = measured.cases.into_iter();
             self.cases = cases

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use allotrope_text::Shown;
 
-use allotrope_budget::acceptance::{self, Change, Refusal};
+use allotrope_budget::acceptance::{self, Acceptance, Change, Refusal};
 use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
 use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
@@ -54,7 +54,7 @@ crashed, hung, did nothing), 128+N if signal N stopped the tests.";
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Run only tests with these names; `*` stands for anything. With --init: a program and
+    /// Run only tests or cases (TEST/WINDOW) with these names; `*` stands for anything. With --init: a program and
     /// its arguments (after `--`) that the first test is to run
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
@@ -70,6 +70,9 @@ pub struct Arguments {
     /// Store REASON beside the numbers that change
     #[arg(long, requires = "accept", value_name = "REASON")]
     because: Option<String>,
+    /// With --accept: accept only numbers that fell; refuse those that rose or are new (status 3)
+    #[arg(long, requires = "accept")]
+    only_improvements: bool,
     /// Accept them for this platform only
     #[arg(long, requires = "accept")]
     this_platform: bool,
@@ -108,7 +111,7 @@ pub struct Arguments {
     /// Put recordings into FOLDER and leave them there
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
-    /// Remove the budgets of tests that no longer exist, and run nothing
+    /// Remove the budgets of tests that are in no configuration of this folder, and run nothing
     #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
     prune: bool,
     /// Give the accepted numbers of a test, or of one of its cases, another name
@@ -223,9 +226,10 @@ fn measure_and_print(
         stacks: arguments.stacks,
         replace_unreadable: arguments.accept,
         scratch: arguments.scratch.clone(),
+        patterns: &arguments.tests,
         stop: stop.requested(),
     };
-    let tests = session.choose(&arguments.tests).map_err(failure)?;
+    let tests = session.choose().map_err(failure)?;
     if !arguments.no_build {
         let progress = Progress::new(false);
         progress
@@ -453,9 +457,8 @@ fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()
 /// Removes the files of the budget folder that belong to no test.
 fn prune(configuration: &Configuration) -> Result<u8, Failure> {
     let folder = BudgetFolder::beside(&configuration.folder);
-    let tests = configuration.tests.iter();
-    let files = folder.prune(&tests.map(|test| test.name.as_str()).collect());
-    let files = files.status(FAILED)?;
+    let tests = configuration.tests_of_folder().status(BAD_INPUT)?;
+    let files = folder.prune(&tests).status(FAILED)?;
     standard_output::print(|out| {
         for file in &files {
             writeln!(out, "removed {}", file.shown())?;
@@ -474,6 +477,7 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
     let folder = BudgetFolder::beside(&session.configuration.folder);
     let mut status = FINE;
     let mut lines = Vec::new();
+    let mut rises = Vec::new();
     for test in &report.tests {
         if let Some(why) = acceptance::refusal(test) {
             lines.push(format!("{}: not accepted: {why}", test.name));
@@ -484,11 +488,19 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
             };
             continue;
         }
-        let most = session.configuration.profile_stacks;
-        let scope = scope(arguments, session, test);
-        let because = arguments.because.as_deref();
-        let accepted = acceptance::accept(test, &folder, scope, because, most).status(FAILED)?;
-        if accepted.changes.is_empty() {
+        let acceptance = Acceptance {
+            scope: scope(arguments, session, test),
+            because: arguments.because.as_deref(),
+            max_stacks: session.configuration.profile_stacks,
+            only_improvements: arguments.only_improvements,
+        };
+        let accepted = acceptance::accept(test, &folder, &acceptance).status(FAILED)?;
+        for change in &accepted.refused {
+            lines.push(format!("not accepted: {}", changed(change)));
+            status = REGRESSION;
+        }
+        rises.extend(accepted.changes.iter().filter_map(rise));
+        if accepted.changes.is_empty() && accepted.refused.is_empty() {
             lines.push(format!("{}: the numbers have not changed", test.name));
         }
         lines.extend(accepted.changes.iter().map(changed));
@@ -496,8 +508,18 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
         let files = accepted.files.iter();
         lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
     }
+    if !rises.is_empty() {
+        lines.push(format!("rose: {}", rises.join(", ")));
+    }
     standard_output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
     Ok(status)
+}
+
+/// A number that rose, with how much.
+fn rise(change: &Change) -> Option<String> {
+    let difference = change.difference().filter(|&difference| difference > 0)?;
+    let (case, metric) = (&change.case, change.metric);
+    Some(format!("{case} {metric} {}", wording::signed(difference)))
 }
 
 /// Platforms to which accepted numbers apply: a test that has budgets for this
@@ -522,11 +544,17 @@ fn detectable(change: &Change) -> Option<String> {
 
 fn changed(change: &Change) -> String {
     let number = |of: Option<Spread>| of.map_or_else(|| "none".to_owned(), wording::spread);
+    let difference = change.difference().filter(|&difference| difference != 0);
+    let difference = difference.map(|it| match it > 0 {
+        true => format!(" ({}, rose)", wording::signed(it)),
+        false => format!(" ({})", wording::signed(it)),
+    });
     format!(
-        "{}: {} {} → {}",
+        "{}: {} {} → {}{}",
         change.case,
         change.metric,
         number(change.was),
-        number(change.is)
+        number(change.is),
+        difference.unwrap_or_default()
     )
 }

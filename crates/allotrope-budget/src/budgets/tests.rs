@@ -359,7 +359,7 @@ fn budgets_of_removed_tests_are_found() {
     let folder = BudgetFolder::beside(temporary.path());
     assert!(
         folder
-            .orphaned_files(&["a"].into())
+            .orphaned_files(&["a".to_owned()].into())
             .expect("no folder")
             .is_empty()
     );
@@ -367,7 +367,9 @@ fn budgets_of_removed_tests_are_found() {
         let own = budgets(BudgetScope::Platform("p.q".into()), 1, "GCC");
         folder.write(test, &own, &BTreeMap::new()).expect("written");
     }
-    let others = folder.orphaned_files(&["a"].into()).expect("a folder");
+    let others = folder
+        .orphaned_files(&["a".to_owned()].into())
+        .expect("a folder");
     let names: Vec<_> = others
         .iter()
         .map(|path| path.file_name().expect("files"))

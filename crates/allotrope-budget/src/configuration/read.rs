@@ -39,7 +39,14 @@ const PROTOCOL: &[&str] = &[
 /// Keys of windows.
 const WINDOW: &[&str] = &["gate", "tolerance", "limit"];
 /// Keys of tests only.
-const TEST: &[&str] = &["command", "environment", "folder", "platforms", "windows"];
+const TEST: &[&str] = &[
+    "command",
+    "environment",
+    "folder",
+    "stdin",
+    "platforms",
+    "windows",
+];
 
 /// The files that `dependencies` defaults to, if they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
@@ -100,6 +107,16 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         folder,
         tests,
     })
+}
+
+/// The names of the tests of a file that may be a configuration; none if it is another one.
+pub(super) fn names_of_tests(text: &str, file: &Path) -> Result<Vec<String>, ConfigurationError> {
+    let document = Document::new(text, file);
+    let table = document.parse()?;
+    let tests = document.root(&table).table("tests");
+    let names = tests.ok().flatten();
+    let names = names.map(|tests| tests.keys().map(str::to_owned).collect());
+    Ok(names.unwrap_or_default())
 }
 
 fn platform(root: &Section<'_>) -> Result<String, ConfigurationError> {
@@ -178,14 +195,16 @@ fn test(
     }
     check(section, &own, &protocol)?;
     protocol.windows = overrides(section, "windows", WINDOW, &protocol)?;
+    let folder = section
+        .text("folder")?
+        .map_or_else(|| folder.to_owned(), |path| below(folder, &path));
     let platforms = overrides(section, "platforms", PROTOCOL, &protocol)?;
     Ok(Test {
         name: name.to_owned(),
         command,
         environment: environment(section)?,
-        folder: section
-            .text("folder")?
-            .map_or_else(|| folder.to_owned(), |path| below(folder, &path)),
+        stdin: section.text("stdin")?.map(|path| below(&folder, &path)),
+        folder,
         protocol,
         platforms,
     })

@@ -37,6 +37,7 @@ struct TestForm<'a> {
     outcome: &'static str,
     command: &'a [String],
     folder: String,
+    stdin: Option<String>,
     environment: BTreeMap<String, String>,
     duration_s: f64,
     problem: Option<String>,
@@ -198,6 +199,10 @@ fn test(test: &TestResult) -> TestForm<'_> {
         outcome: wording::outcome(test.outcome()),
         command: &test.command,
         folder: test.folder.to_string_lossy().into_owned(),
+        stdin: test
+            .stdin
+            .as_ref()
+            .map(|file| file.to_string_lossy().into_owned()),
         environment: test
             .environment
             .iter()

@@ -1,6 +1,6 @@
 //! Numbers, statuses and sentences that all output formats use.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
@@ -266,11 +266,15 @@ pub fn by_hand(test: &TestResult) -> String {
         .canonicalize()
         .unwrap_or_else(|_| test.folder.clone());
     let variables: Vec<String> = variables.collect();
+    let absolute = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
+    let input = test.stdin.as_ref().map(absolute);
+    let input = input.map(|file| format!(" < {}", command_line(&[file])));
     format!(
-        "cd {} && {} {}",
+        "cd {} && {} {}{}",
         command_line(&[folder]),
         variables.join(" "),
-        command_line(&test.command)
+        command_line(&test.command),
+        input.unwrap_or_default()
     )
 }
 

@@ -94,3 +94,134 @@ fn a_limit_holds_whatever_is_accepted() {
         .expect(2)
         .stderr_has("it counts things that have no unit");
 }
+
+#[test]
+fn a_test_reads_a_file_from_its_standard_input() {
+    let project =
+        Project::new("[tests.input]\ncommand = [\"./bench\", \"input\"]\nstdin = \"seven.txt\"\n");
+    project
+        .test(&[])
+        .expect(2)
+        .stderr_has("test input: cannot read its `stdin` ./seven.txt: No such file");
+    project.write("seven.txt", "seven..");
+    project
+        .test(&["--accept"])
+        .expect(0)
+        .has("input: allocations none → 7");
+    project.test(&[]).expect(0);
+    project.test(&["--no-record"]).expect(0).has("/seven.txt");
+    project.write("folder", "");
+    project.replace("allotrope.toml", "seven.txt", "..");
+    project.test(&[]).expect(2).stderr_has("it is a folder");
+}
+
+#[test]
+fn nothing_is_not_accepted() {
+    let project = Project::with_cases(&["encode"]);
+    project.replace("allotrope.toml", "\"encode\"]", "\"encod\"]");
+    project
+        .test(&["--accept"])
+        .expect(5)
+        .has("encode: not accepted: encode: the whole program made no allocation");
+    assert!(!project.folder().join("allotrope-budgets").exists());
+    project.replace("allotrope.toml", "\"encod\"]", "\"encode\"]");
+    project.accept();
+    let before = project.read("allotrope-budgets/encode.toml");
+    project.replace("allotrope.toml", "\"encode\"]", "\"encod\"]");
+    project
+        .test(&["--accept"])
+        .expect(5)
+        .has("encode: not accepted: encode: ");
+    assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
+}
+
+#[test]
+fn accepting_marks_rises_and_can_refuse_them() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    let improve = ["--accept", "--only-improvements"];
+    // What has no number yet has not fallen.
+    project
+        .test(&improve)
+        .expect(3)
+        .has("not accepted: encode: allocations none → 1,000");
+    assert!(
+        !project
+            .folder()
+            .join("allotrope-budgets/encode.toml")
+            .exists()
+    );
+    project.accept();
+    let files = ["encode.toml", "encode.stacks"].map(|file| format!("allotrope-budgets/{file}"));
+    let before = files.each_ref().map(|file| project.read(file));
+    project.compile(&["-DWORSE", "-DBETTER"]);
+    let printed = project
+        .test(&improve)
+        .expect(3)
+        .has("not accepted: encode: allocations 1,000 → 1,050 (+50, rose)")
+        .has("not accepted: encode: remaining 0 → 50 (+50, rose)")
+        .has("\ndecode: allocations 500 → 400 (-100)\n");
+    assert!(!printed.stdout.contains("\nencode:"), "{}", printed.stdout);
+    assert_eq!(files.each_ref().map(|file| project.read(file)), before);
+    project.test(&["decode"]).expect(0);
+    // 50 allocations of 7 bytes more.
+    project
+        .test(&["--accept"])
+        .expect(0)
+        .has("encode: allocations 1,000 → 1,050 (+50, rose)")
+        .has("\nrose: encode allocations +50, encode bytes +350, encode remaining +50\n");
+    project.test(&improve).expect(0);
+    project.test(&["--only-improvements"]).expect(2);
+}
+
+#[test]
+fn a_child_that_dies_is_mentioned() {
+    let project = Project::with_cases(&["children"]);
+    project.accept();
+    project
+        .test(&[])
+        .expect(0)
+        .has("note: a child process ended with status 3:")
+        .has("note: a child process was ended by SIGKILL:");
+}
+
+#[test]
+fn the_budgets_of_other_configurations_stay() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    let other = "[tests.other]\ncommand = [\"./bench\", \"decode\"]\n";
+    project.write("other.toml", other);
+    let config = ["--config", "other.toml"];
+    project
+        .test(&[&config[..], &["--accept"]].concat())
+        .expect(0);
+    for arguments in [&[][..], &config] {
+        let printed = project.test(arguments).expect(0);
+        assert!(
+            !printed.stdout.contains("no longer exist"),
+            "{}",
+            printed.stdout
+        );
+        let prune = [arguments, &["--prune"]].concat();
+        project
+            .test(&prune)
+            .expect(0)
+            .has("every budget has a test");
+    }
+    // A file that cannot be read may be such a configuration.
+    project.write("other.toml", "[tests");
+    project
+        .test(&["--prune"])
+        .expect(2)
+        .stderr_has("other.toml:1: this is no TOML");
+    let printed = project.test(&[]).expect(0);
+    assert!(
+        !printed.stdout.contains("no longer exist"),
+        "{}",
+        printed.stdout
+    );
+    std::fs::remove_file(project.folder().join("other.toml")).expect("it was written");
+    project
+        .test(&["--prune"])
+        .expect(0)
+        .has("removed ./allotrope-budgets/other.toml");
+}

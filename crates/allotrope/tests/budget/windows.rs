@@ -158,6 +158,36 @@ fn each_window_has_its_gate_tolerance_and_limit() {
 }
 
 #[test]
+fn a_case_is_chosen_by_the_name_that_the_log_prints() {
+    let project = project(&(test("slash", "") + &test("guards", "")));
+    project.accept();
+    let printed = project.test(&["slash/parse/small"]).expect(0);
+    let printed = printed.has("ok    slash/parse/small");
+    assert!(!printed.stdout.contains("large"), "{}", printed.stdout);
+    project
+        .test(&["guards/in\\nner"])
+        .expect(0)
+        .has("1 test: 1 passed");
+    project.test(&["slash/parse/smal"]).expect(2).stderr_has(
+        "the test slash has no case `slash/parse/smal`; did you mean `slash/parse/small`?",
+    );
+    // The verdict is on this case alone, and accepting it leaves the others as they are.
+    let file = "allotrope-budgets/slash.toml";
+    let right = project.read(file);
+    let large = right.replace("= 30\n", "= 29\n");
+    project.write(file, &large);
+    project.test(&["slash/parse/small"]).expect(0);
+    project.test(&["slash/parse/l*"]).expect(3);
+    project.test(&["slash"]).expect(3);
+    project.write(file, &large.replace("= 20\n", "= 19\n"));
+    project
+        .test(&["--accept", "slash/parse/small"])
+        .expect(0)
+        .has("slash/parse/small: allocations 19 → 20");
+    assert_eq!(project.read(file), large);
+}
+
+#[test]
 fn a_window_that_is_never_closed_has_no_numbers() {
     let project = project(&test("open", ""));
     project

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void *volatile kept;
@@ -82,6 +83,29 @@ static void listed(void) {
     }
 }
 
+// As many allocations as bytes can be read from standard input.
+static void input(void) {
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        free(take(8));
+    }
+}
+
+// Two children die, each after an allocation: one by a signal, one with status 3.
+static void children(void) {
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            free(take(8));
+            if (i == 0) {
+                raise(SIGKILL);
+            }
+            _exit(3);
+        }
+        waitpid(child, NULL, 0);
+    }
+}
+
 int main(int count, char **words) {
     const char *name = count > 1 ? words[1] : "";
     if (!strcmp(name, "encode")) {
@@ -92,6 +116,10 @@ int main(int count, char **words) {
         fluctuate();
     } else if (!strcmp(name, "listed")) {
         listed();
+    } else if (!strcmp(name, "input")) {
+        input();
+    } else if (!strcmp(name, "children")) {
+        children();
     } else if (!strcmp(name, "crash")) {
         printf("about to crash\n");
         fflush(stdout);
