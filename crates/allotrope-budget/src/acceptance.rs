@@ -107,7 +107,7 @@ fn refusal_of(case: &str, check: &Check) -> Option<Refusal> {
             check.metric
         ))),
         CheckStatus::NothingMeasured => Some(Refusal::NotMeasured(format!(
-            "{case}: {}; if it is to allocate nothing, remove its budget first",
+            "{case}: {}; if that is intended, remove its budget first",
             wording::sentence(check)
         ))),
         CheckStatus::AboveLimit => Some(Refusal::AboveLimit(format!(
@@ -164,7 +164,8 @@ pub fn accept(
             None => !has_stacks,
         };
         match old {
-            Some(old) if *old == budget && own && fits(old) => {}
+            // Stacks are of the checked numbers only.
+            Some(old) if own && same_checked(case, old, &budget) && fits(old) => {}
             _ => {
                 repaired = true;
                 adjust_typical(&mut budget, case, run);
@@ -227,11 +228,14 @@ fn rises(case: &CaseResult) -> Vec<Change> {
 /// others as measured.
 fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&str>) -> Budget {
     let gated = case.checks.iter().filter(|check| check.is_gated);
-    let stored = gated.chain(&case.watched);
+    let stored = gated.clone().chain(&case.watched);
+    // The numbers of new stacks are those of one run.
+    let has_new_stacks = gated.clone().any(Check::differs);
     let numbers = stored.filter_map(|check| {
         let now = check.now?;
         let old = old.and_then(|old| old.numbers.get(&check.metric));
-        if let Some(old) = old.filter(|_| !check.differs()) {
+        let is_kept = !check.differs() && !(has_new_stacks && check.allowed > 0);
+        if let Some(old) = old.filter(|_| is_kept) {
             return Some((check.metric, old.clone()));
         }
         let spread = if now.is_exact() {
@@ -247,6 +251,13 @@ fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&
         iterations: case.iterations,
         numbers: numbers.collect(),
     }
+}
+
+/// Whether two budgets of a case have the same iterations and checked numbers.
+fn same_checked(case: &CaseResult, old: &Budget, new: &Budget) -> bool {
+    let mut gated = case.checks.iter().filter(|check| check.is_gated);
+    old.iterations == new.iterations
+        && gated.all(|check| old.numbers.get(&check.metric) == new.numbers.get(&check.metric))
 }
 
 /// Makes the typical numbers those of the run whose stacks are written, including those of

@@ -60,6 +60,8 @@ pub struct Check {
     pub tolerance: Tolerance,
     /// The largest number that is allowed, whatever the budget is.
     pub limit: Option<i64>,
+    /// How much of the number exceeds the budget and is allowed by a rule.
+    pub allowed: u64,
     /// Whether the number is compared with its budget; otherwise only with its limit.
     pub is_gated: bool,
     /// The result.
@@ -70,6 +72,30 @@ impl Check {
     /// The typical number now minus that of the budget.
     pub fn difference(&self) -> Option<i64> {
         Some(self.now?.typical.saturating_sub(self.budget?.typical))
+    }
+
+    /// Without so much of each run as rules allow, as far as it exceeds the budget.
+    pub fn allowing(self, case: &Case, of_runs: &[u64]) -> Self {
+        let (Some(budget), CheckStatus::Exceeded) = (self.budget, self.status) else {
+            return self;
+        };
+        let mut most = 0;
+        let numbers = case.samples.iter().zip(of_runs).map(|(sample, &allowed)| {
+            let number = sample.figure(self.metric)?;
+            let excess = u64::try_from(number.saturating_sub(budget.typical)).unwrap_or(0);
+            let allowed = allowed.min(excess);
+            most = most.max(allowed);
+            Some(number.saturating_sub_unsigned(allowed))
+        });
+        let numbers: Option<Vec<i64>> = numbers.collect();
+        let Some(now) = numbers.and_then(Spread::of) else {
+            return self;
+        };
+        Self {
+            allowed: most,
+            status: status(self.metric, budget, now, self.tolerance),
+            ..self
+        }
     }
 
     /// With this limit. All runs must keep it.
@@ -88,7 +114,8 @@ impl Check {
 
     /// Whether the number differs from the budget by more than noise.
     pub fn differs(&self) -> bool {
-        !self.status.passes() || !self.fluctuates() && self.difference() != Some(0)
+        let is_allowed = self.allowed > 0 || self.fluctuates();
+        !self.status.passes() || !is_allowed && self.difference() != Some(0)
     }
 
     /// Whether the number differs between the runs, or did when it was accepted.
@@ -137,6 +164,7 @@ fn limited_only(case: &Case, protocol: &Protocol) -> impl Iterator<Item = Check>
             now,
             tolerance: Tolerance::default(),
             limit: None,
+            allowed: 0,
             is_gated: false,
             status: now.map_or(CheckStatus::NotRecorded, |_| CheckStatus::WithinBudget),
         };
@@ -178,6 +206,7 @@ fn check_metric(
         now,
         tolerance,
         limit: None,
+        allowed: 0,
         is_gated: true,
         status,
     }

@@ -13,6 +13,7 @@ use allotrope_text::Shown;
 
 use thiserror::Error;
 
+use crate::allowance::Allowance;
 use crate::tolerance::Tolerance;
 use allotrope_diff::{Glue, Suppressions};
 use allotrope_profile::Metric;
@@ -115,6 +116,8 @@ pub struct Protocol {
     pub limit: BTreeMap<Metric, i64>,
     /// Metrics that are stored and whose changes are mentioned, even if they are not checked.
     pub watch: Vec<Metric>,
+    /// Additional allocations of some stacks that are allowed.
+    pub allow: Vec<Allowance>,
     /// Overrides for windows, by name.
     pub windows: BTreeMap<String, ProtocolOverrides>,
     /// The least number of all runs is compared, as SwiftNIO's scripts do.
@@ -139,6 +142,7 @@ impl Default for Protocol {
             tolerance: BTreeMap::new(),
             limit: BTreeMap::new(),
             watch: vec![Metric::Bytes],
+            allow: Vec::new(),
             windows: BTreeMap::new(),
             least_counts: false,
             timeout: Duration::from_secs(600),

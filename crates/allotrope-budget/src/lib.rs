@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acceptance;
+pub mod allowance;
 pub mod budgets;
 pub mod check;
 pub mod comparison;

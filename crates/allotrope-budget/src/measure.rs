@@ -19,7 +19,7 @@ use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
 use crate::spread::Spread;
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, unoptimised_modules};
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
 
@@ -70,6 +70,8 @@ pub struct Measured {
     pub output: String,
     /// The toolchain that built it.
     pub toolchain: Option<Toolchain>,
+    /// The names of its own modules that were compiled without optimisation.
+    pub unoptimised: Vec<String>,
     /// The path of the last recording.
     pub trace: Option<PathBuf>,
 }
@@ -174,6 +176,7 @@ struct ProgramRun {
     windows: Vec<WindowSample>,
     notes: Vec<String>,
     toolchain: Option<Toolchain>,
+    unoptimised: Vec<String>,
 }
 
 impl Measurer<'_> {
@@ -315,6 +318,7 @@ impl Measurer<'_> {
                 .is_empty()
                 .then(|| Sample::of_whole_run(&profile, self.project)),
             toolchain: Some(Toolchain::of(measured, self.configuration, self.project)),
+            unoptimised: unoptimised_modules(measured, self.project),
             windows: windows.samples,
             notes,
         })
@@ -365,6 +369,7 @@ impl Measured {
         }
         if self.toolchain.is_none() {
             self.toolchain = started.toolchain;
+            self.unoptimised = started.unoptimised;
         }
         if let Some(whole) = started.whole {
             self.whole_program = true;

@@ -1,11 +1,12 @@
 //! Sentences about a test that change no verdict: what moved without being checked, and
 //! what somebody should know before they trust a number.
 
+use crate::allowance::{Allowance, Allowed};
 use crate::check::Check;
 use crate::configuration::Protocol;
 use crate::configuration::window_of;
 use crate::outputs::wording::{number, signed};
-use crate::result::CaseResult;
+use crate::result::{CaseResult, TestResult};
 
 /// Changes of metrics that are not checked are mentioned from this share of the stored
 /// number on, in percent: the length of a path in a text is no news.
@@ -33,6 +34,38 @@ pub fn ungated(case: &str, check: &Check) -> Option<String> {
         number(now.typical),
         number(budget.typical)
     ))
+}
+
+/// Says how much of a number a rule of the allow-list allowed, and why.
+pub fn allowed(case: &CaseResult, allowed: &Allowed) -> String {
+    let (metric, name) = (allowed.metric, &case.name);
+    let check = case.checks.iter().find(|check| check.metric == metric);
+    let difference = check.and_then(Check::difference).unwrap_or_default();
+    let count = number(i64::try_from(allowed.number).unwrap_or(i64::MAX));
+    format!(
+        "{name}: {metric} {}, {count} of them allowed: {}",
+        signed(difference),
+        allowed.reason
+    )
+}
+
+/// Says that a rule of the allow-list matches no stack.
+pub fn unused_rule(rule: &Allowance) -> String {
+    format!(
+        "the rule that allows `{}` ({}) matches no stack any more: remove it from allotrope.toml",
+        rule.stacks.pattern(),
+        rule.reason
+    )
+}
+
+/// Says that a test's program was compiled without optimisation.
+pub fn unoptimised(test: &TestResult) -> Option<String> {
+    let names = test.unoptimised.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "built without optimisation: {names}; its numbers say little about an optimised build"
+        )
+    })
 }
 
 /// Says which windows of the configuration the program did not open.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use allotrope_diff::Diff;
 
+use crate::allowance::Allowed;
 use crate::budgets::{BudgetScope, Budgets, Rename};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
@@ -60,6 +61,8 @@ pub struct TestResult {
     pub trace: Option<PathBuf>,
     /// The toolchain that built it.
     pub toolchain: Option<Toolchain>,
+    /// The names of its own modules that were compiled without optimisation.
+    pub unoptimised: Vec<String>,
     /// The accepted numbers.
     pub budgets: Option<Budgets>,
     /// Whether it was recorded.
@@ -89,6 +92,8 @@ pub struct CaseResult {
     pub checks: Vec<Check>,
     /// Metrics that are stored and not checked, compared with what was stored.
     pub watched: Vec<Check>,
+    /// What rules of the allow-list allowed.
+    pub allowed: Vec<Allowed>,
     /// The stacks that explain failed checks and leaks.
     pub explanations: Vec<Explanation>,
     /// Failed checks that no stacks can explain.

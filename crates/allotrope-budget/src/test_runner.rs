@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use allotrope_profile::Metric;
 
+use crate::allowance;
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, CallTree};
-use crate::check::{Check, check_case, watched};
+use crate::check::{Check, CheckStatus, check_case, watched};
 use crate::configuration::{Protocol, Test};
 use crate::definition::definition;
 use crate::explanation::Explainer;
@@ -19,7 +20,7 @@ use crate::nio_log::NioLog;
 use crate::notes;
 use crate::outputs::wording::signed;
 use crate::own_files::own_files;
-use crate::result::{CaseResult, Explanation, Leak, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, Outcome, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
 
@@ -207,12 +208,17 @@ impl TestResult {
         recorded: bool,
         context: &Context<'_>,
     ) {
-        self.problem = measured.problem;
+        self.problem.clone_from(&measured.problem);
         self.notes = measured.notes;
         self.output = measured.output;
         self.trace = measured.trace;
         self.whole_program = measured.whole_program;
         self.is_recorded = recorded;
+        if recorded && measured.problem.is_none() && !protocol.counts_only {
+            let rules = protocol.allow.iter();
+            let unused = rules.filter(|rule| !rule.matches_any(&measured.cases));
+            self.notes.extend(unused.map(notes::unused_rule));
+        }
         if recorded {
             let cases = measured.cases.into_iter();
             self.cases = cases
@@ -226,6 +232,11 @@ impl TestResult {
                 watched.filter_map(|check| notes::ungated(&case.name, check))
             });
             self.notes.extend(watched);
+            let allowed = self.cases.iter().flat_map(|case| {
+                let allowed = case.allowed.iter();
+                allowed.map(|allowed| notes::allowed(case, allowed))
+            });
+            self.notes.extend(allowed);
             if self.problem.is_none() {
                 let unopened = notes::unopened_windows(&self.name, protocol, &self.cases);
                 self.notes.extend(unopened);
@@ -252,8 +263,15 @@ impl TestResult {
             self.suspects.extend(iterations.collect::<Vec<_>>());
         }
         self.toolchain = measured.toolchain;
+        self.unoptimised = measured.unoptimised;
         if let AcceptedBudgets::Folder(budgets, _) = accepted {
             self.budgets = budgets;
+        }
+        // No news as long as the numbers are those of such a build.
+        let accepted = self.budgets.as_ref();
+        let accepted = accepted.and_then(|budgets| budgets.toolchain.as_ref()?.optimised);
+        if accepted != Some(false) || self.outcome() != Outcome::Passed {
+            self.notes.extend(notes::unoptimised(self));
         }
     }
 }
@@ -306,7 +324,19 @@ fn checked(
     context: &Context<'_>,
 ) -> CaseResult {
     let budget = accepted.budget(&case);
-    let checks = check_case(&case, budget.as_ref(), protocol);
+    let mut checks = check_case(&case, budget.as_ref(), protocol);
+    let mut allowed = Vec::new();
+    let rules = &protocol.allow;
+    for check in checks
+        .iter_mut()
+        .filter(|check| check.status == CheckStatus::Exceeded)
+    {
+        let profile = accepted.profile(&case.name);
+        let (of_runs, by_rule) =
+            allowance::allowed(rules, &case, check.metric, budget.as_ref(), profile);
+        *check = check.allowing(&case, &of_runs);
+        allowed.extend(by_rule);
+    }
     let watched = watched(&case, budget.as_ref(), protocol);
     let reported = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = reported.or(protocol.iterations);
@@ -353,6 +383,7 @@ fn checked(
         samples: case.samples,
         checks,
         watched,
+        allowed,
         explanations,
         unexplained,
         leaks,

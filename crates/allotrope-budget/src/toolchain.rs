@@ -2,12 +2,14 @@
 //! one of them changed since the numbers were accepted, it may explain a
 //! changed number.
 
-use std::collections::BTreeMap;
+mod options;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use allotrope_profile::Profile;
+use allotrope_profile::{Module, Profile};
 use object::{Object, ObjectSection};
 use sha2::{Digest, Sha256};
 
@@ -27,6 +29,12 @@ pub struct Toolchain {
     /// Compilers and linkers, as the section `.comment` of the project's own
     /// modules names them.
     pub compilers: Vec<String>,
+    /// The options of these compilers, each with its compiler, and the Cargo profile; as far
+    /// as they are known. Sorted.
+    pub options: Vec<String>,
+    /// Whether all of these modules of which it is known were compiled with optimisation;
+    /// `None` if it is not known.
+    pub optimised: Option<bool>,
     /// Version and build id of each installed module that the measured stacks
     /// contain, by name.
     pub libraries: BTreeMap<String, String>,
@@ -62,22 +70,19 @@ impl Toolchain {
             dependencies: dependencies(configuration),
             ..Self::default()
         };
-        // Without stacks, any module may be one that allocated.
-        let mut on_stacks = vec![profile.is_counts_only(); profile.modules.len()];
-        for frame in &profile.frames {
-            if let Some(seen) = on_stacks.get_mut(frame.module as usize) {
-                *seen = true;
-            }
-        }
-        for (module, _) in profile
-            .modules
-            .iter()
-            .zip(on_stacks)
-            .filter(|(_, seen)| *seen)
-        {
+        for module in on_stacks(profile) {
             let path = &module.path;
             if project.builds(path) {
-                toolchain.compilers.extend(compilers(path));
+                let file = contents(path).unwrap_or_default();
+                toolchain.compilers.extend(compilers(&file));
+                toolchain.options.extend(options::of_units(&file));
+                let profile = options::cargo_profile(path);
+                toolchain
+                    .options
+                    .extend(profile.map(|name| format!("cargo {name}")));
+                if let Some(optimised) = options::is_optimised(module) {
+                    toolchain.optimised = Some(optimised && toolchain.optimised != Some(false));
+                }
             } else if path.is_absolute() {
                 let version = version(path, &module.build_id);
                 toolchain
@@ -87,6 +92,8 @@ impl Toolchain {
         }
         toolchain.compilers.sort();
         toolchain.compilers.dedup();
+        toolchain.options.sort();
+        toolchain.options.dedup();
         toolchain
     }
 
@@ -110,6 +117,20 @@ impl Toolchain {
         if !includes(self, accepted) && !includes(accepted, self) {
             let [was, is] = [accepted, self].map(|side| side.compilers.join("; "));
             compare("compiler", &was, &is);
+        }
+        let includes = |a: &Self, b: &Self| b.options.iter().all(|it| a.options.contains(it));
+        if !includes(self, accepted) && !includes(accepted, self) {
+            let [was, is] = [(accepted, self), (self, accepted)].map(|(side, other)| {
+                // Only the words that differ: a command line is long.
+                let [own, others] = [side, other].map(Self::words_of_options);
+                let own: Vec<&str> = own.difference(&others).copied().collect();
+                own.join(" ")
+            });
+            compare("compiler options", &was, &is);
+        }
+        if let (Some(was), Some(is)) = (accepted.optimised, self.optimised) {
+            let [was, is] = [was, is].map(|is_on| if is_on { "on" } else { "off" });
+            compare("optimisation", was, is);
         }
         for (name, was, is) in both(&accepted.libraries, &self.libraries) {
             if let (Some(was), Some(is)) = (was, is) {
@@ -135,9 +156,22 @@ impl Toolchain {
         suspects
     }
 
+    fn words_of_options(&self) -> BTreeSet<&str> {
+        let options = self.options.iter();
+        options
+            .flat_map(|text| text.split_ascii_whitespace())
+            .collect()
+    }
+
     /// A short hash that identifies the toolchain.
     pub fn fingerprint(&self) -> String {
         let mut text = format!("{}\n{}\n", self.platform, self.compilers.join("\n"));
+        for options in &self.options {
+            let _ = writeln!(text, "{options}");
+        }
+        if let Some(optimised) = self.optimised {
+            let _ = writeln!(text, "optimised {optimised}");
+        }
         for (name, version) in &self.libraries {
             let _ = writeln!(text, "{name} {version}");
         }
@@ -146,6 +180,41 @@ impl Toolchain {
         }
         hash(text.as_bytes())
     }
+}
+
+/// The modules on the stacks of a profile. Without stacks, any module may be one that
+/// allocated.
+fn on_stacks(profile: &Profile) -> impl Iterator<Item = &Module> {
+    let mut on_stacks = vec![profile.is_counts_only(); profile.modules.len()];
+    for frame in &profile.frames {
+        if let Some(seen) = on_stacks.get_mut(frame.module as usize) {
+            *seen = true;
+        }
+    }
+    let modules = profile.modules.iter().zip(on_stacks);
+    modules.filter_map(|(module, seen)| seen.then_some(module))
+}
+
+/// The names of the project's own modules on the stacks that were compiled without
+/// optimisation.
+pub fn unoptimised_modules(profile: &Profile, project: &Project) -> Vec<String> {
+    let modules = on_stacks(profile).filter(|module| {
+        project.builds(&module.path) && options::is_optimised(module) == Some(false)
+    });
+    let name = |module: &Module| {
+        let name = module.name().into_owned();
+        // Cargo adds a hash to the names of tests.
+        let is_hash = |end: &str| end.len() == 16 && end.bytes().all(|it| it.is_ascii_hexdigit());
+        let of_cargo = options::cargo_profile(&module.path).is_some();
+        match name
+            .rsplit_once('-')
+            .filter(|(_, end)| of_cargo && is_hash(end))
+        {
+            Some((name, _)) => name.to_owned(),
+            None => name,
+        }
+    };
+    modules.map(name).collect()
 }
 
 /// The values of both maps for each key.
@@ -191,11 +260,8 @@ fn contents(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// The NUL-terminated texts of the section `.comment`.
-fn compilers(path: &Path) -> Vec<String> {
-    let Some(bytes) = contents(path) else {
-        return Vec::new();
-    };
-    let section = object::File::parse(&bytes[..]).ok();
+fn compilers(file: &[u8]) -> Vec<String> {
+    let section = object::File::parse(file).ok();
     let section = section
         .as_ref()
         .and_then(|file| file.section_by_name(".comment"));
@@ -355,6 +421,33 @@ mod tests {
     }
 
     #[test]
+    fn changed_options_are_named() {
+        let with = |options: &str, optimised| Toolchain {
+            options: vec![format!("GNU C17 12.2.0 -g {options}")],
+            optimised,
+            ..Toolchain::default()
+        };
+        let (was, is) = (
+            with("-O2 -fno-inline", Some(true)),
+            with("-O0", Some(false)),
+        );
+        let suspects = is.suspects(&was);
+        let parts = suspects
+            .iter()
+            .map(|it| (it.what.as_str(), it.was.as_str(), it.is.as_str()));
+        assert_eq!(
+            parts.collect::<Vec<_>>(),
+            [
+                ("compiler options", "-O2 -fno-inline", "-O0"),
+                ("optimisation", "on", "off")
+            ]
+        );
+        assert_ne!(is.fingerprint(), was.fingerprint());
+        // A budget of an older version does not have them.
+        assert_eq!(is.suspects(&Toolchain::default()), []);
+    }
+
+    #[test]
     fn what_is_on_the_stacks_of_one_side_only_is_no_suspect() {
         // No stacks at all: a budget of zero.
         let mut nothing = with_lock("");
@@ -371,6 +464,7 @@ mod tests {
     #[test]
     fn the_compiler_of_this_test_is_found() {
         let this = std::env::current_exe().expect("it is running");
-        assert!(compilers(&this).iter().any(|text| text.contains("rustc")));
+        let file = contents(&this).expect("it can be read");
+        assert!(compilers(&file).iter().any(|text| text.contains("rustc")));
     }
 }

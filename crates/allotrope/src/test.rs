@@ -18,6 +18,7 @@ use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
 use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
+use allotrope_budget::notes;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
 use allotrope_budget::result::TestResult;
@@ -46,10 +47,11 @@ from); accepted numbers and their stacks are beside it in allotrope-budgets and
 belong in the repository. JSON is the format allotrope-test/1.
 
 Exit status: 0 if all numbers keep their budgets, 1 if allotrope failed, 2 if the
-configuration, a budget or an argument cannot be used, 3 if a budget is exceeded
-or a number has none, 4 if nothing is worse and a number is better than its
-budget, 5 if no budget is exceeded and a test could not be built or measured (it
-crashed, hung, did nothing), 128+N if signal N stopped the tests.";
+configuration, a budget or an argument cannot be used, 3 if a budget or limit is
+exceeded, a number has no budget, or --accept refused a number that is too large, 4
+if nothing is worse and a number is better than its budget, 5 if no budget is
+exceeded and a test could not be built or measured (it crashed, hung, did nothing),
+128+N if signal N stopped the tests.";
 
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
@@ -505,6 +507,8 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
         }
         lines.extend(accepted.changes.iter().map(changed));
         lines.extend(accepted.changes.iter().filter_map(detectable));
+        let note = notes::unoptimised(test).filter(|_| !accepted.files.is_empty());
+        lines.extend(note.map(|note| format!("{}: note: {note}", test.name)));
         let files = accepted.files.iter();
         lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
     }

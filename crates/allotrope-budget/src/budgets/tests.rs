@@ -12,6 +12,8 @@ fn toolchain(compiler: &str) -> Toolchain {
     Toolchain {
         platform: "x86_64-linux-gnu".into(),
         compilers: vec![compiler.into()],
+        options: vec!["GNU C17 12.2.0 -g -O2".into()],
+        optimised: Some(true),
         libraries: [("libc.so.6".to_owned(), "2.36".to_owned())].into(),
         dependencies: [("Cargo.lock".to_owned(), lock)].into(),
     }

@@ -38,6 +38,9 @@ struct ToolchainForm {
     platform: String,
     compilers: Vec<String>,
     #[serde(default)]
+    options: Vec<String>,
+    optimised: Option<bool>,
+    #[serde(default)]
     libraries: BTreeMap<String, String>,
     /// Dependency file to its hash.
     #[serde(default)]
@@ -59,6 +62,8 @@ impl Toolchains {
             let toolchain = Toolchain {
                 platform: form.platform,
                 compilers: form.compilers,
+                options: form.options,
+                optimised: form.optimised,
                 libraries: form.libraries,
                 dependencies: files
                     .map(|(file, hash)| (file, dependencies(hash)))
@@ -87,11 +92,20 @@ pub(super) fn text(fingerprint: &str, toolchain: &Toolchain) -> String {
         .to_owned();
     let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
     let _ = writeln!(text, "platform = {}", quoted(&toolchain.platform));
-    text.push_str("compilers = [\n");
-    for compiler in &toolchain.compilers {
-        let _ = writeln!(text, "    {},", quoted(compiler));
+    let mut list = |name: &str, items: &[String]| {
+        let _ = writeln!(text, "{name} = [");
+        for item in items {
+            let _ = writeln!(text, "    {},", quoted(item));
+        }
+        text.push_str("]\n");
+    };
+    list("compilers", &toolchain.compilers);
+    if !toolchain.options.is_empty() {
+        list("options", &toolchain.options);
     }
-    text.push_str("]\n");
+    if let Some(optimised) = toolchain.optimised {
+        let _ = writeln!(text, "optimised = {optimised}");
+    }
     let mut table = |name: &str, lines: Vec<(&String, &String)>| {
         if lines.is_empty() {
             return;

@@ -125,6 +125,29 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// The tables of a list, `[[like.this]]`.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Section<'a>>, ConfigurationError> {
+        let expected = format!("a list of tables, [[{}]]", self.full(key));
+        let found = self.with(key, &expected, |value| match value {
+            DeValue::Array(array) => {
+                let tables = array.iter().map(|item| match item.get_ref() {
+                    DeValue::Table(table) => Some((table, item.span())),
+                    _ => None,
+                });
+                tables.collect::<Option<Vec<_>>>()
+            }
+            _ => None,
+        })?;
+        let sections = found.map_or_else(Vec::new, |(tables, _)| tables);
+        let section = |(table, at)| Section {
+            document: self.document,
+            name: self.full(key),
+            table,
+            at,
+        };
+        Ok(sections.into_iter().map(section).collect())
+    }
+
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, ConfigurationError> {
         let found = self.with(key, "a text in quotes", |value| match value {
             DeValue::String(text) => Some(text.to_string()),

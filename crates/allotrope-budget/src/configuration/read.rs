@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::document::{Document, Section, below};
 use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
+use crate::allowance::Allowance;
 use crate::limit;
 use crate::tolerance::Tolerance;
 use allotrope_diff::{Glue, Suppressions};
-use allotrope_profile::Metric;
+use allotrope_profile::{Filter, Metric};
 
 /// Keys of the document.
 const ROOT: &[&str] = &[
@@ -36,6 +37,8 @@ const PROTOCOL: &[&str] = &[
     "timeout",
     "counts-only",
 ];
+/// Keys of a rule of an allow-list.
+const ALLOWANCE: &[&str] = &["stack", "metric", "up-to", "reason"];
 /// Keys of windows.
 const WINDOW: &[&str] = &["gate", "tolerance", "limit"];
 /// Keys of tests only.
@@ -46,6 +49,7 @@ const TEST: &[&str] = &[
     "stdin",
     "platforms",
     "windows",
+    "allow",
 ];
 
 /// The files that `dependencies` defaults to, if they exist.
@@ -194,6 +198,7 @@ fn test(
         protocol.gate.retain(|metric| metric.is_counted());
     }
     check(section, &own, &protocol)?;
+    protocol.allow = allow(section, &protocol)?;
     protocol.windows = overrides(section, "windows", WINDOW, &protocol)?;
     let folder = section
         .text("folder")?
@@ -296,6 +301,49 @@ fn metrics(section: &Section<'_>, key: &str) -> Result<Option<Vec<Metric>>, Conf
         metrics.push(metric);
     }
     Ok(Some(metrics))
+}
+
+/// The rules of the allow-list of a test.
+fn allow(section: &Section<'_>, protocol: &Protocol) -> Result<Vec<Allowance>, ConfigurationError> {
+    let mut rules = Vec::new();
+    for rule in section.list("allow")? {
+        rule.reject_unknown_keys(ALLOWANCE)?;
+        if protocol.counts_only {
+            return Err(rule.table_error("it needs stacks, which `counts-only` does not record"));
+        }
+        let text = |key: &str, what: &str| {
+            let text = rule.text(key)?.filter(|text| !text.trim().is_empty());
+            text.ok_or_else(|| rule.table_error(format!("it has no `{key}`, {what}")))
+        };
+        let pattern = text(
+            "stack",
+            "a part of a function, file or module of the stacks",
+        )?;
+        let name = rule.text("metric")?;
+        let name = name.as_deref().unwrap_or(Metric::Allocations.name());
+        let metric = Metric::named(name, &Metric::OF_RUNS);
+        let metric = metric.filter(|&metric| Allowance::is_possible(metric));
+        let metric = metric.ok_or_else(|| {
+            let possible = Metric::OF_RUNS.into_iter();
+            let possible = possible.filter(|&metric| Allowance::is_possible(metric));
+            let possible: Vec<&str> = possible.map(Metric::name).collect();
+            let problem = format!(
+                "\"{name}\" is no metric of stacks; there are {}",
+                possible.join(", ")
+            );
+            rule.value_error("metric", problem)
+        })?;
+        let up_to = rule.number("up-to", 1..1 << 62)?;
+        rules.push(Allowance {
+            stacks: Filter::new(&pattern, false),
+            metric,
+            up_to: up_to.ok_or_else(|| {
+                rule.table_error("it has no `up-to`, the largest number that it allows")
+            })?,
+            reason: text("reason", "which the log shows")?,
+        });
+    }
+    Ok(rules)
 }
 
 /// Another name of [`Metric::Remaining`] in limits.

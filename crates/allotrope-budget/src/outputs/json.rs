@@ -63,6 +63,7 @@ struct CaseForm<'a> {
     iterations: Option<u64>,
     numbers: Vec<NumberForm>,
     watched: Vec<NumberForm>,
+    allowed: Vec<AllowedForm<'a>>,
     samples: Vec<BTreeMap<&'static str, i64>>,
     leaks: Vec<LeakForm<'a>>,
     fluctuations: Vec<FluctuationForm<'a>>,
@@ -86,6 +87,13 @@ struct NumberForm {
     allowed: String,
     limit: Option<i64>,
     gated: bool,
+}
+
+#[derive(Serialize)]
+struct AllowedForm<'a> {
+    metric: &'static str,
+    number: u64,
+    reason: &'a str,
 }
 
 #[derive(Serialize)]
@@ -276,6 +284,15 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         iterations: case.iterations,
         numbers: case.checks.iter().map(number).collect(),
         watched: case.watched.iter().map(number).collect(),
+        allowed: case
+            .allowed
+            .iter()
+            .map(|allowed| AllowedForm {
+                metric: allowed.metric.name(),
+                number: allowed.number,
+                reason: &allowed.reason,
+            })
+            .collect(),
         samples: samples.collect(),
         leaks: leaks.collect(),
         fluctuations: fluctuations(case),

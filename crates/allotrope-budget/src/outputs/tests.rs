@@ -104,6 +104,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
         iterations: Some(1000),
         checks,
         watched: Vec::new(),
+        allowed: Vec::new(),
         explanations: explained
             .into_iter()
             .map(|diff| Explanation {

@@ -338,7 +338,10 @@ pub fn rename_command(rename: &Rename) -> String {
 pub fn accept_intended_command(test: &TestResult) -> Option<String> {
     let mut checks = test.cases.iter().flat_map(|case| &case.checks);
     let exceeded = checks.any(|check| check.status == CheckStatus::Exceeded);
-    if test.problem.is_some() || !exceeded {
+    let mut checks = test.cases.iter().flat_map(|case| &case.checks);
+    // Which could not be accepted.
+    let is_limited = checks.any(|check| check.status == CheckStatus::AboveLimit);
+    if test.problem.is_some() || !exceeded || is_limited {
         return None;
     }
     let command = accept_words(std::iter::once(test))?;

@@ -225,3 +225,99 @@ fn the_budgets_of_other_configurations_stay() {
         .expect(0)
         .has("removed ./allotrope-budgets/other.toml");
 }
+
+#[test]
+fn an_allow_list_names_stacks_a_bound_and_a_reason() {
+    let rule = |metric: &str| {
+        format!(
+            "[[tests.encode.allow]]\nstack = \"encode\"\nmetric = \"{metric}\"\n\
+             up-to = 50\nreason = \"the new cache\"\n"
+        )
+    };
+    let project = Project::new(&format!(
+        "{ENCODE}{}{}",
+        rule("allocations"),
+        rule("remaining")
+    ));
+    project.accept();
+    let before = project.read("allotrope-budgets/encode.toml");
+    project.compile(&["-DWORSE"]);
+    project
+        .test(&[])
+        .expect(0)
+        .has("encode: allocations +50, 50 of them allowed: the new cache")
+        .has("encode: remaining +50, 50 of them allowed: the new cache");
+    // What is allowed is not accepted, or the rule would allow as much again.
+    project.accept();
+    let after = project.read("allotrope-budgets/encode.toml");
+    let number = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.map(str::to_owned)
+    };
+    for name in ["allocations", "remaining"] {
+        assert_eq!(number(&after, name), number(&before, name));
+    }
+    project.replace("bench.c", "i < 50;", "i < 51;");
+    project.compile(&["-DWORSE"]);
+    let printed = project.test(&[]).expect(3).has("50 of them allowed");
+    assert!(!printed.stdout.contains("stacks sum"), "{}", printed.stdout);
+    // Other stacks are not allowed more.
+    project.compile(&[]);
+    project.replace(
+        "allotrope.toml",
+        "\"encode\"\nmetric",
+        "\"no_such_function\"\nmetric",
+    );
+    project
+        .test(&[])
+        .expect(0)
+        .has("the rule that allows `no_such_function` (the new cache)");
+    project.compile(&["-DWORSE"]);
+    project.test(&[]).expect(3);
+    project.replace("allotrope.toml", "up-to", "upto");
+    project
+        .test(&[])
+        .expect(2)
+        .stderr_has("tests.encode.allow.upto: there is no such key; did you mean `up-to`?");
+}
+
+#[test]
+fn an_unoptimised_build_is_said_and_a_changed_option_is_a_suspect() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    let printed = project.test(&[]).expect(0);
+    assert!(
+        !printed.stdout.contains("optimisation"),
+        "{}",
+        printed.stdout
+    );
+    project.compile(&["-O0", "-DWORSE"]);
+    project
+        .test(&[])
+        .expect(3)
+        .has("note: built without optimisation: bench;")
+        .has("compiler options: ")
+        .has("optimisation: off, was on");
+    project
+        .test(&["--accept"])
+        .expect(0)
+        .has("encode: note: built without optimisation: bench;");
+    let folder = project.folder().join("allotrope-budgets/made-with");
+    let files = std::fs::read_dir(folder).expect("it was written");
+    let texts: Vec<String> = files
+        .map(|file| std::fs::read_to_string(file.expect("one").path()).expect("a text"))
+        .collect();
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("\noptimised = false\n")),
+        "{texts:?}"
+    );
+    // Green with the numbers of such a build: no news.
+    let printed = project.test(&[]).expect(0);
+    assert!(
+        !printed.stdout.contains("optimisation"),
+        "{}",
+        printed.stdout
+    );
+}
