@@ -234,8 +234,8 @@ fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&
     let numbers = stored.filter_map(|check| {
         let now = check.now?;
         let old = old.and_then(|old| old.numbers.get(&check.metric));
-        let is_kept = !check.differs() && !(has_new_stacks && check.allowed > 0);
-        if let Some(old) = old.filter(|_| is_kept) {
+        let is_new = check.differs() || has_new_stacks && check.allowed > 0;
+        if let Some(old) = old.filter(|_| !is_new) {
             return Some((check.metric, old.clone()));
         }
         let spread = if now.is_exact() {

@@ -72,7 +72,7 @@ pub fn text(limit: i64, metric: Metric) -> String {
         return number(limit);
     }
     let bytes = limit.unsigned_abs();
-    let fits = |unit: &&(&str, u64)| bytes > 0 && bytes % unit.1 == 0;
+    let fits = |unit: &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(unit.1);
     let (name, unit) = UNITS.iter().find(fits).unwrap_or(&("B", 1));
     format!(
         "{} {name}",
