@@ -159,6 +159,8 @@ proptest! {
         }
         let checks = check_case(&case, budget.as_ref(), &protocol);
         let result = |explanation| CaseResult {
+            watched: Vec::new(),
+            allowed: Vec::new(),
             name: "x".to_owned(),
             iterations: None,
             samples: Vec::new(),
