@@ -15,7 +15,6 @@ use crate::budgets::Budget;
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
-use crate::paths::Project;
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::toolchain::Suspect;
@@ -213,7 +212,7 @@ impl Comparer<'_> {
         })?;
         let measurer = Measurer {
             configuration: &configuration,
-            project: &Project::containing(&configuration.folder),
+            project: &configuration.project(),
             recorder: session.recorder.as_ref(),
             scratch: scratch.path(),
             stop: self.stop,
