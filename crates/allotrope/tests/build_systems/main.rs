@@ -5,4 +5,5 @@
 mod support;
 
 mod cargo;
+mod comment;
 mod finished;
