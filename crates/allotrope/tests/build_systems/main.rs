@@ -5,5 +5,8 @@
 mod support;
 
 mod cargo;
+mod cmake;
 mod comment;
+mod example;
 mod finished;
+mod meson;
