@@ -10,3 +10,4 @@ mod comment;
 mod example;
 mod finished;
 mod meson;
+mod pytest;
