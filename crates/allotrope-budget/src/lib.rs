@@ -12,6 +12,7 @@
 
 pub mod acceptance;
 pub mod budgets;
+pub mod cargo;
 pub mod check;
 pub mod comparison;
 pub mod configuration;

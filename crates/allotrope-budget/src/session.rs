@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allotrope_text::Shown;
 
 use thiserror::Error;
 
-use crate::budgets::{BudgetError, BudgetFolder, renames};
+use crate::budgets::{BudgetError, renames};
 use crate::configuration::{Configuration, Test};
 use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
-use crate::paths::Project;
 use crate::program::{Ending, Program};
 use crate::result::Report;
 use crate::scratch::Scratch;
+use crate::shell::command_line;
 use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
 
@@ -25,7 +25,7 @@ use crate::toolchain::platform;
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// No test has this name.
-    #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest))]
+    #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest, command))]
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
@@ -33,6 +33,8 @@ pub enum SessionError {
         pattern: String,
         /// The test with the most similar name.
         nearest: Option<String>,
+        /// The command that runs the tests.
+        command: String,
     },
     /// An invalid pattern.
     #[error("`{pattern}` is not a valid pattern for test names: {why}")]
@@ -64,9 +66,9 @@ pub enum SessionError {
 }
 
 /// The end of the sentence about a missing test: what the user may have meant.
-fn proposal(nearest: &Option<String>) -> String {
+fn proposal(nearest: &Option<String>, command: &str) -> String {
     nearest.as_ref().map_or_else(
-        || "; `allotrope test --list` shows all".to_owned(),
+        || format!("; `{command} --list` shows all"),
         |name| format!("; did you mean `{name}`?"),
     )
 }
@@ -142,6 +144,7 @@ impl Session<'_> {
             nearest: nearest
                 .filter(|test| likeness(test) >= 0.75)
                 .map(|test| test.name.clone()),
+            command: command_line(&self.configuration.command(Path::new("/"))),
         }
     }
 
@@ -197,8 +200,8 @@ impl Session<'_> {
         tests: &[&Test],
         on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Report, SessionError> {
-        let project = Project::containing(&self.configuration.folder);
-        let budgets = BudgetFolder::beside(&self.configuration.folder);
+        let project = self.configuration.project();
+        let budgets = self.configuration.budgets();
         let platform = self.platform();
         let scratch = Scratch::new(self.scratch.as_deref(), &self.configuration.folder)?;
         let runner = TestRunner {
@@ -219,6 +222,7 @@ impl Session<'_> {
         };
         let mut report = Report {
             recorded: self.recorder.is_some(),
+            command: command_line(&self.configuration.command(project.root())),
             ..Report::default()
         };
         for test in tests {
@@ -226,11 +230,16 @@ impl Session<'_> {
                 break;
             }
             let mut on_start = |start, starts| on_run(&test.name, start, starts);
-            report.tests.push(runner.run(test, &mut on_start));
+            let result = runner.run(test, &mut on_start);
+            // Cargo's programs also contain tests that are not to be measured.
+            if self.configuration.cargo.is_some() && self.recorder.is_some() && result.has_nothing()
+            {
+                report.without_windows.push(test.name.clone());
+            } else {
+                report.tests.push(result);
+            }
         }
-        let names = self.configuration.tests.iter();
-        report.orphaned_budgets =
-            budgets.orphaned_files(&names.map(|test| test.name.as_str()).collect())?;
+        report.orphaned_budgets = budgets.orphaned_files(&self.configuration.names())?;
         report.renames = renames(&budgets, &report);
         scratch.finish(&mut report);
         Ok(report)

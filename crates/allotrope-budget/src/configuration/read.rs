@@ -15,6 +15,7 @@ use allotrope_profile::Metric;
 const ROOT: &[&str] = &[
     "build",
     "build-timeout",
+    "budgets",
     "platform",
     "dependencies",
     "profile-stacks",
@@ -22,6 +23,7 @@ const ROOT: &[&str] = &[
     "suppressions",
     "defaults",
     "tests",
+    "cargo-tests",
 ];
 /// Keys of tests, defaults and platforms.
 const PROTOCOL: &[&str] = &[
@@ -35,6 +37,8 @@ const PROTOCOL: &[&str] = &[
 ];
 /// Keys of tests only.
 const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
+/// The same for tests of Cargo.
+const CARGO_TEST: &[&str] = &["environment", "platforms"];
 
 /// The files that `dependencies` defaults to, if they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
@@ -51,7 +55,12 @@ const USUAL_DEPENDENCIES: &[&str] = &[
 /// The longest timeout: a week, in seconds.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
-pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
+/// Reads the text of a file. Unless `has_tests`, it need not have any.
+pub(super) fn configuration(
+    text: &str,
+    file: &Path,
+    has_tests: bool,
+) -> Result<Configuration, ConfigurationError> {
     let document = Document::new(text, file);
     let table = document.parse()?;
     let root = document.root(&table);
@@ -72,20 +81,34 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         gate_is_given = changes.gate.is_some();
         changes.apply(&mut defaults);
     }
-    let tests = match root.table("tests")? {
+    let tests = |key: &str, has_command: bool| match root.table(key)? {
         Some(section) => section
             .tables()?
             .into_iter()
-            .map(|(name, section)| test(name, &section, (&defaults, gate_is_given), &folder))
-            .collect::<Result<Vec<Test>, _>>()?,
-        None => Vec::new(),
+            .map(|(name, section)| {
+                test(
+                    name,
+                    &section,
+                    (&defaults, gate_is_given),
+                    &folder,
+                    has_command,
+                )
+            })
+            .collect::<Result<Vec<Test>, _>>(),
+        None => Ok(Vec::new()),
     };
-    if tests.is_empty() {
+    let cargo_tests = tests("cargo-tests", false)?;
+    let tests = tests("tests", true)?;
+    if tests.is_empty() && has_tests {
         return Err(root.table_error("there is no test; add one as [tests.NAME] with a `command`"));
+    }
+    if defaults.counts_only && !gate_is_given {
+        defaults.gate.retain(|metric| metric.is_counted());
     }
     Ok(Configuration {
         build: root.words("build", true)?,
         build_timeout: seconds(&root, "build-timeout")?.unwrap_or(Duration::from_secs(3600)),
+        budget_folder: root.text("budgets")?.map(|path| below(&folder, &path)),
         platform: platform(&root)?,
         dependencies: dependencies(&root, &folder)?,
         profile_stacks: root
@@ -94,6 +117,12 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         file: file.to_owned(),
         folder,
         tests,
+        cargo_tests: cargo_tests
+            .into_iter()
+            .map(|test| (test.name.clone(), test))
+            .collect(),
+        cargo: None,
+        defaults,
     })
 }
 
@@ -153,17 +182,21 @@ fn test(
     section: &Section<'_>,
     (defaults, gate_is_given): (&Protocol, bool),
     folder: &Path,
+    has_command: bool,
 ) -> Result<Test, ConfigurationError> {
-    let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
+    let own_keys = if has_command { TEST } else { CARGO_TEST };
+    let known: Vec<&str> = own_keys.iter().chain(PROTOCOL).copied().collect();
     section.reject_unknown_keys(&known)?;
     if !is_name(name) {
         let problem =
             "a test's name is part of a file's name: use letters, digits, `-`, `_` and `.`";
         return Err(section.table_error(problem));
     }
-    let command = section
-        .words("command", false)?
-        .ok_or_else(|| section.table_error("it has no `command`, the program and its arguments"))?;
+    let command = section.words("command", false)?;
+    if has_command && command.is_none() {
+        let problem = "it has no `command`, the program and its arguments";
+        return Err(section.table_error(problem));
+    }
     let mut protocol = defaults.clone();
     let own = changes(section)?;
     own.apply(&mut protocol);
@@ -175,7 +208,7 @@ fn test(
     let platforms = platforms(section, &protocol)?;
     Ok(Test {
         name: name.to_owned(),
-        command,
+        command: command.unwrap_or_default(),
         environment: environment(section)?,
         folder: section
             .text("folder")?
@@ -420,6 +453,26 @@ runs = 7
         let wrong = "[tests.a]\ncommand = [\"x\"]\ntolerance = { allocation = \"+0\" }";
         assert!(error(wrong).contains(":3: tests.a.tolerance.allocation: "));
         assert!(error(wrong).contains("did you mean `allocations`?"));
+    }
+
+    #[test]
+    fn tests_of_cargo_have_no_command_and_the_budgets_may_be_elsewhere() {
+        let text = "budgets = \"../numbers\"\n[defaults]\nruns = 3\n\
+                    [cargo-tests.\"a.b\"]\nwarmup = 2\n";
+        let file = Path::new("dir/allotrope.toml");
+        let configuration = Configuration::parse_for_cargo(text, file).expect("it is right");
+        assert_eq!(configuration.budgets().path(), Path::new("dir/../numbers"));
+        let protocol = &configuration.cargo_tests["a.b"].protocol;
+        assert_eq!((protocol.runs, protocol.warmup), (3, 2));
+        assert_eq!(configuration.defaults.runs, 3);
+        assert!(error(text).contains("there is no test"));
+        let wrong = "[cargo-tests.a]\ncommand = [\"x\"]\n";
+        let error = Configuration::parse_for_cargo(wrong, file).expect_err("it has a command");
+        assert!(
+            error
+                .to_string()
+                .contains("cargo-tests.a.command: there is no such key")
+        );
     }
 
     #[test]

@@ -182,6 +182,7 @@ fn report() -> Report {
         ],
         orphaned_budgets: vec!["allotrope-budgets/gone.toml".into()],
         recorded: true,
+        command: "allotrope test".to_owned(),
         ..Report::default()
     }
 }
@@ -299,6 +300,7 @@ fn the_log_of_the_swiftnio_harness() {
             vec![case(&format!("nio/{name}"), samples, 75_001)],
         )],
         recorded: true,
+        command: "allotrope test".to_owned(),
         ..Report::default()
     };
     let log = |report: &Report, generation| {
