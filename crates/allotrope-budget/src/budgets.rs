@@ -59,7 +59,7 @@ pub enum BudgetError {
         source: io::Error,
     },
     /// A file in which git left a merge conflict.
-    #[error("merge conflict in {}, line {line}; `allotrope test --accept` writes it again", file.shown())]
+    #[error("merge conflict in {}, line {line}", file.shown())]
     Conflict {
         /// The file.
         file: PathBuf,
@@ -67,7 +67,7 @@ pub enum BudgetError {
         line: usize,
     },
     /// An invalid file.
-    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it again", file.shown())]
+    #[error("{}:{line}: {problem}", file.shown())]
     Invalid {
         /// The file.
         file: PathBuf,
@@ -76,6 +76,13 @@ pub enum BudgetError {
         /// The problem.
         problem: String,
     },
+}
+
+impl BudgetError {
+    /// Whether accepting again repairs the file.
+    pub fn is_of_contents(&self) -> bool {
+        !matches!(self, Self::Io { .. })
+    }
 }
 
 /// The accepted numbers of a case.
@@ -136,13 +143,30 @@ pub struct Budgets {
 #[derive(Debug, Clone)]
 pub struct BudgetFolder {
     path: PathBuf,
+    /// The command that writes it, for the comments in its files.
+    command: &'static str,
 }
 
 impl BudgetFolder {
     /// The folder beside a configuration. It need not exist.
     pub fn beside(folder: &Path) -> Self {
+        Self::at(&folder.join(FOLDER))
+    }
+
+    /// The folder at a path. It need not exist.
+    pub fn at(path: &Path) -> Self {
         Self {
-            path: folder.join(FOLDER),
+            path: path.to_owned(),
+            command: "allotrope test",
+        }
+    }
+
+    /// The folder in this folder for the tests of `cargo allotrope test`.
+    #[must_use]
+    pub fn of_cargo(&self) -> Self {
+        Self {
+            path: self.path.join("cargo"),
+            command: "cargo allotrope test --",
         }
     }
 
@@ -210,7 +234,11 @@ impl BudgetFolder {
             toolchain: fingerprint.clone(),
             cases: budgets.cases.clone(),
         };
-        let text = file::edited(read(&file)?.as_deref(), test, &budgets.scope, &section);
+        let header = format!(
+            "# What the test {test} may allocate. `{} --accept {test}` writes this file.\n",
+            self.command
+        );
+        let text = file::edited(read(&file)?.as_deref(), &header, &budgets.scope, &section);
         let stacks = profile::text(profiles);
         let mut changed = Vec::new();
         changed.extend(write(&file, &text)?);

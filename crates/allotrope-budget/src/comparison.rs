@@ -18,7 +18,6 @@ use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::explanation::{Rest, options, without_stacks};
 use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
 use crate::own_files::own_files;
-use crate::paths::Project;
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::toolchain::Suspect;
@@ -220,7 +219,7 @@ impl Comparer<'_> {
                 source,
             })
         })?;
-        let project = Project::containing(&configuration.folder);
+        let project = configuration.project();
         let measurer = Measurer {
             configuration: &configuration,
             project: &project,

@@ -6,6 +6,7 @@ mod read;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use allotrope_text::Shown;
 use thiserror::Error;
 
 use crate::allowance::Allowance;
+use crate::budgets::BudgetFolder;
+use crate::cargo::CargoTests;
+use crate::paths::Project;
 use crate::tolerance::Tolerance;
 use allotrope_diff::{Glue, Suppressions};
 use allotrope_profile::Metric;
@@ -69,6 +73,8 @@ pub struct Configuration {
     pub build: Option<Vec<String>>,
     /// The time limit of the build.
     pub build_timeout: Duration,
+    /// The folder of the budgets; `None` if it is beside the file.
+    pub budget_folder: Option<PathBuf>,
     /// The name of the platform, with the placeholders `{arch}`, `{os}` and
     /// `{libc}`.
     pub platform: String,
@@ -78,6 +84,12 @@ pub struct Configuration {
     pub profile_stacks: usize,
     /// The tests, in the file's order.
     pub tests: Vec<Test>,
+    /// How tests are run and checked that say nothing else.
+    pub defaults: Protocol,
+    /// How tests of Cargo are run and checked, by name. They have no command.
+    pub cargo_tests: BTreeMap<String, Test>,
+    /// Set if the tests are Cargo's and not those of a file.
+    pub cargo: Option<CargoTests>,
 }
 
 /// A test: a program and what it may allocate.
@@ -194,11 +206,26 @@ impl Configuration {
     /// # Errors
     /// A file that cannot be read or is invalid.
     pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
-        let text = std::fs::read_to_string(file).map_err(|source| {
+        Self::parse(&Self::text_of(file)?, file)
+    }
+
+    /// The text of a configuration file.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn text_of(file: &Path) -> Result<String, ConfigurationError> {
+        std::fs::read_to_string(file).map_err(|source| {
             let file = file.to_owned();
             ConfigurationError::Unreadable { file, source }
-        })?;
-        Self::parse(&text, file)
+        })
+    }
+
+    /// Parses a configuration for tests that Cargo lists. It need not have tests.
+    ///
+    /// # Errors
+    /// Invalid text.
+    pub fn parse_for_cargo(text: &str, file: &Path) -> Result<Self, ConfigurationError> {
+        read::configuration(text, file, false)
     }
 
     /// The tests to which budgets beside this configuration may belong: its own, and those
@@ -209,6 +236,11 @@ impl Configuration {
     /// configuration.
     pub fn tests_of_folder(&self) -> Result<BTreeSet<String>, ConfigurationError> {
         let mut names: BTreeSet<String> = self.tests.iter().map(|test| test.name.clone()).collect();
+        if let Some(cargo) = &self.cargo {
+            // Their budgets are in a folder of their own.
+            names.extend(cargo.names.iter().cloned());
+            return Ok(names);
+        }
         let unreadable = |file: &Path| {
             let file = file.to_owned();
             |source| ConfigurationError::Unreadable { file, source }
@@ -229,7 +261,47 @@ impl Configuration {
     /// # Errors
     /// Invalid text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigurationError> {
-        read::configuration(text, file)
+        read::configuration(text, file, true)
+    }
+
+    /// The words of the command that runs these tests, up to the names of tests. The file is
+    /// relative to `root` if it is below it.
+    pub fn command(&self, root: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
+        let mut named = (self.file != Path::new(FILE_NAME)).then_some(&self.file);
+        if let Some(cargo) = &self.cargo {
+            words.insert(0, "cargo".into());
+            words.extend(cargo.arguments.iter().map(OsString::from));
+            words.push("--".into());
+            named = cargo.config.as_ref();
+        }
+        if let Some(file) = named {
+            words.push("--config".into());
+            let file = file.canonicalize().unwrap_or_else(|_| file.clone());
+            words.push(file.strip_prefix(root).unwrap_or(&file).into());
+        }
+        words
+    }
+
+    /// The folder of the budgets. Those of Cargo's tests are in a folder of their own, so
+    /// that those of the file's tests are not taken for budgets of no test.
+    pub fn budgets(&self) -> BudgetFolder {
+        let folder = match &self.budget_folder {
+            Some(folder) => BudgetFolder::at(folder),
+            None => BudgetFolder::beside(&self.folder),
+        };
+        match &self.cargo {
+            Some(_) => folder.of_cargo(),
+            None => folder,
+        }
+    }
+
+    /// The project of the tests. Its sources are beside the budgets, while a configuration
+    /// that a build system writes may be in a build folder elsewhere.
+    pub fn project(&self) -> Project {
+        let beside = self.budget_folder.as_ref();
+        let folder = beside.and_then(|budgets| budgets.parent());
+        Project::containing(folder.unwrap_or(&self.folder))
     }
 }
 

@@ -169,7 +169,7 @@ impl Rest {
 
 /// The line of the frame that is blamed for the largest entry, if it is in a file of the
 /// repository.
-fn location(diff: &Diff, root: &Path) -> Option<(String, u32)> {
+pub(crate) fn location(diff: &Diff, root: &Path) -> Option<(String, u32)> {
     let blamed = explaining_entries(diff).next()?.blame as usize;
     let frame = diff.frames.get(blamed)?;
     let is_ours = diff.origins.get(blamed) == Some(&Origin::Repository);

@@ -13,6 +13,7 @@
 pub mod acceptance;
 pub mod allowance;
 pub mod budgets;
+pub mod cargo;
 pub mod check;
 pub mod comparison;
 pub mod configuration;

@@ -205,6 +205,10 @@ impl Measurer<'_> {
                     break;
                 }
             };
+            if started.windows.is_empty() && self.configuration.cargo.is_some() {
+                // The program as a whole is the test harness.
+                break;
+            }
             let whole_protocol = runs_whole_protocol(&started.windows, protocol);
             let warmup = start <= protocol.warmup && self.recorder.is_some();
             if whole_protocol || !warmup {

@@ -20,6 +20,8 @@ use allotrope_profile::Metric;
 pub struct Report {
     /// The tests in the order of their runs.
     pub tests: Vec<TestResult>,
+    /// Programs that could be tests and opened no window.
+    pub without_windows: Vec<String>,
     /// Budget files whose tests no longer exist.
     pub orphaned_budgets: Vec<PathBuf>,
     /// Tests and cases that seem to have got another name.
@@ -28,6 +30,8 @@ pub struct Report {
     pub scratch: Option<PathBuf>,
     /// Whether the programs were recorded.
     pub recorded: bool,
+    /// The shell command that runs the tests, up to their names.
+    pub command: String,
 }
 
 /// The result of a test.
@@ -182,6 +186,12 @@ impl TestResult {
         }
         let outcomes = self.cases.iter().map(CaseResult::outcome);
         outcomes.max().unwrap_or(Outcome::Failed)
+    }
+
+    /// Whether it has no case, no problem and no budget. Only a program that counts for its
+    /// windows alone can have that result.
+    pub fn has_nothing(&self) -> bool {
+        self.cases.is_empty() && self.problem.is_none() && self.not_measured.is_empty()
     }
 
     /// Whether its budgets apply to one platform only.

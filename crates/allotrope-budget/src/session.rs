@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allotrope_text::Shown;
 
 use thiserror::Error;
 
-use crate::budgets::{BudgetError, BudgetFolder, renames};
+use crate::budgets::{BudgetError, renames};
 use crate::configuration::{Configuration, Test};
 use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
-use crate::paths::Project;
 use crate::program::{Ending, Program, input};
 use crate::result::{Report, TestResult};
 use crate::scratch::Scratch;
+use crate::shell::command_line;
 use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
 
@@ -25,7 +25,7 @@ use crate::toolchain::platform;
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// No test has this name.
-    #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest))]
+    #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest, command))]
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
@@ -33,6 +33,8 @@ pub enum SessionError {
         pattern: String,
         /// The test with the most similar name.
         nearest: Option<String>,
+        /// The command that runs the tests.
+        command: String,
     },
     /// A test has no case with this name.
     #[error("the test {test} has no case `{pattern}`{names}")]
@@ -84,9 +86,9 @@ pub enum SessionError {
 }
 
 /// The end of the sentence about a missing test: what the user may have meant.
-fn proposal(nearest: &Option<String>) -> String {
+fn proposal(nearest: &Option<String>, command: &str) -> String {
     nearest.as_ref().map_or_else(
-        || "; `allotrope test --list` shows all".to_owned(),
+        || format!("; `{command} --list` shows all"),
         |name| format!("; did you mean `{name}`?"),
     )
 }
@@ -215,6 +217,7 @@ impl Session<'_> {
             file: self.configuration.file.clone(),
             pattern: pattern.to_owned(),
             nearest: nearest(pattern, names.map(|test| test.name.as_str())),
+            command: command_line(&self.configuration.command(Path::new("/"))),
         }
     }
 
@@ -280,8 +283,8 @@ impl Session<'_> {
                 });
             }
         }
-        let project = Project::containing(&self.configuration.folder);
-        let budgets = BudgetFolder::beside(&self.configuration.folder);
+        let project = self.configuration.project();
+        let budgets = self.configuration.budgets();
         let platform = self.platform();
         let scratch = Scratch::new(self.scratch.as_deref(), &self.configuration.folder)?;
         let runner = TestRunner {
@@ -302,6 +305,7 @@ impl Session<'_> {
         };
         let mut report = Report {
             recorded: self.recorder.is_some(),
+            command: command_line(&self.configuration.command(project.root())),
             ..Report::default()
         };
         for test in tests {
@@ -310,6 +314,12 @@ impl Session<'_> {
             }
             let mut on_start = |start, starts| on_run(&test.name, start, starts);
             let mut result = runner.run(test, &mut on_start);
+            // Cargo's programs also contain tests that are not to be measured.
+            if self.configuration.cargo.is_some() && self.recorder.is_some() && result.has_nothing()
+            {
+                report.without_windows.push(test.name.clone());
+                continue;
+            }
             self.select_cases(&mut result)?;
             report.tests.push(result);
         }

@@ -86,7 +86,7 @@ impl TestRunner<'_> {
                 (AcceptedBudgets::Folder(None, BTreeMap::new()), Some(note))
             }
             Err(error) => {
-                result.problem = Some(Problem::Budget(error.to_string()));
+                result.problem = Some(Problem::Budget(self.with_remedy(&error, &test.name)));
                 return result;
             }
         };
@@ -124,11 +124,27 @@ impl TestRunner<'_> {
                 // Stacks only explain differences.
                 let (profiles, note) = match folder.profiles(&test.name, scope) {
                     Ok(profiles) => (profiles, None),
-                    Err(error) => (BTreeMap::new(), Some(error.to_string())),
+                    Err(error) => {
+                        let note = self.with_remedy(&error, &test.name);
+                        (BTreeMap::new(), Some(note))
+                    }
                 };
                 Ok((AcceptedBudgets::Folder(budgets, profiles), note))
             }
         }
+    }
+
+    /// The problem of a budget's file, and the command that repairs it.
+    fn with_remedy(&self, error: &BudgetError, test: &str) -> String {
+        if !error.is_of_contents() {
+            return error.to_string();
+        }
+        let mut words = self
+            .measurer
+            .configuration
+            .command(self.measurer.project.root());
+        words.extend(["--accept".into(), test.into()]);
+        format!("{error}; `{}` writes it again", command_line(&words))
     }
 
     /// The shell command that runs the test again, with stacks.
@@ -142,15 +158,8 @@ impl TestRunner<'_> {
 
     /// A shell command for the test with these options.
     fn command(&self, test: &Test, options: &[&str]) -> String {
-        let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
-        let file = &self.measurer.configuration.file;
-        if file != Path::new(crate::configuration::FILE_NAME) {
-            words.push("--config".into());
-            let root = self.measurer.project.root();
-            let file = file.canonicalize().unwrap_or_else(|_| file.clone());
-            let file = file.strip_prefix(root).unwrap_or(&file);
-            words.push(file.into());
-        }
+        let root = self.measurer.project.root();
+        let mut words = self.measurer.configuration.command(root);
         words.extend(options.iter().map(OsString::from));
         words.push(test.name.clone().into());
         command_line(&words)

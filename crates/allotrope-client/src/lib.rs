@@ -47,7 +47,8 @@ mod window;
 /// are those of the test.
 ///
 /// A window counts all threads of the process. So the tests must not run side by side when
-/// they are measured: `cargo test -- --test-threads=1`.
+/// they are measured: `cargo allotrope test` runs them one after the other, and so does
+/// `cargo test -- --test-threads=1`.
 ///
 /// ```
 /// extern crate allotrope_client as allotrope;

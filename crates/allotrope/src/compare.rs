@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use allotrope_budget::comparison::{self, Comparer, Comparison, ComparisonError, Side, Step};
 use allotrope_budget::configuration::FILE_NAME;
-use allotrope_budget::outputs::comparison::{ComparisonOptions, write_json, write_text};
+use allotrope_budget::outputs::comparison::{
+    ComparisonOptions, github, markdown, write_json, write_text,
+};
 use allotrope_budget::revisions::{Repository, RevisionError};
 use anyhow::anyhow;
 
@@ -58,7 +60,7 @@ pub struct Arguments {
     /// Measure N runs of each test, whatever the configuration says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Text for people, or JSON (the format allotrope-compare/1) for programs
+    /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     /// Show at most N entries that explain a number
@@ -85,9 +87,15 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
+    /// For people
     #[default]
     Text,
+    /// For programs (allotrope-compare/1)
     Json,
+    /// For a comment on a pull request
+    Markdown,
+    /// The text and annotations for GitHub's workflows
+    Github,
 }
 
 /// Compares the revisions, prints the result and returns the exit status.
@@ -182,6 +190,12 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
             standard_output::print_text(|out| write_text(comparison, sides, &options, out))
         }
         Format::Json => standard_output::print(|out| write_json(comparison, sides, out)),
+        Format::Markdown => {
+            standard_output::print(|out| markdown::write(comparison, sides, &options, out))
+        }
+        Format::Github => {
+            standard_output::print_text(|out| github::write(comparison, sides, &options, out))
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 // `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
+mod cargo_tests;
 mod client_header;
 mod closed_streams;
 mod collect;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use allotrope_text::Shown;
 
 use allotrope_budget::acceptance::{self, Acceptance, Change, Refusal};
-use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
+use allotrope_budget::budgets::BudgetScope;
 use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
@@ -30,6 +30,7 @@ use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::cargo_tests::{self, CargoArguments};
 use crate::exit_status::{
     BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, NOT_MEASURED, REGRESSION, WithStatus, stopped_by,
 };
@@ -127,6 +128,8 @@ pub struct Arguments {
     /// List the tests
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    cargo: CargoArguments,
     /// Write an allotrope.toml to start from, with the tests that Cargo, CTest or Meson list
     #[arg(long)]
     init: bool,
@@ -181,7 +184,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.init {
         return init(&arguments.config, &arguments.tests);
     }
-    let mut configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
+    let mut configuration = match arguments.cargo.configuration(&arguments.config)? {
+        Some(configuration) => configuration,
+        None => Configuration::read(&arguments.config).status(BAD_INPUT)?,
+    };
     for test in &mut configuration.tests {
         let protocol = &mut test.protocol;
         arguments.glue.add_to(&mut protocol.glue)?;
@@ -239,6 +245,9 @@ fn measure_and_print(
             .map_err(failure)?;
     }
     let report = measure(&session, &tests)?;
+    if stop.failure().is_none() {
+        cargo_tests::check_windows(&report)?;
+    }
     let options = TextOptions {
         style: report::style(arguments.color),
         samples: arguments.samples,
@@ -458,9 +467,8 @@ fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()
 
 /// Removes the files of the budget folder that belong to no test.
 fn prune(configuration: &Configuration) -> Result<u8, Failure> {
-    let folder = BudgetFolder::beside(&configuration.folder);
     let tests = configuration.tests_of_folder().status(BAD_INPUT)?;
-    let files = folder.prune(&tests).status(FAILED)?;
+    let files = configuration.budgets().prune(&tests).status(FAILED)?;
     standard_output::print(|out| {
         for file in &files {
             writeln!(out, "removed {}", file.shown())?;
@@ -476,7 +484,7 @@ fn prune(configuration: &Configuration) -> Result<u8, Failure> {
 /// Writes the numbers of the tests that could be measured as the new budgets and
 /// prints what changed. Fails with [`NOT_MEASURED`] if a test could not be accepted.
 fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
-    let folder = BudgetFolder::beside(&session.configuration.folder);
+    let folder = session.configuration.budgets();
     let mut status = FINE;
     let mut lines = Vec::new();
     let mut rises = Vec::new();

@@ -100,10 +100,11 @@ impl Numbers {
 }
 
 /// The text of the file after the budgets of a platform were replaced. `before` is its
-/// text until then; one that is no TOML is not preserved.
+/// text until then; one that is no TOML is not preserved. `header` is the comment at the
+/// beginning of a new file.
 pub(super) fn edited(
     before: Option<&str>,
-    test: &str,
+    header: &str,
     scope: &BudgetScope,
     section: &Section,
 ) -> String {
@@ -111,7 +112,7 @@ pub(super) fn edited(
         let numbers = Numbers::parse(text, Path::new("")).ok()?;
         Some((text.parse::<DocumentMut>().ok()?, numbers))
     });
-    let (mut document, numbers) = old.unwrap_or_else(|| (new_document(test), Numbers::default()));
+    let (mut document, numbers) = old.unwrap_or_else(|| (new_document(header), Numbers::default()));
     let none = BTreeMap::new();
     let before = numbers
         .section(scope)
@@ -135,13 +136,11 @@ pub(super) fn edited(
     document.to_string()
 }
 
-fn new_document(test: &str) -> DocumentMut {
+fn new_document(header: &str) -> DocumentMut {
     let mut document = DocumentMut::new();
     document.insert("format", FORMAT.into());
     if let Some(mut key) = document.key_mut("format") {
-        key.leaf_decor_mut().set_prefix(format!(
-            "# What the test {test} may allocate. `allotrope test --accept {test}` writes this file.\n"
-        ));
+        key.leaf_decor_mut().set_prefix(header);
     }
     document
 }

@@ -236,10 +236,10 @@ fn text_renamed(text: &str, old: &str, new: &str) -> String {
     }
     let text = document.to_string();
     // The comment that `file::edited` writes.
-    text.replace(
-        &format!("What the test {old} may allocate. `allotrope test --accept {old}` writes"),
-        &format!("What the test {new} may allocate. `allotrope test --accept {new}` writes"),
-    )
+    let comment = |name: &str| format!("What the test {name} may allocate.");
+    let command = |name: &str| format!(" --accept {name}` writes");
+    text.replace(&comment(old), &comment(new))
+        .replace(&command(old), &command(new))
 }
 
 fn rename_cases(cases: &mut Table, old: &str, new: &str) {

@@ -17,6 +17,7 @@ use allotrope_profile::{Filter, Metric};
 const ROOT: &[&str] = &[
     "build",
     "build-timeout",
+    "budgets",
     "platform",
     "dependencies",
     "profile-stacks",
@@ -24,6 +25,7 @@ const ROOT: &[&str] = &[
     "suppressions",
     "defaults",
     "tests",
+    "cargo-tests",
 ];
 /// Keys of tests, defaults and platforms.
 const PROTOCOL: &[&str] = &[
@@ -51,6 +53,8 @@ const TEST: &[&str] = &[
     "windows",
     "allow",
 ];
+/// The same for tests of Cargo.
+const CARGO_TEST: &[&str] = &["environment", "stdin", "platforms", "windows", "allow"];
 
 /// The files that `dependencies` defaults to, if they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
@@ -67,7 +71,12 @@ const USUAL_DEPENDENCIES: &[&str] = &[
 /// The longest timeout: a week, in seconds.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
-pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
+/// Reads the text of a file. Unless `has_tests`, it need not have any.
+pub(super) fn configuration(
+    text: &str,
+    file: &Path,
+    has_tests: bool,
+) -> Result<Configuration, ConfigurationError> {
     let document = Document::new(text, file);
     let table = document.parse()?;
     let root = document.root(&table);
@@ -88,20 +97,34 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         gate_is_given = changes.gate.is_some();
         changes.apply(&mut defaults);
     }
-    let tests = match root.table("tests")? {
+    let tests = |key: &str, has_command: bool| match root.table(key)? {
         Some(section) => section
             .tables()?
             .into_iter()
-            .map(|(name, section)| test(name, &section, (&defaults, gate_is_given), &folder))
-            .collect::<Result<Vec<Test>, _>>()?,
-        None => Vec::new(),
+            .map(|(name, section)| {
+                test(
+                    name,
+                    &section,
+                    (&defaults, gate_is_given),
+                    &folder,
+                    has_command,
+                )
+            })
+            .collect::<Result<Vec<Test>, _>>(),
+        None => Ok(Vec::new()),
     };
-    if tests.is_empty() {
+    let cargo_tests = tests("cargo-tests", false)?;
+    let tests = tests("tests", true)?;
+    if tests.is_empty() && has_tests {
         return Err(root.table_error("there is no test; add one as [tests.NAME] with a `command`"));
+    }
+    if defaults.counts_only && !gate_is_given {
+        defaults.gate.retain(|metric| metric.is_counted());
     }
     Ok(Configuration {
         build: root.words("build", true)?,
         build_timeout: seconds(&root, "build-timeout")?.unwrap_or(Duration::from_secs(3600)),
+        budget_folder: root.text("budgets")?.map(|path| below(&folder, &path)),
         platform: platform(&root)?,
         dependencies: dependencies(&root, &folder)?,
         profile_stacks: root
@@ -110,6 +133,12 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         file: file.to_owned(),
         folder,
         tests,
+        cargo_tests: cargo_tests
+            .into_iter()
+            .map(|test| (test.name.clone(), test))
+            .collect(),
+        cargo: None,
+        defaults,
     })
 }
 
@@ -179,17 +208,21 @@ fn test(
     section: &Section<'_>,
     (defaults, gate_is_given): (&Protocol, bool),
     folder: &Path,
+    has_command: bool,
 ) -> Result<Test, ConfigurationError> {
-    let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
+    let own_keys = if has_command { TEST } else { CARGO_TEST };
+    let known: Vec<&str> = own_keys.iter().chain(PROTOCOL).copied().collect();
     section.reject_unknown_keys(&known)?;
     if !is_name(name) {
         let problem =
             "a test's name is part of a file's name: use letters, digits, `-`, `_` and `.`";
         return Err(section.table_error(problem));
     }
-    let command = section
-        .words("command", false)?
-        .ok_or_else(|| section.table_error("it has no `command`, the program and its arguments"))?;
+    let command = section.words("command", false)?;
+    if has_command && command.is_none() {
+        let problem = "it has no `command`, the program and its arguments";
+        return Err(section.table_error(problem));
+    }
     let mut protocol = defaults.clone();
     let own = changes(section)?;
     own.apply(&mut protocol);
@@ -206,7 +239,7 @@ fn test(
     let platforms = overrides(section, "platforms", PROTOCOL, &protocol)?;
     Ok(Test {
         name: name.to_owned(),
-        command,
+        command: command.unwrap_or_default(),
         environment: environment(section)?,
         stdin: section.text("stdin")?.map(|path| below(&folder, &path)),
         folder,

@@ -1,5 +1,8 @@
 //! Writes a comparison of revisions, as text and as JSON
-//! (`allotrope-compare/1`).
+//! (`allotrope-compare/1`). The modules below write the other formats.
+
+pub mod github;
+pub mod markdown;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,6 +11,7 @@ use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Hints, Selection, text};
 use serde::Serialize;
 
+use super::github::weight;
 use super::text::{end_of_output, line};
 use super::wording;
 use crate::check::CheckStatus;
@@ -65,28 +69,34 @@ pub fn write_text(
     for test in &comparison.tests {
         suspects(test, out)?;
         for case in &test.cases {
-            for (metric, diff) in &case.diffs {
-                writeln!(out, "\n{}: {metric}\n", case.name)?;
-                let remarks = case.remarks.iter().filter(|(of, _)| of == metric);
-                let options = DiffTextOptions {
-                    style: options.style,
-                    selection: Selection::default(),
-                    top: options.top,
-                    all_frames: options.all_frames,
-                    hints: Hints {
-                        moved: None,
-                        ..Hints::default()
-                    },
-                    titles: [Vec::new(), Vec::new()],
-                    remarks: remarks.map(|(_, remark)| remark.clone()).collect(),
-                };
-                text::write(diff, &options, out)?;
-            }
-            let has_diff = |metric| case.diffs.iter().any(|(of, _)| *of == metric);
-            for (_, remark) in case.remarks.iter().filter(|(of, _)| !has_diff(*of)) {
-                writeln!(out, "\n{}: {remark}", case.name)?;
-            }
+            stacks(case, options, out)?;
         }
+    }
+    Ok(())
+}
+
+/// The stacks that make the differences of a case.
+fn stacks(case: &ComparedCase, options: &ComparisonOptions, out: &mut dyn Write) -> io::Result<()> {
+    for (metric, diff) in &case.diffs {
+        writeln!(out, "\n{}: {metric}\n", case.name)?;
+        let remarks = case.remarks.iter().filter(|(of, _)| of == metric);
+        let options = DiffTextOptions {
+            style: options.style,
+            selection: Selection::default(),
+            top: options.top,
+            all_frames: options.all_frames,
+            hints: Hints {
+                moved: None,
+                ..Hints::default()
+            },
+            titles: [Vec::new(), Vec::new()],
+            remarks: remarks.map(|(_, remark)| remark.clone()).collect(),
+        };
+        text::write(diff, &options, out)?;
+    }
+    let has_diff = |metric| case.diffs.iter().any(|(of, _)| *of == metric);
+    for (_, remark) in case.remarks.iter().filter(|(of, _)| !has_diff(*of)) {
+        writeln!(out, "\n{}: {remark}", case.name)?;
     }
     Ok(())
 }
@@ -140,6 +150,20 @@ fn numbers(case: &ComparedCase) -> Vec<String> {
         }
     });
     numbers.collect()
+}
+
+/// The cases that both revisions have; those whose numbers are worst come first.
+fn worst_first(comparison: &Comparison) -> Vec<&ComparedCase> {
+    let tests = comparison.tests.iter();
+    let cases = tests.flat_map(|test| &test.cases);
+    let mut cases: Vec<&ComparedCase> = cases.filter(|case| case.exists == [true, true]).collect();
+    let worst = |case: &ComparedCase| {
+        let worse = case.checks.iter().filter(|check| check.status.fails());
+        worse.map(weight).fold(-1.0, f64::max)
+    };
+    // The sort is stable: cases that are equally bad stay in their order.
+    cases.sort_by(|a, b| worst(b).total_cmp(&worst(a)));
+    cases
 }
 
 fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {

@@ -9,6 +9,7 @@ use allotrope_text::{shown, shown_lines};
 use super::{TextOptions, text, wording};
 use crate::check::{Check, CheckStatus};
 use crate::result::{CaseResult, Explanation, Report, TestResult};
+use allotrope_diff::Diff;
 use allotrope_report::diff::short_function;
 
 /// The most annotations that are written: GitHub shows ten of a step.
@@ -17,14 +18,14 @@ const MOST: usize = 10;
 const NAME: usize = 60;
 
 /// An annotation of a line, or of the whole run.
-struct Annotation {
-    is_error: bool,
+pub(super) struct Annotation {
+    pub(super) is_error: bool,
     /// How much worse the worst number is than its budget.
-    weight: f64,
-    location: Option<(String, u32)>,
+    pub(super) weight: f64,
+    pub(super) location: Option<(String, u32)>,
     /// The metrics and cases it is about: `allocations of encode`.
-    subjects: Vec<String>,
-    message: String,
+    pub(super) subjects: Vec<String>,
+    pub(super) message: String,
 }
 
 /// Writes the text and the annotations, at most ten, the worst first.
@@ -50,6 +51,14 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
             annotations.extend(annotations_of(test, case));
         }
     }
+    write_annotations(annotations, out)
+}
+
+/// Writes annotations: one for each line, at most ten, the worst first.
+pub(super) fn write_annotations(
+    annotations: Vec<Annotation>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut annotations = one_a_line(annotations);
     annotations.sort_by(|a, b| {
         let worst = b.is_error.cmp(&a.is_error);
@@ -67,7 +76,7 @@ fn annotations_of(test: &TestResult, case: &CaseResult) -> Vec<Annotation> {
     let annotations = checks.map(|check| {
         let explains = |it: &&Explanation| it.metric == check.metric;
         let explanation = case.explanations.iter().find(explains);
-        let blamed = explanation.and_then(blamed);
+        let blamed = explanation.and_then(|explanation| blamed(&explanation.diff));
         let location = explanation.and_then(|explanation| explanation.location.clone());
         let mut message = wording::sentence(check);
         for suspect in &test.suspects {
@@ -94,20 +103,20 @@ fn annotations_of(test: &TestResult, case: &CaseResult) -> Vec<Annotation> {
 }
 
 /// How bad a number is; one that could not be compared is worse than any other.
-fn weight(check: &Check) -> f64 {
+pub(super) fn weight(check: &Check) -> f64 {
     match check.status {
         CheckStatus::Exceeded | CheckStatus::Improved => wording::weight(check),
         _ => f64::INFINITY,
     }
 }
 
-/// What the largest entry of an explanation adds.
-fn blamed(explanation: &Explanation) -> Option<String> {
-    let entry = wording::explaining_entries(&explanation.diff).next()?;
-    let frame = wording::blamed(&explanation.diff, entry)?;
+/// What the largest entry of a difference adds.
+pub(super) fn blamed(diff: &Diff) -> Option<String> {
+    let entry = wording::explaining_entries(diff).next()?;
+    let frame = wording::blamed(diff, entry)?;
     let difference = wording::signed(entry.difference);
     let mut message = format!("{difference} in {}", short_function(frame, NAME));
-    if let Some(called) = wording::called(&explanation.diff, entry) {
+    if let Some(called) = wording::called(diff, entry) {
         message.push_str(&format!(" through {}", short_function(called, NAME)));
     }
     Some(message)
@@ -159,7 +168,7 @@ impl Annotation {
 /// Breaks up workflow commands in a log, which a test's output may contain. The
 /// runner accepts `::` at the start of a line, after blanks, and `##[` anywhere
 /// (`ActionCommand` of <https://github.com/actions/runner>).
-fn without_commands(log: &str) -> String {
+pub(super) fn without_commands(log: &str) -> String {
     let mut without = String::with_capacity(log.len());
     for line in log.split_inclusive('\n') {
         let text = line.trim_start();

@@ -121,7 +121,7 @@ fn table(cases: &[&CaseResult], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Escapes Markdown and HTML.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in shown(text).chars() {
         match c {
@@ -134,12 +134,12 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-fn html(text: &str) -> String {
+pub(super) fn html(text: &str) -> String {
     shown(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// A code span for any text (CommonMark 6.1).
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let text = shown(text);
     if !text.contains('`') {
         return format!("`{text}`");
@@ -149,7 +149,7 @@ fn code(text: &str) -> String {
 }
 
 /// A fence of backticks that is longer than any in the text.
-fn fence(text: &str) -> String {
+pub(super) fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)
 }

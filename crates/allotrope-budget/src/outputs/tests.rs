@@ -184,6 +184,7 @@ fn report() -> Report {
         ],
         orphaned_budgets: vec!["allotrope-budgets/gone.toml".into()],
         recorded: true,
+        command: "allotrope test".to_owned(),
         ..Report::default()
     }
 }
@@ -301,6 +302,7 @@ fn the_log_of_the_swiftnio_harness() {
             vec![case(&format!("nio/{name}"), samples, 75_001)],
         )],
         recorded: true,
+        command: "allotrope test".to_owned(),
         ..Report::default()
     };
     let log = |report: &Report, generation| {

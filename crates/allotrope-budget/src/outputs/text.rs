@@ -203,7 +203,10 @@ impl Text<'_> {
             writeln!(self.out)?;
             self.sentence(
                 0,
-                "Budgets of tests that no longer exist (`allotrope test --prune` removes them):",
+                &format!(
+                    "Budgets of tests that no longer exist (`{} --prune` removes them):",
+                    report.command
+                ),
             )?;
             for file in &report.orphaned_budgets {
                 self.sentence(2, &file.shown())?;
@@ -211,7 +214,7 @@ impl Text<'_> {
         }
         for rename in &report.renames {
             self.sentence(0, &wording::rename(rename))?;
-            self.command(2, "If so:", &wording::rename_command(rename))?;
+            self.command(2, "If so:", &wording::rename_command(report, rename))?;
         }
         let outcome = report.outcome();
         let summary = self.paint(COLORS[outcome as usize], &wording::summary(report));

@@ -328,9 +328,9 @@ pub fn rename(rename: &Rename) -> String {
 }
 
 /// The command that gives budgets another name.
-pub fn rename_command(rename: &Rename) -> String {
-    let words = ["allotrope", "test", "--rename", &rename.old, &rename.new];
-    command_line(&words)
+pub fn rename_command(report: &Report, rename: &Rename) -> String {
+    let words = command_line(&["--rename", &rename.old, &rename.new]);
+    format!("{} {words}", report.command)
 }
 
 /// The command that accepts the numbers of a failed test, if it was measured and at least

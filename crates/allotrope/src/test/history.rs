@@ -1,7 +1,6 @@
 //! `allotrope test --history`: how the accepted numbers of a test have changed.
 
 use allotrope_budget::Configuration;
-use allotrope_budget::budgets::BudgetFolder;
 use allotrope_budget::budgets::history::{HistoryError, history};
 use allotrope_budget::outputs::history::{write_json, write_text};
 use allotrope_budget::revisions::RevisionError;
@@ -18,7 +17,7 @@ pub fn run(
     configuration: &Configuration,
     name: &str,
 ) -> Result<u8, Failure> {
-    let folder = BudgetFolder::beside(&configuration.folder);
+    let folder = configuration.budgets();
     let (test, case) = match name.split_once('/') {
         Some((test, _)) => (test, Some(name)),
         None => (name, None),

@@ -1,7 +1,7 @@
 //! `allotrope test --rename`: gives budgets another name.
 
 use allotrope_budget::Configuration;
-use allotrope_budget::budgets::{BudgetError, BudgetFolder, RenameError};
+use allotrope_budget::budgets::{BudgetError, RenameError};
 use allotrope_text::Shown;
 use anyhow::anyhow;
 
@@ -10,7 +10,7 @@ use crate::standard_output;
 
 /// Renames the budgets of a test or case and prints the files that were written.
 pub fn run(configuration: &Configuration, old: &str, new: &str) -> Result<u8, Failure> {
-    let folder = BudgetFolder::beside(&configuration.folder);
+    let folder = configuration.budgets();
     let test = new.split_once('/').map_or(new, |(test, _)| test);
     if !configuration.tests.iter().any(|it| it.name == test) {
         let file = configuration.file.shown();

@@ -242,3 +242,47 @@ fn git_bisect_finds_the_commit() {
     let found = format!("{} is the first bad commit", worse.trim());
     assert!(printed.contains(&found), "{printed}");
 }
+
+#[test]
+fn markdown_and_annotations_for_a_pull_request() {
+    let project = repository();
+    worsen(&project);
+    let line = project.line_of("worse");
+    let printed = project.command("compare", &["main", ".", "--format", "markdown"]);
+    let printed = printed.expect(3);
+    let lines: Vec<&str> = printed.stdout.lines().collect();
+    assert_eq!(
+        lines[0],
+        "### Allocations, `main` → `.`: 1 more, 1 the same"
+    );
+    assert_eq!(
+        lines[4],
+        "| ❌ more | encode | allocations | 1,000 | 1,050 | +50 |  |"
+    );
+    // What has not changed is below, collapsed.
+    let (above, below) = printed
+        .stdout
+        .split_once("<details><summary>1 case without a difference</summary>")
+        .expect("it is there");
+    assert!(above.contains(&format!("bench.c:{line}")), "{above}");
+    assert!(
+        below.contains("|  | decode | allocations | 500 | 500 |  |  |"),
+        "{below}"
+    );
+    assert_eq!(above.matches("<details>").count(), 1, "{above}");
+    project
+        .command("compare", &["main", ".", "--format", "github"])
+        .expect(3)
+        .has("more  encode")
+        .has(&format!(
+            "::error file=bench.c,line={line},title=allocations of encode and 1 more::\
+             +50 allocations since main%0A+50 in encode%0A\
+             +50 remaining since main%0A+50 in encode\n"
+        ));
+    project.replace("bench.c", "int main", "#error <no> main\nint nothing");
+    project
+        .command("compare", &["main", ".", "--format", "markdown"])
+        .expect(5)
+        .has("**`.` could not be built**: it ended with status 1")
+        .has("#error <no> main");
+}

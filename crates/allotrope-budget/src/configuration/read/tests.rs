@@ -97,6 +97,26 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
 }
 
 #[test]
+fn tests_of_cargo_have_no_command_and_the_budgets_may_be_elsewhere() {
+    let text = "budgets = \"../numbers\"\n[defaults]\nruns = 3\n\
+                [cargo-tests.\"a.b\"]\nwarmup = 2\n";
+    let file = Path::new("dir/allotrope.toml");
+    let configuration = Configuration::parse_for_cargo(text, file).expect("it is right");
+    assert_eq!(configuration.budgets().path(), Path::new("dir/../numbers"));
+    let protocol = &configuration.cargo_tests["a.b"].protocol;
+    assert_eq!((protocol.runs, protocol.warmup), (3, 2));
+    assert_eq!(configuration.defaults.runs, 3);
+    assert!(error(text).contains("there is no test"));
+    let wrong = "[cargo-tests.a]\ncommand = [\"x\"]\n";
+    let error = Configuration::parse_for_cargo(wrong, file).expect_err("it has a command");
+    assert!(
+        error
+            .to_string()
+            .contains("cargo-tests.a.command: there is no such key")
+    );
+}
+
+#[test]
 fn counts_only_checks_the_metrics_it_records() {
     let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
     let configuration = with("[defaults]\ncounts-only = true").expect("it is right");

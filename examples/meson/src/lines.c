@@ -1,0 +1,1 @@
+../../cmake/src/lines.c

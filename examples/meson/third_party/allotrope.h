@@ -1,0 +1,1 @@
+../../../crates/allotrope-client/include/allotrope.h
