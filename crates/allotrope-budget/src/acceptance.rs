@@ -142,7 +142,7 @@ pub fn accept(
     if result.has_selected_cases || acceptance.only_improvements {
         cases.clone_from(before);
     }
-    let mut refused = Vec::new();
+    let (mut refused, mut moved) = (Vec::new(), Vec::new());
     let mut repaired = false;
     for case in &result.cases {
         let old = before.get(&case.name);
@@ -159,13 +159,14 @@ pub fn accept(
             .samples
             .iter()
             .any(|sample| sample.stacks.known.has(Metric::Allocations));
-        let fits = |old: &Budget| match profiles.get(&case.name) {
+        let tree = profiles.get(&case.name);
+        let tree = tree.filter(|tree| tree.has_stacks());
+        let fits = |old: &Budget| match tree {
             Some(tree) => tree.disagreement(old).is_none(),
             None => !has_stacks,
         };
         match old {
-            // Stacks are of the checked numbers only.
-            Some(old) if own && same_checked(case, old, &budget) && fits(old) => {}
+            Some(old) if *old == budget && own && fits(old) => {}
             _ => {
                 repaired = true;
                 adjust_typical(&mut budget, case, run);
@@ -181,9 +182,17 @@ pub fn accept(
                 }
             }
         }
+        let watched = watched(case);
+        moved.extend(watched_changes(case));
+        let stored = profiles.get(&case.name).map(|tree| &tree.watched);
+        if stored.unwrap_or(&BTreeMap::new()) != &watched {
+            repaired = true;
+            profiles.entry(case.name.clone()).or_default().watched = watched;
+        }
         cases.insert(case.name.clone(), budget);
     }
-    let changes = changes(before, &cases);
+    let mut changes = changes(before, &cases);
+    changes.extend(moved);
     if own && *before == cases && !repaired {
         return Ok(Accepted {
             refused,
@@ -228,10 +237,9 @@ fn rises(case: &CaseResult) -> Vec<Change> {
 /// others as measured.
 fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&str>) -> Budget {
     let gated = case.checks.iter().filter(|check| check.is_gated);
-    let stored = gated.clone().chain(&case.watched);
     // The numbers of new stacks are those of one run.
     let has_new_stacks = gated.clone().any(Check::differs);
-    let numbers = stored.filter_map(|check| {
+    let numbers = gated.filter_map(|check| {
         let now = check.now?;
         let old = old.and_then(|old| old.numbers.get(&check.metric));
         let is_new = check.differs() || has_new_stacks && check.allowed > 0;
@@ -253,11 +261,28 @@ fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&
     }
 }
 
-/// Whether two budgets of a case have the same iterations and checked numbers.
-fn same_checked(case: &CaseResult, old: &Budget, new: &Budget) -> bool {
-    let mut gated = case.checks.iter().filter(|check| check.is_gated);
-    old.iterations == new.iterations
-        && gated.all(|check| old.numbers.get(&check.metric) == new.numbers.get(&check.metric))
+/// The numbers of a case that are stored without being checked: the old ones that are no
+/// different, and the others as measured.
+fn watched(case: &CaseResult) -> BTreeMap<Metric, Spread> {
+    let spread = |check: &Check| match check.budget {
+        Some(budget) if !check.differs() => Some(budget),
+        _ => check.now,
+    };
+    let watched = case.watched.iter();
+    watched
+        .filter_map(|check| Some((check.metric, spread(check)?)))
+        .collect()
+}
+
+/// Those of them that change.
+fn watched_changes(case: &CaseResult) -> impl Iterator<Item = Change> {
+    let changed = case.watched.iter().filter(|check| check.differs());
+    changed.map(|check| Change {
+        case: case.name.clone(),
+        metric: check.metric,
+        was: check.budget,
+        is: check.now,
+    })
 }
 
 /// Makes the typical numbers those of the run whose stacks are written, including those of

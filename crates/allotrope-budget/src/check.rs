@@ -1,5 +1,7 @@
 //! Checks measured numbers against their budgets.
 
+use std::collections::BTreeMap;
+
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::measure::Case;
@@ -174,11 +176,15 @@ fn limited_only(case: &Case, protocol: &Protocol) -> impl Iterator<Item = Check>
 
 /// The metrics that are stored without being checked, compared with what was stored. Those
 /// that the runs did not record are left out.
-pub fn watched(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> Vec<Check> {
+pub fn watched(
+    case: &Case,
+    accepted: Option<&BTreeMap<Metric, Spread>>,
+    protocol: &Protocol,
+) -> Vec<Check> {
     let watch = protocol.watch.iter();
     let others = watch.filter(|metric| !protocol.gate.contains(metric));
     let checks = others.map(|&metric| {
-        let accepted = budget.and_then(|budget| budget.spread(metric));
+        let accepted = accepted.and_then(|accepted| accepted.get(&metric).copied());
         let check = check_metric(case, metric, accepted, protocol.tolerance_of(metric));
         Check {
             is_gated: false,

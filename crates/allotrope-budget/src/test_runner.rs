@@ -297,7 +297,7 @@ fn note_on_stacks(
 ) -> Option<String> {
     let budget = budgets.cases.get(&case.name)?;
     let name = &case.name;
-    let Some(profile) = profiles.get(name) else {
+    let Some(profile) = profiles.get(name).filter(|profile| profile.has_stacks()) else {
         let any = case
             .samples
             .iter()
@@ -349,7 +349,8 @@ fn checked(
         *check = check.allowing(&case, &of_runs);
         allowed.extend(by_rule);
     }
-    let watched = watched(&case, budget.as_ref(), protocol);
+    let stored = accepted.profile(&case.name).map(|profile| &profile.watched);
+    let watched = watched(&case, stored, protocol);
     let reported = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);

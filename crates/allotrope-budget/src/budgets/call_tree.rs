@@ -10,6 +10,7 @@ use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFram
 use rustc_hash::FxHashMap;
 
 use super::Budget;
+use crate::spread::Spread;
 
 /// The function of the allocations that have no stack.
 const NO_STACK: &str = "[no stack]";
@@ -21,6 +22,10 @@ pub struct CallTree {
     pub(super) calls: Vec<Call>,
     /// The metrics whose figures it has.
     pub(super) metrics: MetricSet,
+    /// Numbers of the case that are stored although they are not checked. They are here and
+    /// not among the numbers, so that two branches that change one number do not conflict
+    /// in further lines.
+    pub(crate) watched: BTreeMap<Metric, Spread>,
 }
 
 /// A call, and the figures of the stacks that end there.
@@ -109,7 +114,16 @@ impl CallTree {
             });
             pending.extend(callees(node, depth + 1));
         }
-        Self { calls, metrics }
+        Self {
+            calls,
+            metrics,
+            watched: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it has stacks, and not only numbers that are not checked.
+    pub(crate) fn has_stacks(&self) -> bool {
+        self.metrics.has(Metric::Allocations)
     }
 
     /// The source files of its calls.

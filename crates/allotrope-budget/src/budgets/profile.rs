@@ -8,7 +8,8 @@
 //!   grow⇥⇥src/encode.cc⇥allocations=1000 bytes=48000
 //! ```
 //!
-//! The first line of a case names the metrics whose figures it has. The indentation of
+//! The first line of a case names the metrics whose figures it has, and the numbers that are
+//! stored although they are not checked (`bytes=48000`). The indentation of
 //! another line is its depth; above 32 it starts with `@DEPTH ` instead. The fields are
 //! separated by tabs: function, module (empty if the caller's), file (followed by
 //! `inlined` for an inlined frame), and the figures if a stack ends there.
@@ -25,9 +26,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_tree::{Call, CallTree};
 use super::{BudgetError, check_merged};
+use crate::spread::Spread;
 
 /// The function of the stack that sums up all stacks beyond the limit.
 const OTHER_STACKS: &str = "[other stacks]";
+/// In place of the metrics of a case without stacks.
+const NO_METRIC: &str = "none";
 /// Largest depth that is written as an indentation; larger ones are numbers.
 const MAX_INDENT: usize = 32;
 /// Upper bound on the depth of a stack, inlined frames included.
@@ -64,10 +68,50 @@ pub(super) fn text(cases: &BTreeMap<String, CallTree>) -> String {
     for (name, tree) in cases {
         let named = NAMES.iter().filter(|(metric, _)| tree.metrics.has(*metric));
         let named: Vec<&str> = named.map(|(_, name)| *name).collect();
-        let _ = writeln!(text, "\ncase {}\t{}", one_line(name), named.join(" "));
+        let mut head = format!("case {}\t{}", one_line(name), named.join(" "));
+        if named.is_empty() {
+            head.push_str(NO_METRIC);
+        }
+        if !tree.watched.is_empty() {
+            let watched = tree.watched.iter();
+            let watched = watched.map(|(metric, spread)| format!("{metric}={}", numbers(spread)));
+            head.push('\t');
+            head.push_str(&watched.collect::<Vec<_>>().join(" "));
+        }
+        let _ = writeln!(text, "\n{head}");
         write_tree(tree, &mut text);
     }
     text
+}
+
+/// A number, or the least, typical and most of one that fluctuates, and how many runs it
+/// is of.
+fn numbers(spread: &Spread) -> String {
+    if spread.is_exact() {
+        return spread.least.to_string();
+    }
+    let Spread {
+        least,
+        typical,
+        most,
+        runs,
+    } = spread;
+    format!("{least},{typical},{most},{runs}")
+}
+
+/// What [`numbers`] wrote.
+fn read_numbers(text: &str) -> Option<Spread> {
+    let numbers: Option<Vec<i64>> = text.split(',').map(|number| number.parse().ok()).collect();
+    match numbers?[..] {
+        [exact] => Some(Spread::exact(exact)),
+        [least, typical, most, runs] if least <= typical && typical <= most => Some(Spread {
+            least,
+            typical,
+            most,
+            runs: u32::try_from(runs).ok().filter(|&runs| runs > 0)?,
+        }),
+        _ => None,
+    }
 }
 
 /// The call tree of measured stacks with the figures of these metrics of runs, and at most
@@ -221,17 +265,28 @@ struct CaseReader {
 
 impl CaseReader {
     fn new(head: &str) -> Result<Self, &'static str> {
-        let (name, metrics) = head.split_once('\t').unwrap_or((head, ""));
-        let metrics: Option<Vec<Metric>> = metrics.split_whitespace().map(metric).collect();
-        let metrics = metrics.ok_or("a metric has an unknown name")?;
+        let mut fields = head.split('\t');
+        let mut field = || fields.next().unwrap_or_default();
+        let (name, metrics, watched) = (field(), field(), field());
+        let named = metrics.split_whitespace().filter(|name| *name != NO_METRIC);
+        let named: Option<Vec<Metric>> = named.map(metric).collect();
+        let named = named.ok_or("a metric has an unknown name")?;
+        let watched = watched.split_whitespace().map(|word| {
+            let (name, numbers) = word.split_once('=')?;
+            let metric = Metric::named(name, &Metric::OF_RUNS)?;
+            Some((metric, read_numbers(numbers)?))
+        });
+        let watched: Option<BTreeMap<Metric, Spread>> = watched.collect();
+        let watched = watched.ok_or("a number that is not checked cannot be read")?;
         Ok(Self {
             name: name.to_owned(),
             tree: CallTree {
                 calls: Vec::new(),
                 metrics: match metrics.is_empty() {
                     true => OLD_METRICS,
-                    false => MetricSet::of(&metrics),
+                    false => MetricSet::of(&named),
                 },
+                watched,
             },
             modules: Vec::new(),
             frames: 0,
