@@ -2,37 +2,29 @@
 //! allocate with accepted numbers. `allotrope-budget` does the work; this file
 //! turns arguments into its options and prints its report.
 
+mod accept;
 mod history;
+mod init;
 mod rename;
+mod stop;
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use allotrope_text::Shown;
 
-use allotrope_budget::acceptance::{self, Acceptance, Change, Refusal};
-use allotrope_budget::budgets::BudgetScope;
 use allotrope_budget::configuration::{FILE_NAME, Test};
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
-use allotrope_budget::notes;
 use allotrope_budget::outputs::nio::Generation;
-use allotrope_budget::outputs::{self, Form, TextOptions, wording};
-use allotrope_budget::result::TestResult;
-use allotrope_budget::spread::Spread;
-use allotrope_budget::starting::starting_file;
+use allotrope_budget::outputs::{self, Form, TextOptions};
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
-use anyhow::{Context, anyhow};
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use anyhow::Context;
 
 use crate::cargo_tests::{self, CargoArguments};
 use crate::exit_status::{
-    BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, NOT_MEASURED, REGRESSION, WithStatus, stopped_by,
+    BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, NOT_MEASURED, REGRESSION, WithStatus,
 };
 use crate::glue::GlueArguments;
 use crate::message;
@@ -40,6 +32,7 @@ use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
+pub use stop::Stop;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -182,7 +175,7 @@ fn parse_write(text: &str) -> Result<(Format, PathBuf), String> {
 /// Runs the tests, prints the report and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.init {
-        return init(&arguments.config, &arguments.tests);
+        return init::run(&arguments.config, &arguments.tests);
     }
     let mut configuration = match arguments.cargo.configuration(&arguments.config)? {
         Some(configuration) => configuration,
@@ -268,7 +261,7 @@ fn measure_and_print(
         return Ok(FAILED);
     }
     if arguments.accept {
-        return accept(arguments, &session, &report);
+        return accept::run(arguments, &session, &report);
     }
     let write =
         |out: &mut dyn Write| outputs::write(arguments.format.into(), &report, &options, out);
@@ -292,49 +285,6 @@ pub fn recorder() -> anyhow::Result<Recorder> {
         command: vec![this.into(), "record".into(), "--quiet".into()],
         counts_only: "--counts-only".into(),
     })
-}
-
-/// The first SIGINT, SIGTERM or SIGHUP asks to stop, so that the running test can be ended
-/// with its children. The second such signal ends this process.
-pub struct Stop {
-    requested: Arc<AtomicBool>,
-    /// The signal that came; 0 if none did.
-    signal: Arc<AtomicUsize>,
-}
-
-impl Stop {
-    /// Handles the signals from now on.
-    pub fn on_signals() -> anyhow::Result<Self> {
-        let stop = Self {
-            requested: Arc::default(),
-            signal: Arc::default(),
-        };
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
-            let (requested, number) = (&stop.requested, &stop.signal);
-            let status = stopped_by(signal).into();
-            flag::register_conditional_shutdown(signal, status, requested.clone())
-                .and_then(|_| {
-                    let signal_number = signal.unsigned_abs() as usize;
-                    flag::register_usize(signal, number.clone(), signal_number)
-                })
-                .and_then(|_| flag::register(signal, requested.clone()))
-                .context("cannot handle signals")?;
-        }
-        Ok(stop)
-    }
-
-    /// Set once a signal has come.
-    pub fn requested(&self) -> &AtomicBool {
-        &self.requested
-    }
-
-    /// The failure of a command that a signal stopped, if one did.
-    pub fn failure(&self) -> Option<Failure> {
-        let signal = self.signal.load(Ordering::Relaxed);
-        let status = stopped_by(i32::try_from(signal).unwrap_or(0));
-        let stopped = || Failure::new(status, anyhow!("stopped; nothing was compared"));
-        self.requested.load(Ordering::Relaxed).then(stopped)
-    }
 }
 
 /// Shows the progress of the tests on a bar.
@@ -397,45 +347,6 @@ pub fn failure(error: SessionError) -> Failure {
     Failure::new(status, error)
 }
 
-/// Writes a configuration to start from; refuses to replace a file.
-fn init(file: &Path, command: &[String]) -> Result<u8, Failure> {
-    let folder = file.parent().filter(|path| *path != Path::new(""));
-    let exists = file.exists();
-    let starting = match exists {
-        // Nothing is searched for if nothing will be written.
-        true => None,
-        false => Some(starting_file(folder.unwrap_or(Path::new(".")), command).status(BAD_INPUT)?),
-    };
-    let text = starting.as_ref().map_or("", |starting| &starting.text);
-    let created = OpenOptions::new().write(true).create_new(true).open(file);
-    let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
-    match written {
-        Ok(()) => {
-            let name = file.shown();
-            match starting.and_then(|starting| starting.found) {
-                Some(found) => message::print(format_args!(
-                    "wrote {name} with {found}; look through it, then run `allotrope test --accept`"
-                )),
-                None => message::print(format_args!(
-                    "wrote {name} with an example; replace it by your tests, then run \
-                     `allotrope test --accept`"
-                )),
-            }
-            Ok(FINE)
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::new(
-            BAD_INPUT,
-            anyhow!(
-                "{} exists already; name another file by --config",
-                file.shown()
-            ),
-        )),
-        Err(error) => Err(error)
-            .with_context(|| format!("cannot write {}", file.shown()))
-            .status(FAILED),
-    }
-}
-
 fn list(configuration: &Configuration) -> Result<u8, Failure> {
     standard_output::print(|out| {
         for test in &configuration.tests {
@@ -479,94 +390,4 @@ fn prune(configuration: &Configuration) -> Result<u8, Failure> {
         Ok(())
     })?;
     Ok(FINE)
-}
-
-/// Writes the numbers of the tests that could be measured as the new budgets and
-/// prints what changed. Fails with [`NOT_MEASURED`] if a test could not be accepted.
-fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
-    let folder = session.configuration.budgets();
-    let mut status = FINE;
-    let mut lines = Vec::new();
-    let mut rises = Vec::new();
-    for test in &report.tests {
-        if let Some(why) = acceptance::refusal(test) {
-            lines.push(format!("{}: not accepted: {why}", test.name));
-            status = match why {
-                Refusal::AboveLimit(_) => REGRESSION,
-                Refusal::NotMeasured(_) if status == REGRESSION => REGRESSION,
-                Refusal::NotMeasured(_) => NOT_MEASURED,
-            };
-            continue;
-        }
-        let acceptance = Acceptance {
-            scope: scope(arguments, session, test),
-            because: arguments.because.as_deref(),
-            max_stacks: session.configuration.profile_stacks,
-            only_improvements: arguments.only_improvements,
-        };
-        let accepted = acceptance::accept(test, &folder, &acceptance).status(FAILED)?;
-        for change in &accepted.refused {
-            lines.push(format!("not accepted: {}", changed(change)));
-            status = REGRESSION;
-        }
-        rises.extend(accepted.changes.iter().filter_map(rise));
-        if accepted.changes.is_empty() && accepted.refused.is_empty() {
-            lines.push(format!("{}: the numbers have not changed", test.name));
-        }
-        lines.extend(accepted.changes.iter().map(changed));
-        lines.extend(accepted.changes.iter().filter_map(detectable));
-        let note = notes::unoptimised(test).filter(|_| !accepted.files.is_empty());
-        lines.extend(note.map(|note| format!("{}: note: {note}", test.name)));
-        let files = accepted.files.iter();
-        lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
-    }
-    if !rises.is_empty() {
-        lines.push(format!("rose: {}", rises.join(", ")));
-    }
-    standard_output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
-    Ok(status)
-}
-
-/// A number that rose, with how much.
-fn rise(change: &Change) -> Option<String> {
-    let difference = change.difference().filter(|&difference| difference > 0)?;
-    let (case, metric) = (&change.case, change.metric);
-    Some(format!("{case} {metric} {}", wording::signed(difference)))
-}
-
-/// Platforms to which accepted numbers apply: a test that has budgets for this
-/// platform keeps them apart from the shared ones.
-fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> BudgetScope {
-    if arguments.this_platform || test.of_platform() {
-        BudgetScope::Platform(session.platform())
-    } else {
-        BudgetScope::Shared
-    }
-}
-
-/// From which numbers on a change of a number that fluctuates is reported.
-fn detectable(change: &Change) -> Option<String> {
-    let spread = change.is.filter(|spread| !spread.is_exact())?;
-    let [low, high] = spread.noise(spread.runs).map(wording::number);
-    let (case, metric) = (&change.case, change.metric);
-    Some(format!(
-        "{case}: note: {metric} fluctuate; {low} to {high} will count as noise"
-    ))
-}
-
-fn changed(change: &Change) -> String {
-    let number = |of: Option<Spread>| of.map_or_else(|| "none".to_owned(), wording::spread);
-    let difference = change.difference().filter(|&difference| difference != 0);
-    let difference = difference.map(|it| match it > 0 {
-        true => format!(" ({}, rose)", wording::signed(it)),
-        false => format!(" ({})", wording::signed(it)),
-    });
-    format!(
-        "{}: {} {} → {}{}",
-        change.case,
-        change.metric,
-        number(change.was),
-        number(change.is),
-        difference.unwrap_or_default()
-    )
 }
