@@ -27,19 +27,17 @@ fn the_history_of_a_number_has_commits_authors_and_reasons() {
     let lines: Vec<&str> = printed.stdout.lines().collect();
     assert_eq!(lines[0], "not committed", "{}", printed.stdout);
     assert_eq!(lines[1], "  encode  allocations 1,007 → 1,009 (+2)");
-    // Bytes are not gated, and stored.
-    assert_eq!(lines[2], "  encode  bytes 16,056 → 16,072 (+16)");
-    assert!(lines[4].ends_with(": encode: keep a table"), "{}", lines[4]);
+    assert!(lines[3].ends_with(": encode: keep a table"), "{}", lines[3]);
     assert!(
         !printed.stdout.contains('\u{1b}'),
         "a name controls the terminal"
     );
     assert_eq!(
-        lines[5],
+        lines[4],
         "  encode  allocations 1,000 → 1,007 (+7)  because: seven more"
     );
-    assert!(lines[8].ends_with("somebody: first"), "{}", lines[8]);
-    assert_eq!(lines[9], "  encode  allocations none → 1,000");
+    assert!(lines[6].ends_with("somebody: first"), "{}", lines[6]);
+    assert_eq!(lines[7], "  encode  allocations none → 1,000");
     // JSON has the same; the file is followed through its renaming.
     commit(&project, "two more");
     project.replace("allotrope.toml", "[tests.encode]", "[tests.encoder]");
