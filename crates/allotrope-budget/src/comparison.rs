@@ -20,6 +20,7 @@ use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
 use crate::own_files::own_files;
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
+use crate::shell::command_line;
 use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
@@ -332,6 +333,7 @@ fn compared_test(
     }
     let mut protocol = protocol.clone();
     protocol.glue = protocol.glue.within(own_files.clone());
+    let program = command_line(&test_after.command);
     let mut names: Vec<&str> = Vec::new();
     for case in after.cases.iter().chain(&before.cases) {
         if !names.contains(&case.name.as_str()) {
@@ -344,7 +346,7 @@ fn compared_test(
         let of = |measured: &'_ Measured| measured.cases.iter().position(|case| case.name == name);
         let was = of(before).map(|index| &before.cases[index]);
         let is = of(after).map(|index| &after.cases[index]);
-        compared_case(name, was, is, &protocol.of_case(test_name, name))
+        compared_case(name, was, is, &protocol.of_case(test_name, name), &program)
     });
     compared.cases = cases.collect();
     compared
@@ -362,6 +364,7 @@ fn compared_case(
     before: Option<&Case>,
     after: Option<&Case>,
     protocol: &Protocol,
+    program: &str,
 ) -> ComparedCase {
     let mut compared = ComparedCase {
         name: name.to_owned(),
@@ -390,7 +393,7 @@ fn compared_case(
             continue;
         };
         if metric.of_stacks().is_none() {
-            remark.push((metric, without_stacks(metric, "PROGRAM")));
+            remark.push((metric, without_stacks(metric, program)));
             let mut open = after.samples.iter().map(|run| &run.leaked_descriptors);
             if let Some(open) = open.rfind(|open| !open.is_empty()) {
                 remark.push((metric, format!("{metric}, open after: {}", open.join(", "))));

@@ -155,8 +155,13 @@ pub(crate) fn callers(names: &[&str], room: usize) -> String {
 /// The text in lines of at most `room` columns, broken between words.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in clean(text).split_whitespace() {
-        let word = middle(word, room);
+    let text = clean(text);
+    for word in allotrope_text::words(&text).filter(|word| !word.is_empty()) {
+        let word = match word.contains(' ') {
+            // A command, which is to be pasted.
+            true => word.to_owned(),
+            false => middle(word, room),
+        };
         match lines.last_mut() {
             Some(line) if columns(line) + 1 + columns(&word) <= room => {
                 line.push(' ');

@@ -169,5 +169,27 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// The words of a text between its blanks. What is in backticks is one word, blanks
+/// included: a command that is wrapped cannot be pasted.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut quoted = false;
+        let end = text.find(|c: char| {
+            quoted ^= c == '`';
+            c == ' ' && !quoted
+        });
+        // A backtick without its end quotes nothing.
+        let end = if quoted { text.find(' ') } else { end };
+        let (word, after) = match end {
+            Some(end) => (&text[..end], Some(&text[end + 1..])),
+            None => (text, None),
+        };
+        rest = after;
+        Some(word)
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -120,3 +120,12 @@ fn the_writer_escapes_alike_wherever_the_text_is_split() {
         );
     }
 }
+
+#[test]
+fn a_command_in_backticks_is_one_word() {
+    let words = |text| words(text).collect::<Vec<_>>();
+    assert_eq!(words("run `a b`; then c"), ["run", "`a b`;", "then", "c"]);
+    assert_eq!(words("no `end of it"), ["no", "`end", "of", "it"]);
+    assert_eq!(words("  two "), ["", "", "two", ""]);
+    assert_eq!(words(""), [""]);
+}

@@ -27,6 +27,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         for trouble in wording::troubles(test) {
             writeln!(out, "\n**{}**: {}", escaped(&test.name), escaped(&trouble))?;
         }
+        for note in &test.notes {
+            writeln!(
+                out,
+                "\n**{}**: note: {}",
+                escaped(&test.name),
+                escaped(note)
+            )?;
+        }
         for case in &test.cases {
             if case.outcome() != Outcome::Passed {
                 write_log(test, case, out)?;
