@@ -13,9 +13,11 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::git::command;
 
 /// What a folder has that is the root of another repository or of a build.
 const MARKS: [&str; 3] = [".git", "CACHEDIR.TAG", "CMakeCache.txt"];
@@ -78,13 +80,7 @@ fn ignored(root: &Path, files: &FxHashSet<String>) -> Vec<String> {
     if files.is_empty() || !root.join(".git").exists() {
         return Vec::new();
     }
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root);
-    command.args(["check-ignore", "--stdin", "-z"]);
-    // Hooks and `git bisect run` set these for another repository.
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
-        command.env_remove(name);
-    }
+    let mut command = command(root, ["check-ignore", "--stdin", "-z"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let Ok(mut git) = command.stderr(Stdio::null()).spawn() else {
         return Vec::new();
@@ -115,6 +111,8 @@ fn ignored(root: &Path, files: &FxHashSet<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use allotrope_text::{Shown, shown};
 
 use super::{TextOptions, text, wording};
-use crate::check::CheckStatus;
+use crate::check::{Check, CheckStatus};
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 use crate::spread::Spread;
 
@@ -110,22 +110,33 @@ fn table(cases: &[&CaseResult], out: &mut dyn Write) -> io::Result<()> {
                 CheckStatus::Improved => "🔽",
                 _ => "❌",
             };
-            let number = |of: Option<Spread>| of.map(wording::spread).unwrap_or_default();
-            let difference = check.difference().filter(|_| check.differs());
-            let each = difference.map(|it| wording::per_iteration(it, case.iterations));
-            writeln!(
-                out,
-                "| {sign} | {} | {} | {} | {} | {} | {} |",
-                escaped(&case.name),
-                check.metric,
-                number(check.budget),
-                number(check.now),
-                difference.map(wording::signed).unwrap_or_default(),
-                each.unwrap_or_default()
-            )?;
+            write_row(sign, &case.name, case.iterations, check, out)?;
         }
     }
     Ok(())
+}
+
+/// Writes the row of a number after the sign of its status.
+pub(super) fn write_row(
+    sign: &str,
+    case: &str,
+    iterations: Option<u64>,
+    check: &Check,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let number = |of: Option<Spread>| of.map(wording::spread).unwrap_or_default();
+    let difference = check.difference().filter(|_| check.differs());
+    let each = difference.map(|it| wording::per_iteration(it, iterations));
+    writeln!(
+        out,
+        "| {sign} | {} | {} | {} | {} | {} | {} |",
+        escaped(case),
+        check.metric,
+        number(check.budget),
+        number(check.now),
+        difference.map(wording::signed).unwrap_or_default(),
+        each.unwrap_or_default()
+    )
 }
 
 /// Escapes Markdown and HTML.

@@ -8,9 +8,8 @@ use allotrope_text::{TextWriter, shown_lines};
 use super::{ComparisonOptions, stacks, worst_first};
 use crate::check::CheckStatus;
 use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
-use crate::outputs::markdown::{code, escaped, fence, html};
+use crate::outputs::markdown::{code, escaped, fence, html, write_row};
 use crate::outputs::wording;
-use crate::spread::Spread;
 
 /// The number of lines of a failed build's output that are shown.
 const OUTPUT_LINES: usize = 40;
@@ -152,19 +151,7 @@ fn table(cases: &[&ComparedCase], differing: bool, out: &mut dyn Write) -> io::R
                 CheckStatus::Improved => "🔽 less",
                 _ => "❌ more",
             };
-            let number = |of: Option<Spread>| of.map(wording::spread).unwrap_or_default();
-            let difference = check.difference().filter(|_| check.differs());
-            let each = difference.map(|it| wording::per_iteration(it, case.iterations));
-            writeln!(
-                out,
-                "| {sign} | {} | {} | {} | {} | {} | {} |",
-                escaped(&case.name),
-                check.metric,
-                number(check.budget),
-                number(check.now),
-                difference.map(wording::signed).unwrap_or_default(),
-                each.unwrap_or_default()
-            )?;
+            write_row(sign, &case.name, case.iterations, check, out)?;
         }
     }
     Ok(())
