@@ -22,6 +22,7 @@ use crate::series::ResidentSample;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
+use crate::time_table::{Buckets, TableBuilder};
 use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -42,6 +43,10 @@ pub struct Options<'a> {
     pub progress: Option<&'a dyn Fn(u64, u64)>,
     /// Whether other threads decode events. The profile is the same.
     pub helpers: Helpers,
+    /// Makes a [`TimeTable`](crate::TimeTable) for each process, which is exact at these
+    /// times, in nanoseconds since the start of the recording; where windows open and
+    /// close; and where children are forked.
+    pub time_table: Option<&'a [u64]>,
 }
 
 /// When a replay uses helper threads.
@@ -292,6 +297,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 &live,
                 self.observer,
                 image.streams.len() > 1,
+                self.time_table(image, start_ns, end_ns),
             ),
             windows: self.window_accumulator(id, image, inherited.len()),
             replayer: self,
@@ -328,6 +334,30 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             windows,
             details,
         });
+    }
+
+    /// The builder of an image's time table, if it is wanted.
+    fn time_table(
+        &self,
+        image: &Image<S::Handle>,
+        start_ns: u64,
+        end_ns: Option<u64>,
+    ) -> Option<TableBuilder> {
+        let times = self.options.time_table?;
+        let ns = |tick| self.index.timeline.ns(tick);
+        let chunks = image.streams.values().flatten();
+        let seen = chunks.filter_map(|chunk| chunk.last_tick);
+        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
+        let end_ns = end_ns.unwrap_or_else(|| seen.max().map_or(start_ns, ns));
+        let windows = image.windows.spans().iter().flat_map(|span| {
+            let closed = span.end.as_ref().map(|end| end.tick);
+            std::iter::once(span.window.tick).chain(closed)
+        });
+        let children = image.children.iter();
+        let forks = children.filter_map(|child| Some(self.index.images.get(child)?.start.tick));
+        let mut at = times.to_vec();
+        at.extend(windows.chain(forks).map(ns));
+        Some(TableBuilder::new(Buckets::new(start_ns, end_ns, &at)))
     }
 
     /// The accumulator of an image's windows; `None` if it has no windows.
@@ -519,6 +549,7 @@ pub(crate) fn process<H>(
             })
             .collect(),
         windows: Vec::new(),
+        times: None,
     };
     let in_us = |ticks| {
         let end_ns = index.timeline.ns(image.start.tick.saturating_add(ticks));
@@ -562,7 +593,15 @@ pub(crate) fn process<H>(
         process.stacks_without_unwind_information +=
             u64::from(end == stack_end::NO_UNWIND_INFORMATION);
     }
-    process.sites = sites_in_order(&stats.sites, stacks);
+    let (sites, order) = sites_in_order(&stats.sites, stacks);
+    process.sites = sites;
+    process.times = stats.times.map(|times| {
+        let mut positions = vec![0; order.len()];
+        for (position, &site) in (0..).zip(&order) {
+            positions[site as usize] = position;
+        }
+        times.finish(&positions, stats.end_ns)
+    });
     process
 }
 
