@@ -345,8 +345,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     ) -> Option<TableBuilder> {
         let times = self.options.time_table?;
         let ns = |tick| self.index.timeline.ns(tick);
-        let chunks = image.streams.values().flatten();
-        let seen = chunks.filter_map(|chunk| chunk.last_tick);
+        let chunks = || image.streams.values().flatten();
+        let events = chunks().map(|chunk| chunk.counted).sum();
+        let seen = chunks().filter_map(|chunk| chunk.last_tick);
         let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
         let end_ns = end_ns.unwrap_or_else(|| seen.max().map_or(start_ns, ns));
         let windows = image.windows.spans().iter().flat_map(|span| {
@@ -357,7 +358,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let forks = children.filter_map(|child| Some(self.index.images.get(child)?.start.tick));
         let mut at = times.to_vec();
         at.extend(windows.chain(forks).map(ns));
-        Some(TableBuilder::new(Buckets::new(start_ns, end_ns, &at)))
+        let buckets = Buckets::new(start_ns, end_ns, &at);
+        Some(TableBuilder::new(buckets, events))
     }
 
     /// The accumulator of an image's windows; `None` if it has no windows.

@@ -10,8 +10,8 @@ use super::{Buckets, LIVE_AT_END, TimeCell, TimeTable};
 
 /// The most cells of an image.
 const MOST_CELLS: usize = 2_000_000;
-/// Slots of the small table: 160 KiB.
-const SLOTS: usize = 4096;
+/// Slots of the small table: 96 KiB at most, and less for an image of few events.
+const SLOTS: [usize; 2] = [64, 4096];
 /// How often the buckets of a site are widened at most: then all times are one bucket.
 const WIDEST: u8 = 16;
 /// Factor of Fibonacci hashing: 2^64 divided by the golden ratio (Knuth, The Art of
@@ -25,6 +25,8 @@ pub(crate) struct TableBuilder {
     now: u16,
     until: u64,
     slots: Vec<TimeCell>,
+    /// Leaves the bits of a hash that are a slot.
+    shift: u32,
     log: Vec<TimeCell>,
     /// The most cells, and the number at which the log is summed up.
     most: usize,
@@ -34,16 +36,20 @@ pub(crate) struct TableBuilder {
 }
 
 impl TableBuilder {
-    pub(crate) fn new(buckets: Buckets) -> Self {
-        Self::with_most(buckets, MOST_CELLS)
+    /// For an image of so many events.
+    pub(crate) fn new(buckets: Buckets, events: u64) -> Self {
+        Self::with_most(buckets, events, MOST_CELLS)
     }
 
-    fn with_most(buckets: Buckets, most: usize) -> Self {
+    fn with_most(buckets: Buckets, events: u64, most: usize) -> Self {
+        let events = usize::try_from(events).unwrap_or(usize::MAX);
+        let slots = events.clamp(SLOTS[0], SLOTS[1]).next_power_of_two();
         Self {
             until: buckets.end_of(0),
             now: 0,
             buckets,
-            slots: vec![TimeCell::default(); SLOTS],
+            slots: vec![TimeCell::default(); slots],
+            shift: 64 - slots.trailing_zeros(),
             log: Vec::new(),
             most,
             full: 2 * most,
@@ -71,7 +77,7 @@ impl TableBuilder {
     #[inline]
     fn add(&mut self, site: u32, allocated: u16, freed: u16, bytes: u64) {
         let key = u64::from(site) << 16 | u64::from(allocated);
-        let slot = (key.wrapping_mul(HASH) >> (64 - SLOTS.trailing_zeros())) as usize;
+        let slot = (key.wrapping_mul(HASH) >> self.shift) as usize;
         let cell = &mut self.slots[slot];
         if cell.site == site && cell.allocated == allocated && cell.freed == freed {
             cell.blocks += 1;
@@ -228,7 +234,7 @@ mod tests {
 
     /// Blocks as they come: in order of deallocation.
     fn table(blocks: &[Block], at: &[u64], most: usize) -> TimeTable {
-        let mut builder = TableBuilder::with_most(Buckets::new(0, END, at), most);
+        let mut builder = TableBuilder::with_most(Buckets::new(0, END, at), 10, most);
         let mut freed: Vec<&Block> = blocks.iter().filter(|block| block.3.is_some()).collect();
         freed.sort_by_key(|block| block.3);
         for &&(site, bytes, allocated, freed) in &freed {
