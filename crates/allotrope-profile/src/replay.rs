@@ -22,6 +22,7 @@ use crate::series::ResidentSample;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
+use crate::time_range::TimeRange;
 use crate::time_table::{Buckets, TableBuilder};
 use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
@@ -194,6 +195,8 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     options: &'a Options<'a>,
     observer: Option<&'a Observer<'a>>,
     detailed: Option<&'a Detailed>,
+    /// The only window, in place of the program's.
+    range: Option<TimeRange>,
     /// The images whose blocks or windows are wanted, and those they were forked from;
     /// `None`: all.
     needed: Option<FxHashSet<ImageId>>,
@@ -223,11 +226,18 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             options,
             observer,
             detailed,
+            range: None,
             needed: observed.or(images),
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
+    }
+
+    /// Replays a range of time as the only window, whose stacks are wanted.
+    pub(crate) fn within(mut self, range: TimeRange) -> Self {
+        self.range = Some(range);
+        self
     }
 
     /// Replays all images that are needed. The results are in no particular order.
@@ -289,6 +299,14 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
         let cursors: Vec<_> = cursors.collect();
         let threshold = self.options.temporary_threshold;
+        let of_range = self.range.map(|_| TimeRange::table());
+        let windows = match &of_range {
+            Some(table) => {
+                let inherited = inherited.len();
+                Some(WindowAccumulator::new(table, threshold, inherited, &[0]))
+            }
+            None => self.window_accumulator(id, image, inherited.len()),
+        };
         let mut sink = ImageSink {
             accumulator: Accumulator::new(
                 id,
@@ -299,7 +317,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 image.streams.len() > 1,
                 self.time_table(image, start_ns, end_ns),
             ),
-            windows: self.window_accumulator(id, image, inherited.len()),
+            windows,
+            range: self.range,
+            now: start_ns,
             replayer: self,
             image,
             code_changes,
@@ -420,6 +440,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
+    range: Option<TimeRange>,
+    /// The time of the last event, in nanoseconds.
+    now: u64,
     replayer: &'r Replayer<'a, S>,
     image: &'r Image<S::Handle>,
     /// Some address had more than one name, because JIT code was replaced by other JIT
@@ -473,7 +496,18 @@ impl<S: TraceSource> ImageSink<'_, '_, S> {
     fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
-            windows.take(step, blocks);
+            match self.range {
+                None => windows.take(step, blocks),
+                Some(range) => {
+                    self.now = self.now.max(step.time);
+                    let by_time = Step {
+                        rank: range.rank(self.now),
+                        opted_out: false,
+                        ..*step
+                    };
+                    windows.take(&by_time, blocks);
+                }
+            }
         }
     }
 }

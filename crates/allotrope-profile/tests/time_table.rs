@@ -5,7 +5,7 @@ mod story;
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay,
+    BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay, replay_range,
 };
 use allotrope_trace::model::Event;
 use proptest::prelude::*;
@@ -123,6 +123,42 @@ proptest! {
             prop_assert_eq!(table.total(buckets), figures(&all, range));
             prop_assert_eq!(table.end_ns, END);
         }
+    }
+}
+
+proptest! {
+    /// A profile of the range has the same figures as the table, and others.
+    #[test]
+    fn a_profile_of_a_range_has_the_figures_of_its_blocks(
+        operations in operations(),
+        threads in 1..4_usize,
+        from in 0..END,
+        length in 1..END,
+    ) {
+        let story = story(&operations, threads);
+        let range = [from, (from + length).min(END)];
+        let whole = story.profile();
+        let stacks: Vec<u32> = whole.processes[0].sites.iter().map(|site| site.stack_id).collect();
+        let blocks = blocks(&story, &stacks);
+        let profile = replay_range(&story.trace, &Options::default(), range)
+            .expect("a story can be replayed");
+        let process = &profile.processes[0];
+        let mut found = 0;
+        for site in &process.sites {
+            let of_stack = &blocks[&site.stack_id];
+            let expected = figures(of_stack, range);
+            prop_assert_eq!(site.allocations, expected.allocated.blocks);
+            prop_assert_eq!(site.allocated_bytes, expected.allocated.bytes);
+            prop_assert_eq!(site.leaked_allocations, expected.kept.blocks);
+            prop_assert_eq!(site.leaked_bytes, expected.kept.bytes);
+            prop_assert_eq!(site.lifetimes.blocks, expected.allocated.blocks);
+            found += expected.allocated.blocks;
+        }
+        let all: Vec<Lived> = blocks.into_values().flatten().collect();
+        prop_assert_eq!(found, figures(&all, range).allocated.blocks);
+        prop_assert_eq!(process.totals.allocations, found);
+        prop_assert_eq!(process.started_us, range[0] / 1000);
+        prop_assert_eq!(process.duration_us, (range[1] - range[0]) / 1000);
     }
 }
 
