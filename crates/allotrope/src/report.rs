@@ -187,7 +187,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
-    let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
+    // A site in full is shown over time.
+    let times = arguments.site.map(|_| &[][..]);
+    let mut profile = trace::profile_with(path, &mut trace, times, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
         message::print(format_args!(
             "warning: {} is not whole: {cut}",

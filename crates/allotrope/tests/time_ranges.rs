@@ -104,6 +104,24 @@ fn the_text_says_what_is_shown() {
 }
 
 #[test]
+fn a_site_is_shown_over_time() {
+    let listed = report(&["--filter", "^late$", "--metric", "bytes"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let number = listed
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('#'));
+    let number = number.unwrap_or_else(|| panic!("{listed}"));
+    let output = report(&["--site", number]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.contains("over time"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    // 20 blocks of 200 bytes, 17 at the end.
+    assert!(line.contains("up to 3.9 KiB live, in "), "{line}");
+    let bars = line.trim_start().trim_start_matches("over time");
+    assert!(bars.contains("██") && bars.contains('▇'), "{line}");
+}
+
+#[test]
 fn impossible_times_are_one_sentence() {
     let [first, second] = pauses();
     for (options, sentence) in [
