@@ -74,8 +74,8 @@ fn a_range_has_what_was_allocated_in_it_and_live_at_its_end() {
         (&[], [10, 0], [20, 17]),
     ] {
         let report = json(options);
-        assert_eq!(blocks_of(&report, "early"), early, "{options:?}");
-        assert_eq!(blocks_of(&report, "late"), late, "{options:?}");
+        assert_eq!(blocks_of(&report, "first_phase"), early, "{options:?}");
+        assert_eq!(blocks_of(&report, "second_phase"), late, "{options:?}");
     }
     let range = json(&["--from", &first, "--to", &second]);
     let process = &range["processes"][0];
@@ -94,10 +94,13 @@ fn the_text_says_what_is_shown() {
     let at = text(&["--at", &second]);
     assert!(at.contains("after the start"), "{at}");
     // 5 of 100 bytes and 20 of 200.
-    assert!(at.contains("late") && at.contains("early"), "{at}");
+    assert!(
+        at.contains("second_phase") && at.contains("first_phase"),
+        "{at}"
+    );
     let range = text(&["--from", &first, "--to", &second, "--metric", "leaked"]);
     assert!(
-        range.contains("late") && !range.contains("early"),
+        range.contains("second_phase") && !range.contains("first_phase"),
         "{range}"
     );
     assert!(range.contains("By remaining bytes: "), "{range}");
@@ -105,7 +108,7 @@ fn the_text_says_what_is_shown() {
 
 #[test]
 fn a_site_is_shown_over_time() {
-    let listed = report(&["--filter", "^late$", "--metric", "bytes"]);
+    let listed = report(&["--filter", "second_phase", "--metric", "bytes"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let number = listed
         .split_whitespace()

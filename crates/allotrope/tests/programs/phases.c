@@ -1,5 +1,5 @@
 /* Three phases, each in a window of its own, with pauses before and after each:
- * `early` allocates 10 blocks of 100 bytes; `late` allocates 20 blocks of 200 bytes, and 5
+ * `first_phase` allocates 10 blocks of 100 bytes; `second_phase` allocates 20 blocks of 200 bytes, and 5
  * of the early ones are freed; the other 5 and 3 of the late ones are freed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,12 +14,12 @@ static void pause_for_a_moment(void) {
     nanosleep(&moment, NULL);
 }
 
-__attribute__((noinline)) static void early(void) {
+__attribute__((noinline)) static void first_phase(void) {
     for (int i = 0; i < 10; i++)
         blocks[i] = malloc(100);
 }
 
-__attribute__((noinline)) static void late(void) {
+__attribute__((noinline)) static void second_phase(void) {
     for (int i = 10; i < 30; i++)
         blocks[i] = malloc(200);
 }
@@ -36,11 +36,11 @@ int main(void) {
     *(void **)&window_close = dlsym(RTLD_DEFAULT, "allotrope_window_close");
     pause_for_a_moment();
     uint64_t window = window_open("first", 5, 1, 0);
-    early();
+    first_phase();
     window_close(window, 0);
     pause_for_a_moment();
     window = window_open("second", 6, 1, 0);
-    late();
+    second_phase();
     release(0, 5);
     window_close(window, 0);
     pause_for_a_moment();
