@@ -169,7 +169,7 @@ impl TraceSource for MemoryTrace {
                         events: chunk.events.len() as u64,
                         counted: events().filter(|event| event.is_counted()).count() as u64,
                         first_tick,
-                        last_tick: ticks.last().or(first_tick),
+                        last_tick: ticks.next_back().or(first_tick),
                         handle,
                     })
                 }
