@@ -39,7 +39,7 @@ pub struct TimeCell {
     pub bytes: u64,
 }
 
-/// See the [module](self).
+/// When the blocks of each site of a process were allocated and freed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TimeTable {
     /// The start of each bucket, in nanoseconds since the start of the recording,
