@@ -16,6 +16,7 @@ use crate::model::{EntryTotals, Totals};
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
+use crate::time_table::TableBuilder;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
 /// key count as one deallocation that was put in the wrong order among threads, not as
@@ -69,6 +70,7 @@ pub(crate) struct Accumulator<'a> {
     level: Level,
     peak_ns: u64,
     series: Plotter,
+    times: Option<TableBuilder>,
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
@@ -90,6 +92,7 @@ pub(crate) struct ImageStats {
     pub threads: Vec<ThreadFigures>,
     pub entries: Vec<EntryTotals>,
     pub series: Series,
+    pub times: Option<TableBuilder>,
     pub implied_losses: u64,
     pub ambiguous: u64,
     pub unmatched: u64,
@@ -104,6 +107,7 @@ impl<'a> Accumulator<'a> {
         live: &LiveBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
+        times: Option<TableBuilder>,
     ) -> Self {
         let inherited = || live.iter().map(|(_, number)| live.block(number).size);
         let in_sequence = temporary_threshold > 0 || observer.is_some();
@@ -126,6 +130,7 @@ impl<'a> Accumulator<'a> {
             },
             peak_ns: start_ns,
             series: Plotter::new(start_ns),
+            times,
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
@@ -314,6 +319,9 @@ impl<'a> Accumulator<'a> {
         let lifetime = self.level.now - block.allocated_ns;
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
+        if let Some(times) = &mut self.times {
+            times.free(block.site, block.size, block.allocated_ns, self.level.now);
+        }
         if let Some(observer) = self.observer {
             self.show(observer, key, block, Some(lifetime));
         }
@@ -385,6 +393,7 @@ impl<'a> Accumulator<'a> {
             threads: self.threads,
             entries: self.entries.into_iter().filter(used).collect(),
             series: self.series.finish(self.level.sample()),
+            times: self.times,
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,
@@ -400,6 +409,9 @@ impl<'a> Accumulator<'a> {
         for block in own.take(left) {
             self.sites
                 .add_survivor(block.site, end_ns - block.allocated_ns);
+            if let Some(times) = &mut self.times {
+                times.survive(block.site, block.size, block.allocated_ns);
+            }
         }
     }
 }

@@ -65,6 +65,8 @@ mod stack_set;
 mod stack_tree;
 #[cfg(test)]
 mod test_events;
+mod time_range;
+mod time_table;
 mod window_accumulator;
 mod window_replay;
 mod window_table;
@@ -87,5 +89,7 @@ pub use source::{
 };
 pub use stack::Stack;
 pub use stack_set::{CountedStack, StackFrame, StackSet};
+pub use time_range::replay_range;
+pub use time_table::{BlockSum, LIVE_AT_END, RangeFigures, TimeCell, TimeTable};
 pub use window_replay::replay_windows;
 pub use windows::{WindowFigures, WindowKey, WindowRun};

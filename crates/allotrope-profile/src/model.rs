@@ -14,6 +14,7 @@ use allotrope_trace::model::{
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
 use crate::stack::Stack;
+use crate::time_table::TimeTable;
 use crate::windows::WindowRun;
 
 /// Module index of frames that lie in no known module.
@@ -164,6 +165,9 @@ pub struct Process {
     pub resident: Vec<ResidentSample>,
     /// The windows that the program opened, in order of opening.
     pub windows: Vec<WindowRun>,
+    /// When the blocks of each site were allocated and freed, if the replay was
+    /// [asked for it](crate::Options::time_table).
+    pub times: Option<TimeTable>,
 }
 
 /// Sums over a process image. Bytes are requested bytes.

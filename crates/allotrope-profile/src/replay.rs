@@ -22,6 +22,8 @@ use crate::series::ResidentSample;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
+use crate::time_range::TimeRange;
+use crate::time_table::{Buckets, TableBuilder};
 use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -42,6 +44,10 @@ pub struct Options<'a> {
     pub progress: Option<&'a dyn Fn(u64, u64)>,
     /// Whether other threads decode events. The profile is the same.
     pub helpers: Helpers,
+    /// Makes a [`TimeTable`](crate::TimeTable) for each process, which is exact at these
+    /// times, in nanoseconds since the start of the recording; where windows open and
+    /// close; and where children are forked.
+    pub time_table: Option<&'a [u64]>,
 }
 
 /// When a replay uses helper threads.
@@ -189,6 +195,8 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     options: &'a Options<'a>,
     observer: Option<&'a Observer<'a>>,
     detailed: Option<&'a Detailed>,
+    /// The only window, in place of the program's.
+    range: Option<TimeRange>,
     /// The images whose blocks or windows are wanted, and those they were forked from;
     /// `None`: all.
     needed: Option<FxHashSet<ImageId>>,
@@ -218,11 +226,18 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             options,
             observer,
             detailed,
+            range: None,
             needed: observed.or(images),
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
+    }
+
+    /// Replays a range of time as the only window, whose stacks are wanted.
+    pub(crate) fn within(mut self, range: TimeRange) -> Self {
+        self.range = Some(range);
+        self
     }
 
     /// Replays all images that are needed. The results are in no particular order.
@@ -284,6 +299,14 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
         let cursors: Vec<_> = cursors.collect();
         let threshold = self.options.temporary_threshold;
+        let of_range = self.range.map(|_| TimeRange::table());
+        let windows = match &of_range {
+            Some(table) => {
+                let inherited = inherited.len();
+                Some(WindowAccumulator::new(table, threshold, inherited, &[0]))
+            }
+            None => self.window_accumulator(id, image, inherited.len()),
+        };
         let mut sink = ImageSink {
             accumulator: Accumulator::new(
                 id,
@@ -292,8 +315,11 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 &live,
                 self.observer,
                 image.streams.len() > 1,
+                self.time_table(image, start_ns, end_ns),
             ),
-            windows: self.window_accumulator(id, image, inherited.len()),
+            windows,
+            range: self.range,
+            now: start_ns,
             replayer: self,
             image,
             code_changes,
@@ -328,6 +354,32 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             windows,
             details,
         });
+    }
+
+    /// The builder of an image's time table, if it is wanted.
+    fn time_table(
+        &self,
+        image: &Image<S::Handle>,
+        start_ns: u64,
+        end_ns: Option<u64>,
+    ) -> Option<TableBuilder> {
+        let times = self.options.time_table?;
+        let ns = |tick| self.index.timeline.ns(tick);
+        let chunks = || image.streams.values().flatten();
+        let events = chunks().map(|chunk| chunk.counted).sum();
+        let seen = chunks().filter_map(|chunk| chunk.last_tick);
+        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
+        let end_ns = end_ns.unwrap_or_else(|| seen.max().map_or(start_ns, ns));
+        let windows = image.windows.spans().iter().flat_map(|span| {
+            let closed = span.end.as_ref().map(|end| end.tick);
+            std::iter::once(span.window.tick).chain(closed)
+        });
+        let children = image.children.iter();
+        let forks = children.filter_map(|child| Some(self.index.images.get(child)?.start.tick));
+        let mut at = times.to_vec();
+        at.extend(windows.chain(forks).map(ns));
+        let buckets = Buckets::new(start_ns, end_ns, &at);
+        Some(TableBuilder::new(buckets, events))
     }
 
     /// The accumulator of an image's windows; `None` if it has no windows.
@@ -388,6 +440,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
+    range: Option<TimeRange>,
+    /// The time of the last event, in nanoseconds.
+    now: u64,
     replayer: &'r Replayer<'a, S>,
     image: &'r Image<S::Handle>,
     /// Some address had more than one name, because JIT code was replaced by other JIT
@@ -441,7 +496,18 @@ impl<S: TraceSource> ImageSink<'_, '_, S> {
     fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
-            windows.take(step, blocks);
+            match self.range {
+                None => windows.take(step, blocks),
+                Some(range) => {
+                    self.now = self.now.max(step.time);
+                    let by_time = Step {
+                        rank: range.rank(self.now),
+                        opted_out: false,
+                        ..*step
+                    };
+                    windows.take(&by_time, blocks);
+                }
+            }
         }
     }
 }
@@ -519,6 +585,7 @@ pub(crate) fn process<H>(
             })
             .collect(),
         windows: Vec::new(),
+        times: None,
     };
     let in_us = |ticks| {
         let end_ns = index.timeline.ns(image.start.tick.saturating_add(ticks));
@@ -562,7 +629,15 @@ pub(crate) fn process<H>(
         process.stacks_without_unwind_information +=
             u64::from(end == stack_end::NO_UNWIND_INFORMATION);
     }
-    process.sites = sites_in_order(&stats.sites, stacks);
+    let (sites, order) = sites_in_order(&stats.sites, stacks);
+    process.sites = sites;
+    process.times = stats.times.map(|times| {
+        let mut positions = vec![0; order.len()];
+        for (position, &site) in (0..).zip(&order) {
+            positions[site as usize] = position;
+        }
+        times.finish(&positions, stats.end_ns)
+    });
     process
 }
 

@@ -27,8 +27,9 @@ struct Item {
     site: u32,
 }
 
-/// The sites in order. `stacks` are their stacks, by the same index as `figures`.
-pub(crate) fn sites_in_order(figures: &[SiteFigures], stacks: Stacks) -> Vec<Site> {
+/// The sites in order, and the index in `figures` of each. `stacks` are their stacks, by the
+/// same index.
+pub(crate) fn sites_in_order(figures: &[SiteFigures], stacks: Stacks) -> (Vec<Site>, Vec<u32>) {
     let numbered = (0..).zip(figures);
     let mut items: Vec<Item> = numbered
         .map(|(site, figures)| Item {
@@ -57,7 +58,7 @@ pub(crate) fn sites_in_order(figures: &[SiteFigures], stacks: Stacks) -> Vec<Sit
     let stacks = stacks.into_stacks(&order);
     let sites = order.iter().zip(stacks);
     let sites = sites.map(|(&at, stack)| figures[at as usize].with_stack(stack));
-    sites.collect()
+    (sites.collect(), order)
 }
 
 /// Sorts items by key, and adds each range of items with equal keys to `equal_ranges`,
@@ -108,7 +109,7 @@ mod tests {
                 figures
             });
             let figures: Vec<_> = figures.collect();
-            let found = sites_in_order(&figures, stacks);
+            let (found, _) = sites_in_order(&figures, stacks);
             let found = found.iter().map(|s| (Reverse(s.allocations), s.stack.to_vec(), s.stack_id));
             let mut expected: Vec<_> = (8..).zip(sites)
                 .map(|(id, (allocations, stack))| (Reverse(allocations), stack, id))

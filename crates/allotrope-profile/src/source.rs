@@ -1,7 +1,7 @@
 //! Where the replay reads a trace from: a file ([`TraceReader`]) or records in memory
 //! ([`MemoryTrace`]).
 
-use allotrope_trace::model::{Event, ImageId, Record, StackId, StackNode, StreamId};
+use allotrope_trace::model::{Event, EventKind, ImageId, Record, StackId, StackNode, StreamId};
 use allotrope_trace::{Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
 
 use crate::error::ReplayError;
@@ -21,6 +21,8 @@ pub struct EventChunk<H> {
     pub counted: u64,
     /// Tick of its first timestamp; `None` if it has none.
     pub first_tick: Option<u64>,
+    /// Tick of its last timestamp; `None` if it has none.
+    pub last_tick: Option<u64>,
     /// By this the source finds the chunk.
     pub handle: H,
 }
@@ -96,6 +98,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
                     events: u64::from(at.events),
                     counted: u64::from(at.counted),
                     first_tick: at.first_tick,
+                    last_tick: at.last_tick,
                     handle: at,
                 }),
                 OutlineEntry::Stacks(at) => SourceEntry::Stacks(StackPart {
@@ -153,19 +156,23 @@ impl TraceSource for MemoryTrace {
     fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
         for (handle, record) in self.records.iter().enumerate() {
             visitor(match record {
-                Record::Events(chunk) => SourceEntry::Events(EventChunk {
-                    image: chunk.image,
-                    stream: chunk.stream,
-                    first_ordinal: chunk.first_ordinal,
-                    events: chunk.events.len() as u64,
-                    counted: chunk.events.iter().filter(|e| e.is_counted()).count() as u64,
-                    first_tick: chunk
-                        .events
-                        .iter()
-                        .find(|e| e.kind == allotrope_trace::model::EventKind::Timestamp)
-                        .map(|e| e.address),
-                    handle,
-                }),
+                Record::Events(chunk) => {
+                    let events = || chunk.events.iter();
+                    let mut ticks = events()
+                        .filter(|event| event.kind == EventKind::Timestamp)
+                        .map(|event| event.address);
+                    let first_tick = ticks.next();
+                    SourceEntry::Events(EventChunk {
+                        image: chunk.image,
+                        stream: chunk.stream,
+                        first_ordinal: chunk.first_ordinal,
+                        events: chunk.events.len() as u64,
+                        counted: events().filter(|event| event.is_counted()).count() as u64,
+                        first_tick,
+                        last_tick: ticks.next_back().or(first_tick),
+                        handle,
+                    })
+                }
                 Record::Stacks { image, nodes, .. } => SourceEntry::Stacks(StackPart {
                     image: *image,
                     nodes: nodes.len(),

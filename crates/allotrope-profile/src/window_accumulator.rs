@@ -304,6 +304,7 @@ impl Details {
     fn close(self, figures: &WindowFigures, end_ns: u64) -> ImageStats {
         let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
         ImageStats {
+            times: None,
             totals: Totals {
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod counted;
+mod curve;
 mod header;
 mod lists;
 mod site;

@@ -34,6 +34,7 @@ mod standard_output;
 mod suppressions;
 mod symbolize;
 mod test;
+mod time;
 mod trace;
 mod window;
 

@@ -27,6 +27,7 @@ use crate::per;
 use crate::progress::Progress;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
+use crate::time::TimeArguments;
 use crate::trace;
 use crate::window;
 
@@ -87,6 +88,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "window",
           value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
+    #[command(flatten)]
+    time: TimeArguments,
     /// Show figures divided by N, too [default with --window: its iterations]
     #[arg(long, value_name = "N", value_parser = per::parse)]
     per: Option<f64>,
@@ -184,7 +187,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
-    let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
+    // A site in full is shown over time.
+    let times = arguments.site.map(|_| &[][..]);
+    let mut profile = trace::profile_with(path, &mut trace, times, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
         message::print(format_args!(
             "warning: {} is not whole: {cut}",
@@ -212,6 +217,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let shown = window::one(path, &trace, &profile, name, arguments.run)?;
         (profile, options.window) = (shown.profile, Some(shown.line));
     }
+    if let Some(shown) = arguments.time.select(path, &trace, &profile)? {
+        (profile, options.window) = (shown.profile, Some(shown.line));
+        if let Some(id) = arguments.process
+            && profile.processes.iter().all(|process| process.id != id)
+        {
+            let sentence = anyhow!("process {id} did not run then");
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        if arguments.time.is_moment() {
+            options.blocks = Blocks::Leaked;
+        }
+    }
     if arguments.format == Format::Json {
         let wanted = arguments.process;
         profile
@@ -223,7 +240,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             glue: options.glue,
             suppressions: options.suppressions,
             per: arguments.per,
-            is_window: arguments.window.is_some(),
+            is_window: options.window.is_some(),
         };
         standard_output::print(|output| json::write(&profile, &options, output))?;
         for warning in source.iter().flat_map(|source| source.warnings()) {
@@ -299,6 +316,7 @@ fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Resul
 
 /// Refuses options that need events with call stacks for a recording without them.
 fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
+    let time = arguments.time.option();
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
@@ -307,6 +325,7 @@ fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
         (arguments.window.is_some(), "--window"),
+        (time.is_some(), time.unwrap_or_default()),
     ];
     let needed = needs.iter().find(|(given, _)| *given);
     match needed {

@@ -80,6 +80,9 @@ fn ascii(text: &str) -> String {
         '×' => 'x',
         'µ' => 'u',
         '│' => '|',
+        '▁' | '▂' => '.',
+        '▃' | '▄' | '▅' => 'o',
+        '▆' | '▇' | '█' => '#',
         _ => '?',
     };
     text.replace('±', "+-").chars().map(ascii).collect()

@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
     accept: bool,
     /// Store REASON beside the numbers that change
-    #[arg(long, requires = "accept", value_name = "REASON")]
+    #[arg(long, requires = "accept", value_name = "REASON", value_parser = reason)]
     because: Option<String>,
     /// With --accept: accept only numbers that fell; refuse those that rose or are new (status 3)
     #[arg(long, requires = "accept")]
@@ -161,6 +161,14 @@ impl From<Format> for Form {
             Format::Nio => Self::Nio(Generation::Dictionaries),
             Format::NioNewer => Self::Nio(Generation::Structures),
         }
+    }
+}
+
+/// Refuses the place of a reason in a command that a log proposes.
+fn reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" | "…" => Err("write the reason, such as \"caches the header\"".to_owned()),
+        reason => Ok(reason.to_owned()),
     }
 }
 

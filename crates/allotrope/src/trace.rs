@@ -39,9 +39,20 @@ pub fn profile(
     trace: &mut TraceReader,
     progress: &Progress,
 ) -> Result<Profile, Failure> {
+    profile_with(path, trace, None, progress)
+}
+
+/// The same with time tables, which are exact at these times.
+pub fn profile_with(
+    path: &Path,
+    trace: &mut TraceReader,
+    time_table: Option<&[u64]>,
+    progress: &Progress,
+) -> Result<Profile, Failure> {
     let show = |done, total| progress.show("reading the trace", done, total);
     let options = Options {
         progress: Some(&show),
+        time_table,
         ..Options::default()
     };
     let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));

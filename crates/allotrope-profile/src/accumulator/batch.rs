@@ -218,5 +218,8 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         self.level.bytes = self.level.bytes.wrapping_sub(size);
         let sites = &mut self.totals.sites;
         sites.deallocate(site, size, lifetime, temporary);
+        if let Some(times) = &mut self.totals.times {
+            times.free(site, size, allocated_ns, self.level.now);
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, sh
 use crate::selection::{Row, options_of_site, row_of};
 use crate::shorten::{clean, columns, end, middle, name};
 use crate::style::Role;
-use crate::text::{TextOptions, lists};
+use crate::text::{TextOptions, curve, lists};
 
 /// The most stacks of a row that are written.
 const MOST: usize = 5;
@@ -116,6 +116,7 @@ fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
     }
     all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
     all.push(("lifetime", lifetime(&figures.lifetimes)));
+    all.extend(curve::curve(row).map(|curve| ("over time", curve)));
     all
 }
 

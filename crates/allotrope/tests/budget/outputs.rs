@@ -146,10 +146,14 @@ fn a_red_log_is_short_and_its_commands_can_be_pasted() {
         .find_map(|line| line.trim().strip_prefix("If intended: allotrope "))
         .expect("it says how to accept the rise");
     assert_eq!(accept, "test --accept encode --because \"…\"");
-    let shell = format!("{} {accept}", env!("CARGO_BIN_EXE_allotrope"));
-    let mut command = Command::new("sh");
-    command.args(["-c", &shell]).current_dir(project.folder());
-    assert!(run(&mut command, b"").status.success());
+    let paste = |accept: &str| {
+        let shell = format!("{} {accept}", env!("CARGO_BIN_EXE_allotrope"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &shell]).current_dir(project.folder());
+        run(&mut command, b"").status.code()
+    };
+    assert_eq!(paste(accept), Some(2), "a reason is to be written");
+    assert_eq!(paste(&accept.replace('…', "a table")), Some(0));
     project.test(&[]).expect(0);
 }
 

@@ -1,0 +1,189 @@
+//! The time table of a replay has the figures that the single blocks give.
+
+mod story;
+
+use std::collections::BTreeMap;
+
+use allotrope_profile::{
+    BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay, replay_range,
+};
+use allotrope_trace::model::Event;
+use proptest::prelude::*;
+use story::*;
+
+/// The end of the image, in nanoseconds.
+const END: u64 = 1_000_000;
+
+/// When a block was allocated and freed, its bytes.
+type Lived = (u64, Option<u64>, u64);
+
+/// What happens next: a number that chooses a block or a stack, a size, and how many
+/// nanoseconds passed.
+fn operations() -> impl Strategy<Value = Vec<(usize, u64, u64)>> {
+    prop::collection::vec((any::<usize>(), 0..1000_u64, 1..5_000_u64), 1..200)
+}
+
+/// A program whose threads take turns. A third of the operations free a block, a ninth
+/// reallocate one.
+fn story(operations: &[(usize, u64, u64)], threads: usize) -> Story {
+    let mut streams: Vec<Vec<Event>> = (1..=threads).map(|n| vec![thread(n as u32)]).collect();
+    let mut live: Vec<u64> = Vec::new();
+    let mut tick = 0;
+    for (number, &(choice, size, passed)) in operations.iter().enumerate() {
+        tick += passed;
+        let stream = &mut streams[choice % threads];
+        stream.push(timestamp(tick));
+        let stack = 8 + (choice % 7) as u32;
+        let address = 0x1000 * (1 + number as u64);
+        match choice % 9 {
+            0..3 if !live.is_empty() => {
+                let freed = live.swap_remove(choice % live.len());
+                if choice % 9 == 0 {
+                    stream.extend([realloc_start(freed), realloc_end(stack, address, size)]);
+                    live.push(address);
+                } else {
+                    stream.push(free(freed));
+                }
+            }
+            _ => {
+                stream.push(alloc(stack, address, size));
+                live.push(address);
+            }
+        }
+    }
+    let mut story = Story::one_image();
+    for (number, events) in (0..).zip(&streams) {
+        story.events(0, number, events);
+    }
+    story.end(0, END);
+    story
+}
+
+/// The blocks of each stack.
+fn blocks(story: &Story, stacks: &[u32]) -> BTreeMap<u32, Vec<Lived>> {
+    let mut blocks: BTreeMap<u32, Vec<Lived>> = BTreeMap::new();
+    let wanted: Vec<_> = stacks.iter().map(|&stack| (0, stack)).collect();
+    blocks_of_sites(&story.trace, &Options::default(), &wanted, &mut |block| {
+        let freed = block.lifetime_ns.map(|lived| block.allocated_ns + lived);
+        let of_stack = blocks.entry(block.stack).or_default();
+        of_stack.push((block.allocated_ns, freed, block.size));
+    })
+    .expect("a story can be replayed");
+    blocks
+}
+
+/// The figures from their definitions.
+fn figures(blocks: &[Lived], [from, to]: [u64; 2]) -> RangeFigures {
+    let of = |wanted: &dyn Fn(u64, u64) -> bool| {
+        let mut sum = BlockSum::default();
+        for &(allocated, freed, bytes) in blocks {
+            if wanted(allocated, freed.unwrap_or(u64::MAX)) {
+                sum.blocks += 1;
+                sum.bytes += bytes;
+            }
+        }
+        sum
+    };
+    let range = from..to;
+    RangeFigures {
+        allocated: of(&|allocated, _| range.contains(&allocated)),
+        kept: of(&|allocated, freed| range.contains(&allocated) && freed >= to),
+        freed: of(&|_, freed| range.contains(&freed)),
+        live_at_start: of(&|allocated, freed| allocated < from && freed >= from),
+        live_at_end: of(&|allocated, freed| allocated < to && freed >= to),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_range_has_the_figures_of_its_blocks(
+        operations in operations(),
+        threads in 1..4_usize,
+        from in 0..END,
+        length in 0..END,
+    ) {
+        let story = story(&operations, threads);
+        let range = [from, (from + length).min(END)];
+        for helpers in [Helpers::Never, Helpers::Always] {
+            let options = Options {
+                time_table: Some(&range),
+                helpers,
+                ..Options::default()
+            };
+            let profile = replay(&story.trace, &options).expect("a story can be replayed");
+            let process = &profile.processes[0];
+            let table = process.times.as_ref().expect("it was asked for");
+            let stacks: Vec<u32> = process.sites.iter().map(|site| site.stack_id).collect();
+            let blocks = blocks(&story, &stacks);
+            let buckets = table.buckets_in(range);
+            for (site, stack) in (0..).zip(&stacks) {
+                prop_assert_eq!(table.of_site(site, buckets), figures(&blocks[stack], range));
+            }
+            let all: Vec<Lived> = blocks.into_values().flatten().collect();
+            prop_assert_eq!(table.total(buckets), figures(&all, range));
+            prop_assert_eq!(table.end_ns, END);
+        }
+    }
+}
+
+proptest! {
+    /// A profile of the range has the same figures as the table, and others.
+    #[test]
+    fn a_profile_of_a_range_has_the_figures_of_its_blocks(
+        operations in operations(),
+        threads in 1..4_usize,
+        from in 0..END,
+        length in 1..END,
+    ) {
+        let story = story(&operations, threads);
+        let range = [from, (from + length).min(END)];
+        let whole = story.profile();
+        let stacks: Vec<u32> = whole.processes[0].sites.iter().map(|site| site.stack_id).collect();
+        let blocks = blocks(&story, &stacks);
+        let profile = replay_range(&story.trace, &Options::default(), range)
+            .expect("a story can be replayed");
+        let process = &profile.processes[0];
+        let mut found = 0;
+        for site in &process.sites {
+            let of_stack = &blocks[&site.stack_id];
+            let expected = figures(of_stack, range);
+            prop_assert_eq!(site.allocations, expected.allocated.blocks);
+            prop_assert_eq!(site.allocated_bytes, expected.allocated.bytes);
+            prop_assert_eq!(site.leaked_allocations, expected.kept.blocks);
+            prop_assert_eq!(site.leaked_bytes, expected.kept.bytes);
+            prop_assert_eq!(site.lifetimes.blocks, expected.allocated.blocks);
+            found += expected.allocated.blocks;
+        }
+        let all: Vec<Lived> = blocks.into_values().flatten().collect();
+        prop_assert_eq!(found, figures(&all, range).allocated.blocks);
+        prop_assert_eq!(process.totals.allocations, found);
+        prop_assert_eq!(process.started_us, range[0] / 1000);
+        prop_assert_eq!(process.duration_us, (range[1] - range[0]) / 1000);
+    }
+}
+
+#[test]
+fn windows_and_forks_are_boundaries() {
+    let mut story = Story::one_image();
+    let mut opened = window("one", 1);
+    opened.tick = 12_345;
+    let mut closed = window_end(1, 2);
+    closed.tick = 54_321;
+    story.push(allotrope_trace::model::Record::Window(opened));
+    story.events(0, 0, &[thread(1), timestamp(10), alloc(8, 0x1000, 1)]);
+    story.push(allotrope_trace::model::Record::WindowEnd(closed));
+    story.end(0, END);
+    let options = Options {
+        time_table: Some(&[]),
+        ..Options::default()
+    };
+    let profile = replay(&story.trace, &options).expect("a story can be replayed");
+    let table: &TimeTable = profile.processes[0]
+        .times
+        .as_ref()
+        .expect("it was asked for");
+    assert!(table.is_exact_at(12_345) && table.is_exact_at(54_321));
+    assert!(!table.is_exact_at(12_346));
+    assert!(table.is_exact_at(END) && table.is_exact_at(2 * END));
+    assert_eq!(story.profile().processes[0].times, None);
+}
