@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::StackFrame;
+use allotrope_diff::{Glue, Origin};
+use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
 use crate::configuration::Protocol;
 use crate::measure::Case;
 use crate::sample::Sample;
-use allotrope_diff::Glue;
-use allotrope_profile::Metric;
 
 /// The largest number of stacks and threads that are listed.
 const MAX_LISTED: usize = 5;
@@ -37,9 +36,15 @@ pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
         let spread = case.spread(metric).filter(|spread| !spread.is_exact())?;
         Some((metric, [spread.least, spread.most]))
     });
+    let fluctuating: Vec<_> = fluctuating.collect();
+    if fluctuating.is_empty() {
+        return Vec::new();
+    }
+    let all = AllStacks::new(&case.samples, &protocol.glue);
     fluctuating
+        .into_iter()
         .map(|(metric, range)| {
-            let mut stacks = stacks(&case.samples, metric, &protocol.glue);
+            let mut stacks = all.fluctuating(metric);
             let more_stacks = stacks.len().saturating_sub(MAX_LISTED);
             stacks.truncate(MAX_LISTED);
             let mut threads = threads(&case.samples);
@@ -47,7 +52,10 @@ pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
             Fluctuation {
                 metric,
                 range,
-                stacks,
+                stacks: stacks
+                    .into_iter()
+                    .map(|(range, frames)| (range, frames.into_iter().cloned().collect()))
+                    .collect(),
                 more_stacks,
                 threads,
             }
@@ -55,30 +63,66 @@ pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
         .collect()
 }
 
-fn stacks(samples: &[Sample], metric: Metric, glue: &Glue) -> Vec<([u64; 2], Vec<StackFrame>)> {
-    let Some(of_stacks) = metric.of_stacks() else {
-        return Vec::new();
-    };
-    let mut by_stack: FxHashMap<Vec<&StackFrame>, Vec<u64>> = FxHashMap::default();
-    for (run, sample) in samples.iter().enumerate() {
-        let set = &sample.stacks;
-        for stack in &set.stacks {
-            let frames = stack.frames.iter();
-            let frames = frames.filter_map(|frame| set.frames.get(*frame as usize));
-            let mut frames: Vec<&StackFrame> = frames.collect();
-            frames.drain(..glue.headline(&frames));
-            let figures = by_stack
-                .entry(frames)
-                .or_insert_with(|| vec![0; samples.len()]);
-            figures[run] += stack.figures[of_stacks as usize];
+/// The stacks of all runs, from the user's own frame on.
+struct AllStacks<'a> {
+    runs: usize,
+    /// The frames of all runs, each once.
+    frames: Vec<&'a StackFrame>,
+    /// By stack (indexes into `frames`): the run and the figures of each of its parts.
+    stacks: FxHashMap<Vec<u32>, Vec<(usize, &'a MetricValues)>>,
+}
+
+impl<'a> AllStacks<'a> {
+    fn new(samples: &'a [Sample], glue: &Glue) -> Self {
+        let mut all = Self {
+            runs: samples.len(),
+            frames: Vec::new(),
+            stacks: FxHashMap::default(),
+        };
+        // Whose code a frame is takes long to decide, and stacks share most frames.
+        let mut origins = Vec::new();
+        let mut numbers: FxHashMap<&StackFrame, u32> = FxHashMap::default();
+        for (run, sample) in samples.iter().enumerate() {
+            let set = &sample.stacks;
+            let numbered: Vec<u32> = (set.frames.iter())
+                .map(|frame| {
+                    *numbers.entry(frame).or_insert_with(|| {
+                        all.frames.push(frame);
+                        origins.push(glue.origin_of(frame));
+                        all.frames.len() as u32 - 1
+                    })
+                })
+                .collect();
+            for stack in &set.stacks {
+                let frames = stack.frames.iter();
+                let frames = frames.filter_map(|&frame| numbered.get(frame as usize).copied());
+                let mut frames: Vec<u32> = frames.collect();
+                let of_stack = frames.iter().map(|&frame| origins[frame as usize]);
+                frames.drain(..Origin::headline(of_stack));
+                let parts = all.stacks.entry(frames).or_default();
+                parts.push((run, &stack.figures));
+            }
         }
+        all
     }
-    let owned = |frames: Vec<&StackFrame>| frames.into_iter().cloned().collect::<Vec<_>>();
-    let all = by_stack.into_iter();
-    sorted(all.map(|(frames, figures)| (figures, frames)).collect())
-        .into_iter()
-        .map(|(range, frames)| (range, owned(frames)))
-        .collect()
+
+    /// The stacks whose metric differs between runs, with its range; the largest range
+    /// first.
+    fn fluctuating(&self, metric: Metric) -> Vec<([u64; 2], Vec<&'a StackFrame>)> {
+        let Some(metric) = metric.of_stacks() else {
+            return Vec::new();
+        };
+        let differing = self.stacks.iter().filter_map(|(stack, parts)| {
+            let mut figures = vec![0; self.runs];
+            for (run, values) in parts {
+                figures[*run] += values[metric as usize];
+            }
+            let range = range_of(&figures)?;
+            let frames = stack.iter().map(|&frame| self.frames[frame as usize]);
+            Some((range, frames.collect()))
+        });
+        sorted(differing.collect())
+    }
 }
 
 fn threads(samples: &[Sample]) -> Vec<([u64; 2], String)> {
@@ -90,23 +134,20 @@ fn threads(samples: &[Sample]) -> Vec<([u64; 2], String)> {
                 .or_insert_with(|| vec![0; samples.len()])[run] += allocations;
         }
     }
-    let all = by_name.into_iter();
-    sorted(all.map(|(name, figures)| (figures, name)).collect())
+    let differing = by_name
         .into_iter()
-        .map(|(range, name)| (range, name.clone()))
-        .collect()
+        .filter_map(|(name, figures)| Some((range_of(&figures)?, name.clone())));
+    sorted(differing.collect())
 }
 
-/// The items whose figures differ between runs, with their range; the largest
-/// range first.
-fn sorted<T: Ord>(all: Vec<(Vec<u64>, T)>) -> Vec<([u64; 2], T)> {
-    let mut ranges: Vec<([u64; 2], T)> = all
-        .into_iter()
-        .filter_map(|(figures, what)| {
-            let range = [*figures.iter().min()?, *figures.iter().max()?];
-            (range[0] < range[1]).then_some((range, what))
-        })
-        .collect();
+/// The least and the most of the figures of all runs; `None` if they are equal.
+fn range_of(figures: &[u64]) -> Option<[u64; 2]> {
+    let range = [*figures.iter().min()?, *figures.iter().max()?];
+    (range[0] < range[1]).then_some(range)
+}
+
+/// Sorts by range, the largest first.
+fn sorted<T: Ord>(mut ranges: Vec<([u64; 2], T)>) -> Vec<([u64; 2], T)> {
     ranges.sort_by(|(a, x), (b, y)| (b[1] - b[0]).cmp(&(a[1] - a[0])).then_with(|| x.cmp(y)));
     ranges
 }
@@ -114,7 +155,7 @@ fn sorted<T: Ord>(all: Vec<(Vec<u64>, T)>) -> Vec<([u64; 2], T)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::{CountedStack, MetricValues, StackSet};
+    use allotrope_profile::{CountedStack, StackSet};
 
     fn sample(stacks: &[(&str, u64)]) -> Sample {
         let mut set = StackSet::default();

@@ -182,12 +182,6 @@ impl Glue {
         }
     }
 
-    /// The index of the frame that stands for a stack, whose frames are innermost first:
-    /// the innermost of the user's own, or of the best there is. 0 without any.
-    pub fn headline(&self, frames: &[&StackFrame]) -> usize {
-        Origin::headline(frames.iter().map(|frame| self.origin_of(frame)))
-    }
-
     /// Whether a function is glue by its name, given the module's file name and the
     /// qualified name.
     fn has_function(&self, module: &str, function: &str) -> bool {

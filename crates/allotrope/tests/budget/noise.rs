@@ -2,9 +2,10 @@
 //! changes no file.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::project::Project;
-use crate::support::{record, run, skip};
+use crate::support::{record, skip};
 
 /// Ten runs after one of warm-up, each with a given number of allocations.
 fn project() -> Project {
@@ -186,7 +187,8 @@ fn real_programs_are_green_unchanged_and_red_with_a_planted_regression() {
         .arg(record::command().get_program())
         .arg("--work")
         .arg(project.folder().join("work"));
-    let output = run(&mut command, b"");
+    // About 80 recordings: half a minute on an idle machine.
+    let output = record::run_within(Duration::from_secs(1800), &mut command, b"");
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) {

@@ -185,17 +185,27 @@ impl Recording {
 /// Runs a command to its end with these bytes on its standard input.
 #[track_caller]
 pub fn run(command: &mut Command, stdin: &[u8]) -> Output {
+    run_within(TIME_LIMIT, command, stdin)
+}
+
+/// Like [`run`], for a script that starts many programs and so may take longer than one.
+#[track_caller]
+pub fn run_within(limit: Duration, command: &mut Command, stdin: &[u8]) -> Output {
     let child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    finish(child, stdin).unwrap_or_else(|problem| panic!("{command:?}: {problem}"))
+    finish_within(limit, child, stdin).unwrap_or_else(|problem| panic!("{command:?}: {problem}"))
 }
 
 /// Waits for a child whose standard streams are pipes.
-pub fn finish(mut child: Child, stdin: &[u8]) -> Result<Output, String> {
+pub fn finish(child: Child, stdin: &[u8]) -> Result<Output, String> {
+    finish_within(TIME_LIMIT, child, stdin)
+}
+
+fn finish_within(limit: Duration, mut child: Child, stdin: &[u8]) -> Result<Output, String> {
     if let Some(mut pipe) = child.stdin.take() {
         let bytes = stdin.to_vec();
         // A program that does not read closes the pipe: no error of ours.
@@ -203,7 +213,7 @@ pub fn finish(mut child: Child, stdin: &[u8]) -> Result<Output, String> {
     }
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
-    let status = wait(&mut child)?;
+    let status = wait(&mut child, limit)?;
     Ok(Output {
         status,
         stdout: stdout.map_or_else(Vec::new, joined),
@@ -223,16 +233,16 @@ fn joined(reader: JoinHandle<Vec<u8>>) -> Vec<u8> {
     reader.join().expect("the reader does not panic")
 }
 
-fn wait(child: &mut Child) -> Result<ExitStatus, String> {
+fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, String> {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() > TIME_LIMIT => {
+            Ok(None) if start.elapsed() > limit => {
                 // The reason of the failure is the hang, not this.
                 let _ = child.kill();
-                return Err(format!("not ended after {TIME_LIMIT:?}"));
+                return Err(format!("not ended after {limit:?}"));
             }
             Ok(None) => std::thread::sleep(pause),
             Err(error) => return Err(error.to_string()),
