@@ -167,7 +167,11 @@ mod tests {
             let mut figures = MetricValues::default();
             figures[Metric::Allocations as usize] = *allocations;
             let frames = Box::new([index as u32]);
-            set.stacks.push(CountedStack { frames, figures });
+            set.stacks.push(CountedStack {
+                frames,
+                figures,
+                maximum: None,
+            });
         }
         let mut sample = Sample {
             stacks: set,

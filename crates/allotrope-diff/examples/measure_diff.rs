@@ -183,6 +183,7 @@ fn push(set: &mut StackSet, frames: Vec<u32>, count: u64) {
     set.stacks.push(CountedStack {
         frames: frames.into_boxed_slice(),
         figures: [count; Metric::OF_STACKS.len()],
+        maximum: None,
     });
 }
 

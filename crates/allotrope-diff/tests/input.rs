@@ -105,6 +105,7 @@ fn a_stack_without_frames_counts() {
     set.stacks.push(CountedStack {
         frames: Box::default(),
         figures: [5; Metric::OF_STACKS.len()],
+        maximum: None,
     });
     let diff = compare(&[one(3)], &[set], &DiffOptions::default()).expect("comparable");
     assert_eq!(only(&diff).difference, 5);

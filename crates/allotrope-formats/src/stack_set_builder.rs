@@ -137,6 +137,7 @@ impl StackSetBuilder {
         self.stacks.push(CountedStack {
             frames: frames.into(),
             figures: MetricValues::default(),
+            maximum: None,
         });
         insert(&mut self.stack_indexes, Entry { hash, index });
         Ok(index as usize)

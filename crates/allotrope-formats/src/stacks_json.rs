@@ -17,7 +17,10 @@
 //! order of `metrics`, which lists the metrics that the source has. `offset` is
 //! in bytes from the start of the function, `null` if unknown; a line or column
 //! of 0 and an empty text mean unknown. A frame whose function the compiler wrote (a
-//! derived trait's method, an implicit copy constructor) also has `"generated":true`. Two stacks may have the same frames.
+//! derived trait's method, an implicit copy constructor) also has `"generated":true`. Two
+//! stacks may have the same frames. A stack of a recording also has
+//! `"maximum":[BYTES,ALLOCATIONS]`: its largest number of live bytes, and the allocations
+//! that were live then.
 //! Readers ignore unknown fields.
 
 use std::borrow::Cow;

@@ -88,7 +88,7 @@ pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };
 pub use stack::Stack;
-pub use stack_set::{CountedStack, StackFrame, StackSet};
+pub use stack_set::{CountedStack, Maximum, StackFrame, StackSet};
 pub use time_range::replay_range;
 pub use time_table::{BlockSum, LIVE_AT_END, RangeFigures, TimeCell, TimeTable};
 pub use window_replay::replay_windows;

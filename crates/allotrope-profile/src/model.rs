@@ -228,6 +228,11 @@ pub struct Site {
     pub bytes_at_peak: u64,
     /// Allocations live at the image's peak.
     pub allocations_at_peak: u64,
+    /// Largest number of bytes of the site that were live at once, at whatever time; at
+    /// least [`Self::bytes_at_peak`].
+    pub max_bytes: u64,
+    /// Allocations live at that moment; on a tie the latest.
+    pub max_allocations: u64,
     /// How long the blocks lived.
     pub lifetimes: Lifetimes,
 }

@@ -42,8 +42,17 @@ pub(crate) struct SiteFigures {
     peak: u64,
     allocations_at_peak: u64,
     bytes_at_peak: u64,
+    /// See [`Self::note_maximum`].
+    max_bytes: u64,
+    /// Stops at the largest number: fewer blocks than that can be live at once, because
+    /// their ids have 32 bits.
+    max_allocations: u32,
     pub stack_id: StackId,
 }
+
+/// Two cache lines: every event changes the figures of a site, and programs have hundreds
+/// of thousands of sites.
+const _: () = assert!(size_of::<SiteFigures>() <= 128);
 
 /// Stack ids below this are looked up in a table, the others in a map: a damaged file may
 /// contain any id, which must not make the table large.
@@ -58,6 +67,19 @@ impl SiteFigures {
             self.peak = peaks;
             self.allocations_at_peak = self.live();
             self.bytes_at_peak = self.live_bytes();
+        }
+    }
+
+    /// To be called before each deallocation and at the end: stores what is live if it is
+    /// the site's own maximum. Live bytes only rise between two deallocations, so no other
+    /// moment can be the maximum. On a tie the latest moment counts, as for the peak of
+    /// the image.
+    #[inline]
+    fn note_maximum(&mut self) {
+        let bytes = self.live_bytes();
+        if bytes >= self.max_bytes {
+            self.max_bytes = bytes;
+            self.max_allocations = u32::try_from(self.live()).unwrap_or(u32::MAX);
         }
     }
 
@@ -85,6 +107,8 @@ impl SiteFigures {
             leaked_bytes: self.live_bytes(),
             bytes_at_peak: self.bytes_at_peak,
             allocations_at_peak: self.allocations_at_peak,
+            max_bytes: self.max_bytes,
+            max_allocations: self.max_allocations.into(),
             lifetimes: self.lifetimes,
         }
     }
@@ -146,6 +170,7 @@ impl Sites {
     pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
         let figures = &mut self.figures[site as usize];
         figures.note_peak(self.peaks);
+        figures.note_maximum();
         figures.deallocations += 1;
         figures.deallocated_bytes = figures.deallocated_bytes.wrapping_add(size);
         figures.temporary += u64::from(temporary);
@@ -179,6 +204,7 @@ impl Sites {
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
             figures.note_peak(self.peaks);
+            figures.note_maximum();
             figures.lifetimes.blocks += figures.deallocations;
         }
         self.figures
@@ -209,6 +235,27 @@ mod tests {
             (50, 1)
         );
         assert_eq!(sites[1].live_bytes(), 57);
+    }
+
+    #[test]
+    fn the_maximum_of_a_site_is_its_own_and_the_latest_of_equal_ones() {
+        let mut sites = Sites::default();
+        let (a, b) = (sites.of_stack(8), sites.of_stack(9));
+        let maximum = |figures: &SiteFigures| (figures.max_bytes, figures.max_allocations);
+        sites.allocate(a, 100, false);
+        sites.deallocate(a, 100, 0, false);
+        // 100 bytes again, in two blocks, and a third one without bytes.
+        sites.allocate(a, 60, false);
+        sites.allocate(a, 40, false);
+        sites.allocate(a, 0, false);
+        sites.deallocate(a, 60, 0, false);
+        sites.allocate(a, 59, false);
+        // It only rises, and nothing is freed.
+        sites.allocate(b, 7, false);
+        sites.allocate(b, 8, false);
+        let sites = sites.finish();
+        assert_eq!(maximum(&sites[0]), (100, 3));
+        assert_eq!(maximum(&sites[1]), (15, 2));
     }
 
     #[test]

@@ -48,6 +48,20 @@ pub struct CountedStack {
     pub frames: Box<[u32]>,
     /// Its value of each metric; 0 where it is not known.
     pub figures: MetricValues,
+    /// What was live at the stack's own maximum. `None` if it is unknown: in other tools'
+    /// formats, and where stacks are added up, because each has its maximum at a time of
+    /// its own.
+    pub maximum: Option<Maximum>,
+}
+
+/// What was live in a stack when it had most live bytes; on a tie at the latest such
+/// moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Maximum {
+    /// Live bytes.
+    pub bytes: u64,
+    /// Live allocations.
+    pub allocations: u64,
 }
 
 /// Stacks with their metrics.
@@ -78,10 +92,16 @@ impl StackSet {
     /// Divides all figures by a number above 0, such as that of iterations, and rounds
     /// each to the nearest whole number. The title names the number.
     pub fn divide(&mut self, by: f64) {
-        let figures = self.stacks.iter_mut().flat_map(|stack| &mut stack.figures);
-        for figure in figures {
-            // The cast saturates.
-            *figure = (*figure as f64 / by).round() as u64;
+        // The cast saturates.
+        let divided = |figure: u64| (figure as f64 / by).round() as u64;
+        for stack in &mut self.stacks {
+            for figure in &mut stack.figures {
+                *figure = divided(*figure);
+            }
+            stack.maximum = stack.maximum.map(|maximum| Maximum {
+                bytes: divided(maximum.bytes),
+                allocations: divided(maximum.allocations),
+            });
         }
         self.title.push_str(&format!(" (divided by {by})"));
     }
@@ -144,6 +164,10 @@ fn counted(site: &Site) -> CountedStack {
     CountedStack {
         frames: (*site.stack).into(),
         figures: site.metrics(),
+        maximum: Some(Maximum {
+            bytes: site.max_bytes,
+            allocations: site.max_allocations,
+        }),
     }
 }
 
@@ -158,12 +182,18 @@ mod tests {
             stacks: vec![CountedStack {
                 frames: [].into(),
                 figures: [231_000, 11_000, 16_499, 16_500, 5_499, 0, u64::MAX, 1, 2],
+                maximum: Some(Maximum {
+                    bytes: 16_500,
+                    allocations: 11_000,
+                }),
             }],
             ..StackSet::default()
         };
         set.divide(11_000.0);
         let stack = &set.stacks[0];
         assert_eq!(stack.figures[..6], [21, 1, 1, 2, 0, 0]);
+        let maximum = stack.maximum.expect("it is known");
+        assert_eq!((maximum.bytes, maximum.allocations), (2, 1));
         assert_eq!(set.title, "app (divided by 11000)");
     }
 }

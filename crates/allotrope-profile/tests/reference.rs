@@ -57,6 +57,8 @@ struct Figures {
     temporary: u64,
     lifetimes_ns: u128,
     bytes_at_peak: u64,
+    /// The largest number of live bytes, and the live blocks at the latest such moment.
+    maximum: (u64, u64),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -78,12 +80,20 @@ fn reference(operations: &[Operation], end: u64) -> Reference {
     let mut made = [0; 3];
     let mut at_peak = Live::new();
     let mut bytes = 0;
+    // Live bytes and blocks by stack.
+    let mut levels: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (operation, now) in operations.iter().zip((APART..).step_by(APART as usize)) {
         let ended = live.remove(&operation.address);
         if let Some((old, since, sequence)) = ended {
             let site = reference.by_stack.entry(stack_of(&old)).or_default();
             site.lifetimes_ns += u128::from(now - since);
             bytes -= old.size;
+            let level = levels.entry(stack_of(&old)).or_default();
+            *level = (level.0 - old.size, level.1 - 1);
+            // A block of 0 bytes leaves the level where it is.
+            if level.0 >= site.maximum.0 {
+                site.maximum = *level;
+            }
             let own = old.stream == operation.stream && sequence == made[old.stream];
             let temporary = u64::from(!operation.allocates && own);
             site.temporary += temporary;
@@ -96,6 +106,11 @@ fn reference(operations: &[Operation], end: u64) -> Reference {
             bytes += operation.size;
             let site = reference.by_stack.entry(stack_of(operation)).or_default();
             site.allocations += 1;
+            let level = levels.entry(stack_of(operation)).or_default();
+            *level = (level.0 + operation.size, level.1 + 1);
+            if level.0 >= site.maximum.0 {
+                site.maximum = *level;
+            }
             reference.totals.allocations += 1;
             reference.totals.allocated_bytes += operation.size;
         } else {
@@ -131,6 +146,7 @@ fn of_process(process: &Process) -> Reference {
             temporary: site.temporary_allocations,
             lifetimes_ns: site.lifetimes.total_ns(),
             bytes_at_peak: site.bytes_at_peak,
+            maximum: (site.max_bytes, site.max_allocations),
         };
         (site.stack_id, figures)
     });

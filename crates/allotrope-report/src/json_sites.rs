@@ -130,15 +130,27 @@ impl Numbers {
         let metrics = site.metrics();
         let mut digits = itoa::Buffer::new();
         for metric in METRICS {
-            text.extend_from_slice(b",\"");
-            text.extend_from_slice(metric.key().as_bytes());
-            text.extend_from_slice(b"\":");
+            append_name(metric.key(), text);
             text.extend_from_slice(digits.format(metrics[metric as usize]).as_bytes());
+        }
+        for (name, figure) in [
+            ("max_bytes", site.max_bytes),
+            ("max_allocations", site.max_allocations),
+        ] {
+            append_name(name, text);
+            text.extend_from_slice(digits.format(figure).as_bytes());
         }
         text.extend_from_slice(b",\"lifetime_mean_us\":");
         let mean = serde_json::Value::from(site.lifetimes.mean_us());
         text.extend_from_slice(mean.to_string().as_bytes());
     }
+}
+
+/// Appends a comma, the name of a field and a colon. No name has characters to escape.
+fn append_name(name: &str, text: &mut Vec<u8>) {
+    text.extend_from_slice(b",\"");
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b"\":");
 }
 
 impl Additions<'_> {

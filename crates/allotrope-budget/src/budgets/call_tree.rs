@@ -178,6 +178,7 @@ impl CallTree {
                 set.stacks.push(CountedStack {
                     frames: path.iter().rev().copied().collect(),
                     figures: call.figures,
+                    maximum: None,
                 });
             }
         }
@@ -307,6 +308,7 @@ mod tests {
             set.stacks.push(CountedStack {
                 frames: Box::new([0, set.frames.len() as u32 - 1]),
                 figures,
+                maximum: None,
             });
         }
         set

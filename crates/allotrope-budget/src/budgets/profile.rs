@@ -132,7 +132,11 @@ pub fn profile(set: &StackSet, metrics: &[Metric], most: usize) -> CallTree {
             false => Box::new([other]),
         };
         let figures = stack.figures;
-        limited.stacks.push(CountedStack { frames, figures });
+        limited.stacks.push(CountedStack {
+            frames,
+            figures,
+            maximum: None,
+        });
     }
     CallTree::of(&limited, MetricSet::of(&of_stacks))
 }
@@ -419,6 +423,7 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     set.stacks.push(CountedStack {
         frames: Box::new([u32::try_from(set.frames.len() - 1).unwrap_or(u32::MAX)]),
         figures: rest,
+        maximum: None,
     });
     set
 }

@@ -59,6 +59,7 @@ fn set(stacks: &[(&str, u64)]) -> StackSet {
         set.stacks.push(CountedStack {
             frames: Box::new([index as u32 + 1, 0]),
             figures,
+            maximum: None,
         });
     }
     set
@@ -204,6 +205,7 @@ fn a_deep_stack_is_read_as_it_was_written() {
         stacks: vec![CountedStack {
             frames: (0..300).collect(),
             figures,
+            maximum: None,
         }],
         frames,
         known: MetricSet::OF_STACKS,

@@ -54,6 +54,7 @@ fn stacks() -> impl Strategy<Value = StackSet> {
                 .map(|(frames, figures)| CountedStack {
                     frames: frames.into(),
                     figures: MetricValues::try_from(figures).expect("one for each"),
+                    maximum: None,
                 })
                 .collect(),
             known: MetricSet::OF_STACKS,

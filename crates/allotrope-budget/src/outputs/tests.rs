@@ -45,6 +45,7 @@ fn stacks(function: &str, allocations: u64) -> StackSet {
         stacks: vec![CountedStack {
             frames: Box::new([0, 1, 2, 3]),
             figures,
+            maximum: None,
         }],
         known: MetricSet::OF_STACKS,
         ..StackSet::default()

@@ -24,7 +24,11 @@ impl Stacks {
             .map(|text| self.number(frame(text.as_ref())))
             .collect();
         let figures = Metric::OF_STACKS.map(|metric| count * (metric as u64 + 1));
-        self.set.stacks.push(CountedStack { frames, figures });
+        self.set.stacks.push(CountedStack {
+            frames,
+            figures,
+            maximum: None,
+        });
     }
 
     fn number(&mut self, frame: StackFrame) -> u32 {

@@ -12,9 +12,11 @@
 //! is true. It is true if duration and time of the peak are known. They are not if the
 //! stacks of several process images are added up, because each has a peak of its own: then
 //! the figures are still written, and the Firefox Profiler shows them. With `bklt`,
-//! the viewer requires a point's own maximum (`mb`, `mbk`). It is known only if all blocks
-//! were live at once, at the peak or at the end; else it is `null`, which the viewer shows
-//! as 0.
+//! the viewer requires a point's own maximum: its most live bytes (`mb`) and the blocks that
+//! were live then (`mbk`). Where stacks are added up it is unknown, because each has its
+//! maximum at a time of its own: then it is `null`, which the viewer shows as 0. Valgrind
+//! itself (3.19) updates a point's maximum only when the whole heap is at a new peak, so its
+//! numbers may be lower.
 //!
 //! If only allocations are known, the file is of mode `ad-hoc` and counts them.
 //!
@@ -25,11 +27,11 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use allotrope_profile::{Metric, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, StackFrame, StackSet};
 use rustc_hash::FxHashMap;
 
 use super::groups::groups;
-use super::merged::{Texts, merge};
+use super::merged::{Texts, merge, with_frames};
 use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, require};
 use crate::error::ExportError;
@@ -76,13 +78,13 @@ impl Exporter for Dhat {
         let stacks = set
             .stacks
             .iter()
-            .map(|stack| (table.stack(&stack.frames), stack.figures));
+            .map(|stack| with_frames(stack, table.stack(&stack.frames)));
         let points = merge(stacks);
         let form = Form::of(set);
         form.head(set, out)?;
-        for (at, (frames, figures)) in points.iter().enumerate() {
+        for (at, point) in points.iter().enumerate() {
             out.write_all(if at == 0 { b"\n " } else { b"\n ," })?;
-            form.point(frames, figures, out)?;
+            form.point(point, out)?;
         }
         write!(out, "\n ]\n,\"ftbl\":\n [\"[root]\"")?;
         for text in &table.texts.list {
@@ -159,8 +161,6 @@ struct Form {
     /// Duration and time of the peak, if the file has everything that the viewer requires
     /// to show lifetimes (`bklt`).
     times: Option<(u64, u64)>,
-    /// All stacks are of one process image.
-    single: bool,
 }
 
 impl Form {
@@ -181,7 +181,6 @@ impl Form {
             live,
             lifetimes,
             times: times.filter(|_| lifetimes),
-            single: set.run.images == 1,
         }
     }
 
@@ -215,8 +214,8 @@ impl Form {
         write!(out, ",\"pps\":\n [")
     }
 
-    fn point(&self, frames: &[u32], figures: &MetricValues, out: &mut dyn Write) -> io::Result<()> {
-        let figure = |metric: Metric| figures[metric as usize];
+    fn point(&self, point: &CountedStack, out: &mut dyn Write) -> io::Result<()> {
+        let figure = |metric: Metric| point.figures[metric as usize];
         let blocks = figure(Metric::Allocations);
         let bytes = if self.bytes {
             figure(Metric::Bytes)
@@ -228,19 +227,11 @@ impl Form {
             write!(out, ",\"tl\":{}", figure(Metric::Lifetime))?;
         }
         if self.times.is_some() {
-            let at_once = |total: Metric, moments: [Metric; 2]| {
-                let total = figure(total);
-                let all = moments.iter().any(|moment| figure(*moment) == total);
-                or_null(Some(total).filter(|_| self.single && all))
-            };
             write!(
                 out,
                 ",\"mb\":{},\"mbk\":{}",
-                at_once(Metric::Bytes, [Metric::PeakBytes, Metric::LeakedBytes]),
-                at_once(
-                    Metric::Allocations,
-                    [Metric::PeakAllocations, Metric::LeakedAllocations]
-                ),
+                or_null(point.maximum.map(|maximum| maximum.bytes)),
+                or_null(point.maximum.map(|maximum| maximum.allocations)),
             )?;
         }
         if self.live {
@@ -254,7 +245,7 @@ impl Form {
             )?;
         }
         write!(out, ",\"fs\":")?;
-        allotrope_text::to_json_writer(&mut *out, frames)?;
+        allotrope_text::to_json_writer(&mut *out, &point.frames)?;
         write!(out, "}}")
     }
 }

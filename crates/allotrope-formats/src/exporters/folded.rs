@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::StackSet;
+use allotrope_profile::{CountedStack, StackSet};
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, name, on_one_line};
@@ -38,7 +38,10 @@ impl Exporter for Folded {
         let merged = Merged::by(set, |frame| {
             on_one_line(name(frame), Some(';')).into_owned()
         });
-        for (frames, figures) in &merged.stacks {
+        for CountedStack {
+            frames, figures, ..
+        } in &merged.stacks
+        {
             let figure = figures[options.metric as usize];
             if figure == 0 {
                 continue;

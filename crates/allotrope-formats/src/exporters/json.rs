@@ -80,5 +80,9 @@ fn counted(out: &mut dyn Write, stack: &CountedStack, metrics: &[Metric]) -> io:
     value(out, &stack.frames)?;
     write!(out, ",\"figures\":")?;
     value(out, &figures)?;
+    if let Some(maximum) = stack.maximum {
+        write!(out, ",\"maximum\":")?;
+        value(out, &[maximum.bytes, maximum.allocations])?;
+    }
     write!(out, "}}")
 }

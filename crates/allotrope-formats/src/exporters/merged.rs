@@ -4,7 +4,7 @@
 
 use std::hash::BuildHasher;
 
-use allotrope_profile::{MetricValues, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, StackFrame, StackSet};
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -12,8 +12,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 /// set.
 pub(super) struct Merged {
     pub texts: Vec<String>,
-    /// Indexes into `texts`, innermost first, and the sums of the figures.
-    pub stacks: Vec<(Box<[u32]>, MetricValues)>,
+    /// Their frames are indexes into `texts`.
+    pub stacks: Vec<CountedStack>,
 }
 
 impl Merged {
@@ -27,7 +27,7 @@ impl Merged {
             .collect();
         let stacks = set.stacks.iter().map(|stack| {
             let frames = stack.frames.iter().map(|frame| indexes[*frame as usize]);
-            (frames.collect(), stack.figures)
+            with_frames(stack, frames.collect())
         });
         let stacks = merge(stacks);
         Self {
@@ -37,26 +37,34 @@ impl Merged {
     }
 }
 
+/// The stack with other frames.
+pub(super) fn with_frames(stack: &CountedStack, frames: Box<[u32]>) -> CountedStack {
+    CountedStack {
+        frames,
+        figures: stack.figures,
+        maximum: stack.maximum,
+    }
+}
+
 /// Sums the figures of equal stacks.
-pub(super) fn merge(
-    stacks: impl Iterator<Item = (Box<[u32]>, MetricValues)>,
-) -> Vec<(Box<[u32]>, MetricValues)> {
+pub(super) fn merge(stacks: impl Iterator<Item = CountedStack>) -> Vec<CountedStack> {
     let mut indexes: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
-    let mut sums: Vec<MetricValues> = Vec::new();
-    for (frames, figures) in stacks {
-        let index = *indexes.entry(frames).or_insert(sums.len());
-        match sums.get_mut(index) {
-            None => sums.push(figures),
+    let mut merged: Vec<CountedStack> = Vec::new();
+    for mut stack in stacks {
+        let frames = std::mem::take(&mut stack.frames);
+        let index = *indexes.entry(frames).or_insert(merged.len());
+        match merged.get_mut(index) {
+            None => merged.push(stack),
             Some(sum) => {
-                for (sum, figure) in sum.iter_mut().zip(figures) {
+                for (sum, figure) in sum.figures.iter_mut().zip(stack.figures) {
                     *sum = sum.saturating_add(figure);
                 }
+                sum.maximum = None;
             }
         }
     }
-    let mut merged: Vec<_> = sums.into_iter().map(|sum| (Box::default(), sum)).collect();
     for (frames, index) in indexes {
-        merged[index].0 = frames;
+        merged[index].frames = frames;
     }
     merged
 }
@@ -89,7 +97,7 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::CountedStack;
+    use allotrope_profile::{Maximum, MetricValues};
 
     #[test]
     fn stacks_with_equal_texts_are_merged() {
@@ -104,6 +112,7 @@ mod tests {
             CountedStack {
                 frames: frames.into(),
                 figures,
+                maximum: Some(Maximum::default()),
             }
         };
         let set = StackSet {
@@ -113,7 +122,11 @@ mod tests {
         };
         let merged = Merged::by(&set, |frame| frame.function.clone());
         assert_eq!(merged.texts, ["f", "g"]);
-        let counts: Vec<_> = merged.stacks.iter().map(|(f, n)| (&**f, n[0])).collect();
+        let counts = merged.stacks.iter().map(|s| (&*s.frames, s.figures[0]));
+        let counts: Vec<_> = counts.collect();
         assert_eq!(counts, [(&[0, 1][..], 3 + 4), (&[1][..], 5)]);
+        // Each of two has its maximum at a time of its own.
+        let known = merged.stacks.iter().map(|stack| stack.maximum.is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [false, true]);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::{StackFrame, StackSet};
+use allotrope_profile::{CountedStack, StackFrame, StackSet};
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, on_one_line};
@@ -37,7 +37,10 @@ impl Exporter for Stacks {
     ) -> Result<(), ExportError> {
         require(set, options.metric)?;
         let merged = Merged::by(set, text);
-        for (frames, figures) in &merged.stacks {
+        for CountedStack {
+            frames, figures, ..
+        } in &merged.stacks
+        {
             let figure = figures[options.metric as usize];
             if figure == 0 {
                 continue;

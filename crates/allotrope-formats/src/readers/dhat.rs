@@ -12,7 +12,8 @@
 //!
 //! A file without points is of a program that allocated nothing.
 //!
-//! Ignored: accesses (`rb`, `wb`, `acc`), a point's own maximum (`mb`, `mbk`). The format
+//! Ignored: accesses (`rb`, `wb`, `acc`), and a point's own maximum (`mb`, `mbk`), because
+//! Valgrind's is not one: it is updated only when the whole heap is at a new peak. The format
 //! has no temporary allocations.
 //!
 //! Source: valgrind, the comment at the head of `dhat/dh_main.c`'s output code

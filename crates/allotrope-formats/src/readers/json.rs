@@ -5,7 +5,9 @@
 use std::fmt;
 use std::io::BufRead;
 
-use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{
+    CountedStack, Maximum, Metric, MetricSet, MetricValues, StackFrame, StackSet,
+};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -22,6 +24,7 @@ struct StackForm {
     stack: Vec<u32>,
     #[serde(deserialize_with = "json_input::stack_figures")]
     figures: Vec<u64>,
+    maximum: Option<[u64; 2]>,
 }
 
 #[derive(Default)]
@@ -118,6 +121,9 @@ impl Document {
         self.set.stacks.push(CountedStack {
             frames: form.stack.into(),
             figures,
+            maximum: form
+                .maximum
+                .map(|[bytes, allocations]| Maximum { bytes, allocations }),
         });
         Ok(())
     }

@@ -153,6 +153,7 @@ pub fn as_set() -> StackSet {
         set.stacks.push(CountedStack {
             frames: [0, frame, 1].into(),
             figures,
+            maximum: None,
         });
     }
     set

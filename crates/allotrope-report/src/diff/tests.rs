@@ -36,7 +36,11 @@ fn set(stacks: &[(u64, &str)]) -> StackSet {
             set.frames.len() as u32 - 1
         });
         let frames = frames.collect();
-        set.stacks.push(CountedStack { frames, figures });
+        set.stacks.push(CountedStack {
+            frames,
+            figures,
+            maximum: None,
+        });
     }
     set
 }

@@ -62,6 +62,8 @@ const SITE: &[&str] = &[
     "leaked_bytes",
     "bytes_at_peak",
     "allocations_at_peak",
+    "max_bytes",
+    "max_allocations",
     "lifetime_mean_us",
 ];
 /// Totals that are there only if a leak is suppressed, and the sites' numbers of which the
