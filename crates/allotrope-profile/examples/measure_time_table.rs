@@ -1,6 +1,6 @@
-//! Measures what the time table adds to the reading of a trace: `cargo run --release -p
-//! allotrope-profile --example measure_time_table FILE`. Prints the least seconds of five
-//! readings of each kind, alternately, and the size of the table.
+//! Measures what the time table and the evidence add to the reading of a trace: `cargo run
+//! --release -p allotrope-profile --example measure_time_table FILE`. Prints the least
+//! seconds of five readings of each kind, alternately, and the size of the table.
 
 use std::time::Instant;
 
@@ -10,12 +10,13 @@ use allotrope_trace::TraceReader;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::args_os().nth(1).ok_or("name a recording")?;
     let trace = TraceReader::open(std::path::Path::new(&file))?;
-    let mut least = [f64::INFINITY; 2];
+    let mut least = [f64::INFINITY; 3];
     let mut cells = 0;
     for _ in 0..5 {
-        for (with, least) in least.iter_mut().enumerate() {
+        for (kind, least) in least.iter_mut().enumerate() {
             let options = Options {
-                time_table: (with == 1).then_some(&[]),
+                time_table: (kind > 0).then_some(&[]),
+                evidence: kind > 1,
                 ..Options::default()
             };
             let started = Instant::now();
@@ -25,10 +26,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cells = tables.map(|table| table.cells.len()).sum();
         }
     }
-    let [without, with] = least;
+    let [plain, times, evidence] = least;
+    let more = |with: f64| (with / plain - 1.0) * 100.0;
     println!(
-        "without {without:.3} s, with {with:.3} s ({:+.1} %), {cells} cells",
-        (with / without - 1.0) * 100.0
+        "plain {plain:.3} s, with time table {times:.3} s ({:+.1} %), with evidence, too, \
+         {evidence:.3} s ({:+.1} %), {cells} cells",
+        more(times),
+        more(evidence),
     );
     Ok(())
 }

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::block_key::address_of;
 use crate::cursor::Step;
+use crate::evidence::{EvidenceBuilder, HeldPages};
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::replay::{Block, Observer};
@@ -30,7 +31,8 @@ pub(crate) struct ThreadFigures {
     pub allocated_bytes: u64,
     pub deallocations: u64,
     pub temporary: u64,
-    /// The block that it allocated last; has no meaning before its first allocation.
+    /// The block that it allocated last; [`NO_BLOCK`] if it has been freed. Has no meaning
+    /// before its first allocation.
     latest: BlockId,
 }
 
@@ -71,6 +73,7 @@ pub(crate) struct Accumulator<'a> {
     peak_ns: u64,
     series: Plotter,
     times: Option<TableBuilder>,
+    evidence: Option<EvidenceBuilder>,
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
@@ -93,6 +96,7 @@ pub(crate) struct ImageStats {
     pub entries: Vec<EntryTotals>,
     pub series: Series,
     pub times: Option<TableBuilder>,
+    pub evidence: Option<(EvidenceBuilder, Option<HeldPages>)>,
     pub implied_losses: u64,
     pub ambiguous: u64,
     pub unmatched: u64,
@@ -108,6 +112,7 @@ impl<'a> Accumulator<'a> {
         observer: Option<&'a Observer<'a>>,
         merged: bool,
         times: Option<TableBuilder>,
+        evidence: bool,
     ) -> Self {
         let inherited = || live.iter().map(|(_, number)| live.block(number).size);
         let in_sequence = temporary_threshold > 0 || observer.is_some();
@@ -131,6 +136,7 @@ impl<'a> Accumulator<'a> {
             peak_ns: start_ns,
             series: Plotter::new(start_ns),
             times,
+            evidence: evidence.then(EvidenceBuilder::default),
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
@@ -198,7 +204,7 @@ impl<'a> Accumulator<'a> {
     #[inline]
     fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
-            self.count_implied(step.key, live.block(blocks.replaced));
+            self.count_implied(step.key, blocks.replaced, live.block(blocks.replaced));
         }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
@@ -206,15 +212,19 @@ impl<'a> Accumulator<'a> {
         thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
         thread.latest = blocks.block;
         let made = thread.allocations;
-        live.describe(
-            blocks.block,
-            LiveBlock {
-                size: step.size,
-                allocated_ns: self.level.now,
-                site,
-                thread: step.thread,
-            },
-        );
+        let block = LiveBlock {
+            size: step.size,
+            allocated_ns: self.level.now,
+            site,
+            thread: step.thread,
+        };
+        live.describe(blocks.block, block);
+        if step.reallocation
+            && let Some(evidence) = &mut self.evidence
+            && let Some(old) = evidence.take_pending(step.thread)
+        {
+            evidence.reallocated(&old, step.key, blocks.block, &block);
+        }
         if let Some(sequences) = &mut self.sequences {
             if sequences.len() <= blocks.block {
                 sequences.resize(blocks.block + 1, 0);
@@ -236,6 +246,11 @@ impl<'a> Accumulator<'a> {
     fn deallocate(&mut self, step: &Step, number: BlockId, live: &LiveBlocks) -> Change {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
+        if step.reallocation
+            && let Some(evidence) = &mut self.evidence
+        {
+            evidence.set_pending(step.thread, None);
+        }
         if number == NO_BLOCK {
             self.count_unmatched(step.key);
             return Change::default();
@@ -243,11 +258,23 @@ impl<'a> Accumulator<'a> {
         let block = live.block(number);
         if block.site == INHERITED {
             self.totals.inherited_deallocations += 1;
+            if let Some(evidence) = &mut self.evidence {
+                evidence.inherited(step.key, block.size);
+            }
             return Change::default();
         }
         let temporary = block.thread == step.thread && self.is_temporary(step.thread, number);
+        self.clear_latest(number, block.thread);
         let thread = &mut self.threads[step.thread as usize];
         thread.temporary += u64::from(temporary);
+        if let Some(evidence) = &mut self.evidence {
+            if step.reallocation {
+                let old = evidence.reallocation(step.key, number, &block, temporary);
+                evidence.set_pending(step.thread, Some(old));
+            } else {
+                evidence.deallocated((number, &block), step.thread, thread.latest, live);
+            }
+        }
         self.release(step.key, block, temporary)
     }
 
@@ -262,11 +289,20 @@ impl<'a> Accumulator<'a> {
         }
     }
 
+    /// Notes that the block of this id, which the thread allocated, is freed.
+    #[inline]
+    fn clear_latest(&mut self, number: BlockId, thread: u32) {
+        let latest = &mut self.threads[thread as usize].latest;
+        if *latest == number {
+            *latest = NO_BLOCK;
+        }
+    }
+
     /// Counts an implied deallocation: a block was allocated at a key where another one
     /// was live. The event that freed the old one is lost or, if the block was inherited,
     /// was put on the wrong side of the fork.
     #[cold]
-    fn count_implied(&mut self, key: u64, old: LiveBlock) {
+    fn count_implied(&mut self, key: u64, number: BlockId, old: LiveBlock) {
         if old.site == INHERITED {
             self.ambiguous += 1;
             return;
@@ -277,6 +313,10 @@ impl<'a> Accumulator<'a> {
             self.ambiguous += 1;
         } else {
             self.implied_losses += 1;
+        }
+        self.clear_latest(number, old.thread);
+        if let Some(evidence) = &mut self.evidence {
+            evidence.lost(number);
         }
         let change = self.release(key, old, false);
         self.change_level(change);
@@ -372,6 +412,9 @@ impl<'a> Accumulator<'a> {
         if let Some(observer) = self.observer {
             self.show_live(observer, live);
         }
+        let (left, most) = (self.level.allocations(), self.totals.peak_allocations);
+        let evidence = self.evidence;
+        let evidence = evidence.map(|it| (it, HeldPages::new(live, left, most)));
         let sites = self.sites.finish();
         let mut totals = self.totals;
         totals.allocations = self.level.allocated;
@@ -394,6 +437,7 @@ impl<'a> Accumulator<'a> {
             entries: self.entries.into_iter().filter(used).collect(),
             series: self.series.finish(self.level.sample()),
             times: self.times,
+            evidence,
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,
@@ -402,15 +446,18 @@ impl<'a> Accumulator<'a> {
 
     /// Adds the lifetimes of the blocks that are live at the end.
     fn add_survivors(&mut self, end_ns: u64, live: &LiveBlocks) {
-        let blocks = live.iter().map(|(_, number)| live.block(number));
-        let own = blocks.filter(|block| block.site != INHERITED);
+        let blocks = live.iter().map(|(_, number)| (number, live.block(number)));
+        let own = blocks.filter(|(_, block)| block.site != INHERITED);
         // Stops once all of them have been found; the rest are inherited.
         let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
-        for block in own.take(left) {
+        for (number, block) in own.take(left) {
             self.sites
                 .add_survivor(block.site, end_ns - block.allocated_ns);
             if let Some(times) = &mut self.times {
                 times.survive(block.site, block.size, block.allocated_ns);
+            }
+            if let Some(evidence) = &mut self.evidence {
+                evidence.survived(number, &block);
             }
         }
     }

@@ -54,7 +54,8 @@ pub(crate) struct Step {
     pub rank: Rank,
     pub entry: EntryPoint,
     pub allocates: bool,
-    /// It is the allocation that a reallocation resulted in.
+    /// It is the allocation that a reallocation resulted in, or the deallocation with which
+    /// one began.
     pub reallocation: bool,
     /// Another order would be legal, too.
     pub ambiguous: bool,

@@ -43,6 +43,7 @@ mod counts;
 mod cursor;
 mod decode_ahead;
 mod error;
+pub mod evidence;
 mod filter;
 mod frames;
 mod index;
@@ -74,6 +75,7 @@ pub mod windows;
 
 pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
 pub use error::ReplayError;
+pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};

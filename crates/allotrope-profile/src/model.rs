@@ -11,6 +11,7 @@ use allotrope_trace::model::{
     EntryPoint, Exit, ImageId, LossReason, Origin, Recording, StackId, ThreadId, Unrecorded,
 };
 
+use crate::evidence::Evidence;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
 use crate::stack::Stack;
@@ -168,6 +169,8 @@ pub struct Process {
     /// When the blocks of each site were allocated and freed, if the replay was
     /// [asked for it](crate::Options::time_table).
     pub times: Option<TimeTable>,
+    /// Evidence for findings, if the replay was [asked for it](crate::Options::evidence).
+    pub evidence: Option<Evidence>,
 }
 
 /// Sums over a process image. Bytes are requested bytes.

@@ -13,6 +13,7 @@ use crate::accumulator::{Accumulator, ImageStats};
 use crate::cursor::{Cursor, EventBatch, Step};
 use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
+use crate::evidence::EvidenceBuilder;
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, Index, ThreadNames, index};
 use crate::live::{Blocks, LiveBlocks};
@@ -48,6 +49,8 @@ pub struct Options<'a> {
     /// times, in nanoseconds since the start of the recording; where windows open and
     /// close; and where children are forked.
     pub time_table: Option<&'a [u64]>,
+    /// Collects [`Evidence`](crate::Evidence) for findings in each process.
+    pub evidence: bool,
 }
 
 /// When a replay uses helper threads.
@@ -316,6 +319,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 self.observer,
                 image.streams.len() > 1,
                 self.time_table(image, start_ns, end_ns),
+                self.options.evidence,
             ),
             windows,
             range: self.range,
@@ -586,6 +590,7 @@ pub(crate) fn process<H>(
             .collect(),
         windows: Vec::new(),
         times: None,
+        evidence: None,
     };
     let in_us = |ticks| {
         let end_ns = index.timeline.ns(image.start.tick.saturating_add(ticks));
@@ -631,13 +636,16 @@ pub(crate) fn process<H>(
     }
     let (sites, order) = sites_in_order(&stats.sites, stacks);
     process.sites = sites;
-    process.times = stats.times.map(|times| {
+    if stats.times.is_some() || stats.evidence.is_some() {
         let mut positions = vec![0; order.len()];
         for (position, &site) in (0..).zip(&order) {
             positions[site as usize] = position;
         }
-        times.finish(&positions, stats.end_ns)
-    });
+        let finish = |times: TableBuilder| times.finish(&positions, stats.end_ns);
+        process.times = stats.times.map(finish);
+        let finish = |(evidence, held): (EvidenceBuilder, _)| evidence.finish(&positions, held);
+        process.evidence = stats.evidence.map(finish);
+    }
     process
 }
 

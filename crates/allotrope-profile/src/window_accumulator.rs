@@ -305,6 +305,7 @@ impl Details {
         let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
         ImageStats {
             times: None,
+            evidence: None,
             totals: Totals {
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,

@@ -46,7 +46,11 @@ fn file_of(story: &Story) -> Vec<u8> {
 }
 
 fn profile_of(source: &impl TraceSource) -> Profile {
-    replay(source, &Options::default()).expect("the trace can be replayed")
+    let options = Options {
+        evidence: true,
+        ..Options::default()
+    };
+    replay(source, &options).expect("the trace can be replayed")
 }
 
 #[test]

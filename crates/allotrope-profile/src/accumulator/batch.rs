@@ -11,6 +11,7 @@ use allotrope_trace::model::{Event, EventKind};
 use super::{Accumulator, Level, thread};
 use crate::block_key::block_key;
 use crate::cursor::EventBatch;
+use crate::evidence::Reallocated;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 
 impl Accumulator<'_> {
@@ -57,7 +58,8 @@ fn take_next(
         }
         EventKind::Deallocation if is_live => {
             sums.advance_to_deallocation(batch.time(at));
-            sums.deallocate(event, &live.remove(slot), slot.block);
+            let block = live.remove(slot);
+            sums.deallocate(event, &block, slot.block, live);
             Some(1)
         }
         EventKind::ReallocationStart if is_live && batch.moves => {
@@ -68,10 +70,17 @@ fn take_next(
                 return None;
             }
             sums.advance_to_deallocation(batch.time(at));
-            sums.deallocate(event, &live.remove(slot), slot.block);
+            let old = live.remove(slot);
+            let old = sums.begin_reallocation(event, &old, slot.block);
             sums.advance(batch.time(at + 1));
             let block = sums.allocate(end, true);
             sums.latest = live.fill(live.find(key), block);
+            if let Some(evidence) = &mut sums.totals.evidence {
+                evidence.set_pending(sums.by, None);
+                if let Some(old) = old {
+                    evidence.reallocated(&old, key, sums.latest, &block);
+                }
+            }
             Some(2)
         }
         _ => None,
@@ -173,14 +182,55 @@ impl<'l, 'a> BatchSums<'l, 'a> {
 
     /// Counts the deallocation of the block that had this id.
     #[inline(always)]
-    fn deallocate(&mut self, event: &Event, block: &LiveBlock, id: BlockId) {
+    fn deallocate(&mut self, event: &Event, block: &LiveBlock, id: BlockId, live: &LiveBlocks) {
+        let Some(temporary) = self.end(event, block, id) else {
+            return;
+        };
+        if let Some(evidence) = &mut self.totals.evidence {
+            evidence.deallocated((id, block), self.by, self.latest, live);
+        }
+        self.release(block.site, block.size, block.allocated_ns, temporary);
+    }
+
+    /// Counts the deallocation of the block that had this id, with which a reallocation
+    /// begins. Returns what [`EvidenceBuilder::reallocated`] needs, if it is wanted.
+    ///
+    /// [`EvidenceBuilder::reallocated`]: crate::evidence::EvidenceBuilder::reallocated
+    #[inline(always)]
+    fn begin_reallocation(
+        &mut self,
+        event: &Event,
+        block: &LiveBlock,
+        id: BlockId,
+    ) -> Option<Reallocated> {
+        let temporary = self.end(event, block, id)?;
+        let evidence = self.totals.evidence.as_mut();
+        let old = evidence.map(|it| it.reallocation(block_key(event), id, block, temporary));
+        self.release(block.site, block.size, block.allocated_ns, temporary);
+        old
+    }
+
+    /// Ends the block that had this id. Returns whether it was temporary; `None` if it was
+    /// inherited.
+    #[inline(always)]
+    fn end(&mut self, event: &Event, block: &LiveBlock, id: BlockId) -> Option<bool> {
         self.totals.entries[event.entry as usize].deallocations += 1;
         if block.site == INHERITED {
             self.totals.totals.inherited_deallocations += 1;
-            return;
+            if let Some(evidence) = &mut self.totals.evidence {
+                evidence.inherited(block_key(event), block.size);
+            }
+            return None;
         }
-        let temporary = (block.thread == self.by) & (self.latest == id);
-        self.release(block.site, block.size, block.allocated_ns, temporary);
+        if block.thread != self.by {
+            self.totals.clear_latest(id, block.thread);
+            return Some(false);
+        }
+        let temporary = self.latest == id;
+        if temporary {
+            self.latest = NO_BLOCK;
+        }
+        Some(temporary)
     }
 
     /// Counts an allocation, to which [`Self::advance`] has been called, and the
@@ -192,6 +242,14 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         self.advance_to_deallocation(time);
         self.totals.entries[deallocation.entry as usize].deallocations += 1;
         self.latest = NO_BLOCK;
+        if let Some(evidence) = &mut self.totals.evidence {
+            evidence.pair(&LiveBlock {
+                size: allocation.size,
+                allocated_ns,
+                site,
+                thread: self.by,
+            });
+        }
         self.release(site, allocation.size, allocated_ns, true);
     }
 

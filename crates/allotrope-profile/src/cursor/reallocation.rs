@@ -57,7 +57,10 @@ impl<S: TraceSource> Cursor<'_, S> {
                     entry: step.entry,
                     emitted,
                 });
-                Ok(emitted.then_some(step))
+                Ok(emitted.then_some(Step {
+                    reallocation: true,
+                    ..step
+                }))
             }
             EventKind::ReallocationEnd => {
                 let moved = Step {
@@ -65,10 +68,12 @@ impl<S: TraceSource> Cursor<'_, S> {
                     reallocation: true,
                     ..step
                 };
-                let late = self.late_deallocation(&step);
-                if late.is_some() {
+                if let Some(late) = self.late_deallocation(&step) {
                     self.queued = Some(moved);
-                    return Ok(late);
+                    return Ok(Some(Step {
+                        reallocation: true,
+                        ..late
+                    }));
                 }
                 Ok(Some(moved))
             }

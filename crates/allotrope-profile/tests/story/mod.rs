@@ -221,6 +221,7 @@ impl Story {
     pub fn profile_with(&self, temporary_threshold: u64) -> Profile {
         let options = Options {
             temporary_threshold,
+            evidence: true,
             ..Options::default()
         };
         replay(&self.trace, &options).expect("a story can be replayed")
