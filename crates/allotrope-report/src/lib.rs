@@ -10,7 +10,7 @@ pub mod diff;
 pub mod json;
 mod json_sites;
 mod json_windows;
-pub mod numbers;
+pub use allotrope_text::numbers;
 mod selection;
 mod shorten;
 mod signal;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod json;
+pub mod numbers;
 mod shell;
 mod writer;
 
