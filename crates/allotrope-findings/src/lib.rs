@@ -1,8 +1,55 @@
 //! What stands out in a profile: queues, growth, leaks and other findings, best first.
 //!
 //! A finding is what one of the [`Rule`]s found in one process. It has the numbers and
-//! the thresholds of the rule, so that whoever reads it can judge it.
+//! the thresholds of the rule, so that whoever reads it can judge it. `docs/findings.md`
+//! has the formula of each rule and how often it was wrong.
+//!
+//! The rules look at *groups*: the sites of a process whose headline frame (the innermost
+//! frame of the user's own code, see [`Origin`](allotrope_diff::Origin)) is in the same
+//! function. They need a profile with [time tables](allotrope_profile::Options::time_table)
+//! and [evidence](allotrope_profile::Options::evidence); without them there are no
+//! findings.
+#![forbid(unsafe_code)]
 
+mod callers;
+mod context;
+mod curve;
 mod finding;
+mod numbers;
+mod rank;
+mod rules;
+
+use std::collections::BTreeSet;
+
+use allotrope_diff::{Glue, Suppressions};
+use allotrope_profile::Profile;
 
 pub use finding::{Finding, Number, Rule, Severity, Value};
+
+use context::{Context, Frames};
+
+/// How findings are made.
+#[derive(Debug, Clone, Default)]
+pub struct FindingOptions {
+    /// The frames that are not the user's own.
+    pub glue: Glue,
+    /// Leaks that are expected.
+    pub suppressions: Suppressions,
+    /// The rules that are switched off.
+    pub off: BTreeSet<Rule>,
+}
+
+/// The findings of all processes, best first.
+pub fn find(profile: &Profile, options: &FindingOptions) -> Vec<Finding> {
+    let frames = Frames::new(profile, &options.glue);
+    let mut found = Vec::new();
+    for process in &profile.processes {
+        let Some(context) = Context::new(profile, process, &frames, options) else {
+            continue;
+        };
+        let mut of_process = rules::find(&context);
+        of_process.retain(|candidate| !options.off.contains(&candidate.finding.rule));
+        found.extend(rank::without_repetitions(of_process));
+    }
+    rank::best_first(found)
+}

@@ -1,0 +1,253 @@
+//! What the rules look at: a process, its groups of sites and their sums.
+
+use allotrope_diff::{FrameText, Matcher, Origin};
+use allotrope_profile::{
+    Evidence, GrowthEvidence, Lifetimes, Process, Profile, Site, SiteEvidence, TimeCell, TimeTable,
+};
+use allotrope_text::text_of_path;
+use rustc_hash::FxHashMap;
+
+use crate::FindingOptions;
+use crate::curve::Curve;
+
+/// Properties of every frame of a profile.
+pub(crate) struct Frames {
+    origins: Vec<Origin>,
+    /// Frames with equal numbers are in the same function of the same module.
+    functions: Vec<u32>,
+}
+
+impl Frames {
+    pub(crate) fn new(profile: &Profile, glue: &allotrope_diff::Glue) -> Self {
+        let mut numbers = FxHashMap::default();
+        let mut frames = Self {
+            origins: Vec::with_capacity(profile.frames.len()),
+            functions: Vec::with_capacity(profile.frames.len()),
+        };
+        for frame in &profile.frames {
+            let module = profile.module_name(frame);
+            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
+            frames.origins.push(glue.origin(names, frame.generated));
+            let next = numbers.len() as u32;
+            let function = (frame.module, &*frame.function);
+            let number = *numbers.entry(function).or_insert(next);
+            frames.functions.push(number);
+        }
+        frames
+    }
+
+    pub(crate) fn origin(&self, frame: u32) -> Origin {
+        let origin = self.origins.get(frame as usize);
+        origin.copied().unwrap_or(Origin::Glue)
+    }
+
+    /// The number of a frame's function.
+    pub(crate) fn function(&self, frame: u32) -> u32 {
+        let function = self.functions.get(frame as usize);
+        function.copied().unwrap_or(u32::MAX)
+    }
+
+    /// The index in the stack of its headline frame.
+    pub(crate) fn headline(&self, stack: &[u32]) -> usize {
+        Origin::headline(stack.iter().map(|&frame| self.origin(frame)))
+    }
+}
+
+/// Sites of one process, and their sums.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Group {
+    /// The number of the function of their headline frame.
+    pub function: u32,
+    /// Indexes into [`Process::sites`].
+    pub sites: Vec<u32>,
+    pub allocations: u64,
+    pub bytes: u64,
+    /// Temporary allocations, without the blocks that were reallocated.
+    pub temporary: u64,
+    pub leaked: u64,
+    pub leaked_bytes: u64,
+    pub peak_blocks: u64,
+    pub peak_bytes: u64,
+    pub lifetimes: Lifetimes,
+    pub freed: u64,
+    pub growth: GrowthEvidence,
+    pub smallest: u64,
+    pub largest: u64,
+}
+
+impl Group {
+    fn add(&mut self, index: u32, site: &Site, evidence: &SiteEvidence) {
+        if self.sites.is_empty() {
+            self.smallest = u64::MAX;
+        }
+        self.sites.push(index);
+        self.allocations += site.allocations;
+        self.bytes = self.bytes.saturating_add(site.allocated_bytes);
+        let replaced = evidence.reallocated_temporary;
+        self.temporary += site.temporary_allocations.saturating_sub(replaced);
+        self.leaked += site.leaked_allocations;
+        self.leaked_bytes = self.leaked_bytes.saturating_add(site.leaked_bytes);
+        self.peak_blocks += site.allocations_at_peak;
+        self.peak_bytes = self.peak_bytes.saturating_add(site.bytes_at_peak);
+        self.lifetimes.merge(&site.lifetimes);
+        self.freed += evidence.freed;
+        self.growth.merge(&evidence.growth);
+        self.smallest = self.smallest.min(evidence.smallest);
+        self.largest = self.largest.max(evidence.largest);
+    }
+
+    /// The mean life of its blocks, in nanoseconds.
+    pub(crate) fn mean_life_ns(&self) -> u64 {
+        match self.lifetimes.blocks {
+            0 => 0,
+            blocks => (self.lifetimes.total_ns() / u128::from(blocks)) as u64,
+        }
+    }
+}
+
+/// A process, as the rules look at it.
+pub(crate) struct Context<'a> {
+    pub profile: &'a Profile,
+    pub process: &'a Process,
+    pub table: &'a TimeTable,
+    pub evidence: &'a Evidence,
+    pub frames: &'a Frames,
+    pub options: &'a FindingOptions,
+    /// One for each function.
+    pub groups: Vec<Group>,
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+impl<'a> Context<'a> {
+    /// `None` if the profile has no evidence about the process, or it allocated nothing.
+    pub(crate) fn new(
+        profile: &'a Profile,
+        process: &'a Process,
+        frames: &'a Frames,
+        options: &'a FindingOptions,
+    ) -> Option<Self> {
+        let table = process.times.as_ref()?;
+        let evidence = process.evidence.as_ref()?;
+        let start_ns = table.starts_ns.first().copied()?;
+        let mut context = Self {
+            profile,
+            process,
+            table,
+            evidence,
+            frames,
+            options,
+            groups: Vec::new(),
+            start_ns,
+            end_ns: table.end_ns,
+        };
+        let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for (index, site) in (0..).zip(&process.sites) {
+            let head = site.stack.get(frames.headline(&site.stack)).copied();
+            let function = head.map_or(u32::MAX, |head| frames.function(head));
+            by_function.entry(function).or_default().push(index);
+        }
+        let groups = by_function.into_iter().map(|(function, sites)| Group {
+            function,
+            ..context.group(sites)
+        });
+        let mut groups: Vec<Group> = groups.collect();
+        groups.sort_by_key(|group| group.sites.first().copied());
+        context.groups = groups;
+        Some(context)
+    }
+
+    /// Sites as a group.
+    pub(crate) fn group(&self, sites: impl IntoIterator<Item = u32>) -> Group {
+        let mut group = Group::default();
+        for index in sites {
+            if let Some(site) = self.process.sites.get(index as usize) {
+                group.add(index, site, &self.evidence_of(index));
+            }
+        }
+        if let Some(&first) = group.sites.first() {
+            let head = self.head(first);
+            group.function = head.map_or(u32::MAX, |head| self.frames.function(head));
+        }
+        group
+    }
+
+    pub(crate) fn site(&self, index: u32) -> &'a Site {
+        &self.process.sites[index as usize]
+    }
+
+    pub(crate) fn evidence_of(&self, index: u32) -> SiteEvidence {
+        let evidence = self.evidence.sites.get(index as usize);
+        evidence.copied().unwrap_or_default()
+    }
+
+    /// The headline frame of a site.
+    pub(crate) fn head(&self, site: u32) -> Option<u32> {
+        let stack = &self.site(site).stack;
+        stack.get(self.frames.headline(stack)).copied()
+    }
+
+    /// How long the process ran, in nanoseconds.
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns).max(1)
+    }
+
+    /// The live bytes at the peak of the process.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.process.totals.peak_bytes
+    }
+
+    /// When the peak was, in nanoseconds since the start of the recording.
+    pub(crate) fn peak_ns(&self) -> u64 {
+        self.start_ns
+            .saturating_add(self.process.totals.peak_time_us.saturating_mul(1000))
+    }
+
+    pub(crate) fn allocations(&self) -> u64 {
+        self.process.totals.allocations
+    }
+
+    /// The cells of these sites.
+    pub(crate) fn cells(&self, sites: &[u32]) -> Vec<TimeCell> {
+        let cells = sites.iter().flat_map(|&site| self.table.cells_of(site));
+        cells.copied().collect()
+    }
+
+    pub(crate) fn curve(&self, sites: &[u32]) -> Curve {
+        Curve::new(self.table, &self.cells(sites))
+    }
+
+    /// The end of a bucket, in nanoseconds since the start of the recording.
+    pub(crate) fn bucket_end_ns(&self, bucket: u16) -> u64 {
+        let next = self.table.starts_ns.get(usize::from(bucket) + 1);
+        next.copied().unwrap_or(self.end_ns)
+    }
+
+    /// Whether the leaks of a site are expected.
+    pub(crate) fn is_suppressed(&self, site: u32) -> bool {
+        let texts = |index: u32| {
+            let frame = self.profile.frames.get(index as usize)?;
+            let module = self.profile.modules.get(frame.module as usize);
+            Some(FrameText {
+                function: &frame.function,
+                signature: &frame.signature,
+                file: &frame.file,
+                module: module.map(|it| text_of_path(&it.path)).unwrap_or_default(),
+                origin: self.frames.origin(index),
+            })
+        };
+        let mut matcher = Matcher::new(&self.options.suppressions, texts);
+        matcher.rule(&self.site(site).stack).is_some()
+    }
+
+    /// The name of a thread, or its number.
+    pub(crate) fn thread_name(&self, thread: u32) -> String {
+        match self.process.threads.get(thread as usize) {
+            Some(thread) if !thread.name.is_empty() => {
+                allotrope_text::shown(&thread.name).into_owned()
+            }
+            Some(thread) => thread.tid.to_string(),
+            None => thread.to_string(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Growth chains: blocks that are made larger again and again, by `realloc` or by
+//! allocating, copying and freeing, as containers do.
+//!
+//! A chain has at least 3 growths ([`GrowthEvidence`](allotrope_profile::GrowthEvidence)).
+//! It speaks if the chains of a function
+//!
+//! - are at least 100, and their growths 1 % of all allocations; or
+//! - have at least 1,000 growths, and 5 % of all allocations; or
+//! - copied at least 10 % of all allocated bytes, 256 KiB, and a quarter of the peak.
+//!
+//! It advises a size only if the last sizes are nearly equal: their standard deviation is
+//! at most a quarter of their mean.
+
+use allotrope_profile::Site;
+use allotrope_text::numbers::{bytes as in_bytes, count};
+
+use crate::callers::Language;
+use crate::context::{Context, Group};
+use crate::finding::{Finding, Rule, Severity};
+use crate::numbers::{blocks, bytes, number, percent, ratio, share, some};
+use crate::rank::Candidate;
+
+const FEWEST_CHAINS: u64 = 100;
+const LEAST_SHARE: f64 = 0.01;
+const MANY_GROWTHS: u64 = 1_000;
+const LARGE_SHARE: f64 = 0.05;
+const COPIED: f64 = 0.1;
+const LEAST_COPIED: u64 = 256 << 10;
+const COPIED_OF_PEAK: f64 = 0.25;
+const EQUAL_SIZES: f64 = 0.25;
+/// Doubling reaches 2^40 bytes in fewer growths.
+const NOT_BY_A_FACTOR: f64 = 40.0;
+
+pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+    let totals = &context.process.totals;
+    let grows = |group: &&Group| {
+        let growth = &group.growth;
+        let of_all = ratio(growth.chain_growths, totals.allocations);
+        let copied = growth.copied_bytes;
+        growth.chains > 0
+            && (growth.chains >= FEWEST_CHAINS && of_all >= LEAST_SHARE
+                || growth.chain_growths >= MANY_GROWTHS && of_all >= LARGE_SHARE
+                || copied >= LEAST_COPIED
+                    && ratio(copied, totals.allocated_bytes) >= COPIED
+                    && ratio(copied, totals.peak_bytes) >= COPIED_OF_PEAK)
+    };
+    let groups = context.groups.iter().filter(grows);
+    groups.map(|group| candidate(context, group)).collect()
+}
+
+fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
+    let growth = &group.growth;
+    let weight = |site: &Site| site.allocations;
+    let grows = |&site: &u32| context.evidence_of(site).growth.growths > 0;
+    let grown: Vec<u32> = group.sites.iter().copied().filter(grows).collect();
+    let frame = context.frame(&grown, weight);
+    let each = ratio(growth.chain_growths, growth.chains);
+    let of_all = ratio(growth.chain_growths, context.allocations());
+    let of_bytes = ratio(growth.copied_bytes, context.process.totals.allocated_bytes);
+    let (mean, variation) = (growth.final_mean(), growth.final_variation());
+    let text = format!(
+        "{} of {} grew {each:.1} times each, to {} on average: {} of all allocations{}, {} \
+         copied.",
+        some(growth.chains, "block"),
+        context.function_name(frame),
+        in_bytes(mean as u64),
+        percent(of_all),
+        context.called_by(&grown, weight),
+        in_bytes(growth.copied_bytes),
+    );
+    let at_once = |size: u64| match context.language(frame) {
+        Language::Rust => format!(
+            "`with_capacity(N)` or `reserve(N)` for {} would remove the growth",
+            in_bytes(size)
+        ),
+        Language::Cxx => format!(
+            "`reserve(N)` for {} would remove the growth",
+            in_bytes(size)
+        ),
+        _ => format!("Allocate {} at once", in_bytes(size)),
+    };
+    let advice = if growth.chains == 1 || variation <= EQUAL_SIZES {
+        format!("{}.", at_once((mean.ceil() as u64).max(1)))
+    } else if each > NOT_BY_A_FACTOR {
+        "Grow by a factor and not by a constant, or find the size out before.".to_owned()
+    } else {
+        format!(
+            "Find the size out before and reserve it; the last sizes differ (up to {}).",
+            in_bytes(growth.final_largest)
+        )
+    };
+    let finding = Finding {
+        rule: Rule::GrowthChain,
+        severity: Severity::Hint,
+        title: "blocks that grow step by step".to_owned(),
+        measure: format!(
+            "{} growths, {} of all allocations",
+            count(growth.chain_growths),
+            percent(of_all)
+        ),
+        text,
+        advice,
+        process: context.process.id,
+        frame,
+        sites: context.numbers_of(&grown, weight),
+        numbers: vec![
+            blocks("chains", growth.chains),
+            blocks("chains_threshold", FEWEST_CHAINS),
+            blocks("growths", growth.chain_growths),
+            share("share_of_allocations", of_all),
+            share("share_of_allocations_threshold", LEAST_SHARE),
+            bytes("copied_bytes", growth.copied_bytes),
+            share("copied_of_allocated", of_bytes),
+            share("copied_of_allocated_threshold", COPIED),
+            number("growths_each", each),
+            bytes("final_mean_bytes", mean as u64),
+            number("final_variation", variation),
+            number("final_variation_threshold", EQUAL_SIZES),
+        ],
+    };
+    Candidate {
+        finding,
+        function: Some(group.function),
+        also: Vec::new(),
+        stake: of_all.max(of_bytes),
+    }
+}

@@ -1,0 +1,115 @@
+//! Memory that is not given back: the process stays large after its blocks were freed.
+//!
+//! Resident memory has other parts than the heap: the program's files, stacks, the
+//! allocator's own. So what is resident besides the live bytes is measured before the
+//! peak, at its largest, and taken off. Of the rest after the peak it speaks if
+//!
+//! - it is at least as much as the live bytes, a quarter of the peak, and 4 MiB;
+//! - in all samples for at least 10 % of the run, up to its last sample, and in three.
+
+use allotrope_text::numbers::bytes as in_bytes;
+
+use crate::context::Context;
+use crate::finding::{Finding, Rule, Severity};
+use crate::numbers::{bytes, ns, percent, ratio, share, time};
+use crate::rank::Candidate;
+
+const LEAST_BYTES: u64 = 4 << 20;
+const OF_PEAK: f64 = 0.25;
+const LEAST_TIME: f64 = 0.1;
+const FEWEST_SAMPLES: usize = 3;
+
+/// A sample of resident memory beside the live bytes at its time.
+struct Sample {
+    ns: u64,
+    resident: u64,
+    live: u64,
+}
+
+pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+    kept(context).into_iter().collect()
+}
+
+fn kept(context: &Context<'_>) -> Option<Candidate> {
+    let series = &context.process.live;
+    let live_at = |ns: u64| {
+        let sample = ns.saturating_sub(series.from_ns) / series.width_ns.max(1);
+        let last = series.samples.len().checked_sub(1)?;
+        Some(series.samples[(sample as usize).min(last)])
+    };
+    let samples = context.process.resident.iter().filter_map(|sample| {
+        let ns = sample.time_us.saturating_mul(1000);
+        Some(Sample {
+            ns,
+            resident: sample.bytes,
+            live: live_at(ns)?.max_bytes,
+        })
+    });
+    let samples: Vec<Sample> = samples.collect();
+    let peak = context.peak_bytes();
+    let before = samples
+        .iter()
+        .filter(|sample| sample.ns <= context.peak_ns());
+    let other = before.map(|sample| sample.resident.saturating_sub(sample.live));
+    // Without a sample before the peak nothing is known of the other parts.
+    let other = other.max()?;
+    let rest = |sample: &Sample| {
+        sample
+            .resident
+            .saturating_sub(sample.live)
+            .saturating_sub(other)
+    };
+    let floor = ((peak as f64 * OF_PEAK) as u64).max(LEAST_BYTES);
+    let stays = |sample: &&Sample| {
+        let rest = rest(sample);
+        sample.ns > context.peak_ns() && rest >= floor && rest >= sample.live
+    };
+    let kept: Vec<&Sample> = samples.iter().rev().take_while(stays).collect();
+    let (last, first) = (kept.first()?, kept.last()?);
+    let span = last.ns - first.ns;
+    let of_run = span as f64 / context.duration_ns() as f64;
+    if kept.len() < FEWEST_SAMPLES || of_run < LEAST_TIME {
+        return None;
+    }
+    let least = kept.iter().map(|sample| rest(sample)).min()?;
+    let stake = ratio(least, peak).min(1.0);
+    let text = format!(
+        "For the last {} at least {} more are resident than before the peak, although the \
+         blocks were freed: {} resident, {} live at the end.",
+        time(span),
+        in_bytes(least),
+        in_bytes(last.resident),
+        in_bytes(last.live),
+    );
+    let finding = Finding {
+        rule: Rule::NotGivenBack,
+        severity: Severity::Hint,
+        title: "freed memory that stays with the process".to_owned(),
+        measure: format!("{}, {} of the peak", in_bytes(least), percent(stake)),
+        text,
+        advice: "Call `malloc_trim(0)` after the peak, or set MALLOC_ARENA_MAX or \
+                 MALLOC_TRIM_THRESHOLD_ (glibc); blocks that live on between freed ones hold \
+                 pages, see stragglers."
+            .to_owned(),
+        process: context.process.id,
+        frame: None,
+        sites: Vec::new(),
+        numbers: vec![
+            bytes("kept_bytes", least),
+            bytes("kept_bytes_threshold", LEAST_BYTES),
+            share("kept_of_peak", stake),
+            share("kept_of_peak_threshold", OF_PEAK),
+            ns("kept_for_ns", span),
+            share("kept_of_run", of_run),
+            share("kept_of_run_threshold", LEAST_TIME),
+            bytes("resident_bytes", last.resident),
+            bytes("live_bytes", last.live),
+        ],
+    };
+    Some(Candidate {
+        finding,
+        function: None,
+        also: Vec::new(),
+        stake,
+    })
+}

@@ -1,0 +1,158 @@
+//! Many small blocks of one size, which the allocator rounds up.
+//!
+//! It speaks about the sites of a function whose blocks all have one size of at most 64
+//! bytes, if at least 2,000 of these blocks are live at the peak, and their rounding and
+//! headers are at least 5 % of the peak and 64 KiB.
+//!
+//! glibc gives a request of `s` bytes a chunk of `max(32, (s + 8 + 15) & !15)` bytes
+//! (malloc.c, `request2size`, 64 bits). Other allocators have other classes, so it is
+//! silent if the process has another one, or reports blocks of its own.
+
+use allotrope_profile::Site;
+use allotrope_text::numbers::{bytes as in_bytes, count};
+use allotrope_trace::model::EntryPoint;
+
+use crate::context::{Context, Group};
+use crate::finding::{Finding, Rule, Severity};
+use crate::numbers::{blocks, bytes, percent, ratio, share};
+use crate::rank::Candidate;
+
+const SMALL: u64 = 64;
+const FEWEST_BLOCKS: u64 = 2_000;
+const LEAST_SHARE: f64 = 0.05;
+const LEAST_BYTES: u64 = 64 << 10;
+/// Parts of the names of modules that are other allocators.
+const OTHER_ALLOCATORS: &[&str] = &["jemalloc", "mimalloc", "tcmalloc", "snmalloc", "musl"];
+/// Prefixes of functions that are other allocators' in the program itself.
+const LINKED_ALLOCATORS: &[&str] = &["mi_", "_mi_", "je_", "_rjem_", "tc_"];
+
+/// The size of glibc's chunk for a request.
+fn chunk(request: u64) -> u64 {
+    ((request + 8 + 15) & !15).max(32)
+}
+
+pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+    if !is_glibc(context) {
+        return Vec::new();
+    }
+    let groups = context.groups.iter();
+    groups
+        .filter_map(|group| of_group(context, group))
+        .collect()
+}
+
+/// Whether all blocks are glibc's.
+fn is_glibc(context: &Context<'_>) -> bool {
+    let entries = &context.process.entries;
+    let others = |entry: EntryPoint| entry as usize >= EntryPoint::Mallocx as usize;
+    if entries.iter().any(|totals| others(totals.entry)) {
+        return false;
+    }
+    let mut modules = context.profile.modules.iter().map(|module| module.name());
+    let mut glibc = false;
+    let other = modules.any(|name| {
+        glibc |= name == "libc.so.6";
+        OTHER_ALLOCATORS.iter().any(|it| name.contains(it))
+    });
+    let mut frames = context.profile.frames.iter();
+    glibc
+        && !other
+        && !frames.any(|frame| {
+            LINKED_ALLOCATORS
+                .iter()
+                .any(|prefix| frame.function.starts_with(prefix))
+        })
+}
+
+fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
+    let size = |&site: &u32| {
+        context
+            .evidence_of(site)
+            .one_size()
+            .filter(|&size| size <= SMALL)
+    };
+    let mut sites: Vec<u32> = group.sites.clone();
+    sites.retain(|site| size(site).is_some());
+    let small = context.group(sites);
+    let chunks = small.sites.iter().map(|&site| {
+        let size = size(&site).unwrap_or(0);
+        context.site(site).allocations_at_peak * (chunk(size) - size)
+    });
+    let lost: u64 = chunks.sum();
+    let of_peak = ratio(lost, context.peak_bytes());
+    if small.peak_blocks < FEWEST_BLOCKS || lost < LEAST_BYTES || of_peak < LEAST_SHARE {
+        return None;
+    }
+    let weight = |site: &Site| site.allocations_at_peak;
+    let frame = context.frame(&small.sites, weight);
+    let sizes = match small.smallest == small.largest {
+        true => in_bytes(small.largest),
+        false => format!(
+            "{} to {}",
+            in_bytes(small.smallest),
+            in_bytes(small.largest)
+        ),
+    };
+    let text = format!(
+        "{} blocks of {} ({sizes} each) are live at the peak. glibc's malloc rounds them up \
+         to {} at least, so they take {} more than was asked for{}.",
+        count(small.peak_blocks),
+        context.function_name(frame),
+        in_bytes(chunk(small.smallest)),
+        in_bytes(lost),
+        context.called_by(&small.sites, weight),
+    );
+    let finding = Finding {
+        rule: Rule::SmallBlocks,
+        severity: Severity::Hint,
+        title: "many small blocks of one size".to_owned(),
+        measure: format!(
+            "{} of rounding, {} of the peak",
+            in_bytes(lost),
+            percent(of_peak)
+        ),
+        text,
+        advice: "Allocate many at once: an array, an arena, or a container that holds its \
+                 elements in place."
+            .to_owned(),
+        process: context.process.id,
+        frame,
+        sites: context.numbers_of(&small.sites, weight),
+        numbers: vec![
+            blocks("peak_blocks", small.peak_blocks),
+            blocks("peak_blocks_threshold", FEWEST_BLOCKS),
+            bytes("size_bytes", small.largest),
+            bytes("size_bytes_threshold", SMALL),
+            bytes("rounding_bytes", lost),
+            share("rounding_of_peak", of_peak),
+            share("rounding_of_peak_threshold", LEAST_SHARE),
+        ],
+    };
+    Some(Candidate {
+        finding,
+        function: Some(group.function),
+        also: Vec::new(),
+        stake: of_peak,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunk;
+
+    #[test]
+    fn chunks_are_those_of_glibc() {
+        // As malloc_usable_size(3) + 8 on Debian 12.
+        for (request, expected) in [
+            (0, 32),
+            (1, 32),
+            (24, 32),
+            (25, 48),
+            (40, 48),
+            (41, 64),
+            (64, 80),
+        ] {
+            assert_eq!(chunk(request), expected, "{request}");
+        }
+    }
+}
