@@ -17,6 +17,7 @@ use crate::model::{EntryTotals, Totals};
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
+use crate::site_details::DetailsBuilder;
 use crate::time_table::TableBuilder;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
@@ -74,6 +75,7 @@ pub(crate) struct Accumulator<'a> {
     series: Plotter,
     times: Option<TableBuilder>,
     evidence: Option<EvidenceBuilder>,
+    details: Option<DetailsBuilder>,
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
@@ -97,6 +99,7 @@ pub(crate) struct ImageStats {
     pub series: Series,
     pub times: Option<TableBuilder>,
     pub evidence: Option<(EvidenceBuilder, Option<HeldPages>)>,
+    pub details: Option<DetailsBuilder>,
     pub implied_losses: u64,
     pub ambiguous: u64,
     pub unmatched: u64,
@@ -113,6 +116,7 @@ impl<'a> Accumulator<'a> {
         merged: bool,
         times: Option<TableBuilder>,
         evidence: bool,
+        details: Option<DetailsBuilder>,
     ) -> Self {
         let inherited = || live.iter().map(|(_, number)| live.block(number).size);
         let in_sequence = temporary_threshold > 0 || observer.is_some();
@@ -137,6 +141,7 @@ impl<'a> Accumulator<'a> {
             series: Plotter::new(start_ns),
             times,
             evidence: evidence.then(EvidenceBuilder::default),
+            details,
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
@@ -232,6 +237,9 @@ impl<'a> Accumulator<'a> {
             sequences[blocks.block] = made;
         }
         self.sites.allocate(site, step.size, step.reallocation);
+        if let Some(details) = &mut self.details {
+            details.allocate(site, step.entry, step.alignment_log2, step.size);
+        }
         let entry = &mut self.entries[step.entry as usize];
         entry.allocations += 1;
         entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
@@ -275,7 +283,7 @@ impl<'a> Accumulator<'a> {
                 evidence.deallocated((number, &block), step.thread, thread.latest, live);
             }
         }
-        self.release(step.key, block, temporary)
+        self.release(step.key, block, Some(step.thread), temporary)
     }
 
     /// Whether the thread, which allocated the block, has made few enough allocations
@@ -318,7 +326,7 @@ impl<'a> Accumulator<'a> {
         if let Some(evidence) = &mut self.evidence {
             evidence.lost(number);
         }
-        let change = self.release(key, old, false);
+        let change = self.release(key, old, None, false);
         self.change_level(change);
     }
 
@@ -354,16 +362,20 @@ impl<'a> Accumulator<'a> {
         false
     }
 
+    /// Counts that a thread freed a block; `None` if the event is lost.
     #[inline]
-    fn release(&mut self, key: u64, block: LiveBlock, temporary: bool) -> Change {
+    fn release(&mut self, key: u64, block: LiveBlock, by: Option<u32>, temporary: bool) -> Change {
         let lifetime = self.level.now - block.allocated_ns;
+        if let Some(details) = &mut self.details {
+            details.free(block.site, block.size, block.thread, by, lifetime);
+        }
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
         if let Some(times) = &mut self.times {
             times.free(block.site, block.size, block.allocated_ns, self.level.now);
         }
         if let Some(observer) = self.observer {
-            self.show(observer, key, block, Some(lifetime));
+            self.show(observer, key, block, Some(lifetime), by);
         }
         Change {
             allocated: 0,
@@ -383,13 +395,20 @@ impl<'a> Accumulator<'a> {
             (live.block(number).allocated_ns, made.get(number), key)
         });
         for (key, number) in left {
-            self.show(observer, key, live.block(number), None);
+            self.show(observer, key, live.block(number), None, None);
         }
     }
 
     /// Calls the observer's callback if it wants blocks of this stack.
     #[cold]
-    fn show(&self, observer: &Observer<'_>, key: u64, block: LiveBlock, lived: Option<u64>) {
+    fn show(
+        &self,
+        observer: &Observer<'_>,
+        key: u64,
+        block: LiveBlock,
+        lived: Option<u64>,
+        freed_by: Option<u32>,
+    ) {
         let stack: StackId = self.sites.stack_of(block.site);
         if !observer.wanted.contains(&(self.image, stack)) {
             return;
@@ -402,6 +421,7 @@ impl<'a> Accumulator<'a> {
             thread: block.thread,
             allocated_ns: block.allocated_ns,
             lifetime_ns: lived,
+            freed_by,
         });
     }
 
@@ -438,6 +458,7 @@ impl<'a> Accumulator<'a> {
             series: self.series.finish(self.level.sample()),
             times: self.times,
             evidence,
+            details: self.details,
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,

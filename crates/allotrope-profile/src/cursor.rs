@@ -53,6 +53,8 @@ pub(crate) struct Step {
     /// The rank of its epoch (see [`crate::window_table`]).
     pub rank: Rank,
     pub entry: EntryPoint,
+    /// Logarithm of the requested alignment; 0 if none was requested.
+    pub alignment_log2: u8,
     pub allocates: bool,
     /// It is the allocation that a reallocation resulted in, or the deallocation with which
     /// one began.
@@ -80,6 +82,7 @@ impl Step {
         thread: 0,
         rank: 0,
         entry: EntryPoint::Malloc,
+        alignment_log2: 0,
         allocates: false,
         reallocation: false,
         ambiguous: false,
@@ -561,6 +564,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             thread,
             rank: self.rank,
             entry: event.entry,
+            alignment_log2: event.alignment_log2,
             allocates: event.kind == EventKind::Allocation,
             reallocation: false,
             ambiguous: false,

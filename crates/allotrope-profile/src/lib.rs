@@ -58,6 +58,7 @@ mod replay;
 mod run_info;
 mod series;
 mod site;
+mod site_details;
 mod site_order;
 mod source;
 mod speculative;
@@ -86,6 +87,7 @@ pub use model::{
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
 pub use run_info::RunInfo;
 pub use series::{LiveSample, ResidentSample, Series};
+pub use site_details::{SiteDetails, SiteEntry, SizeClass, ThreadPair};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };

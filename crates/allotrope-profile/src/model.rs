@@ -14,6 +14,7 @@ use allotrope_trace::model::{
 use crate::evidence::Evidence;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
+use crate::site_details::SiteDetails;
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
 use crate::windows::WindowRun;
@@ -238,6 +239,9 @@ pub struct Site {
     pub max_allocations: u64,
     /// How long the blocks lived.
     pub lifetimes: Lifetimes,
+    /// Entry points, sizes and who frees the blocks, if the replay was
+    /// [asked for it](crate::Options::site_details).
+    pub details: Option<Box<SiteDetails>>,
 }
 
 /// Sums over one thread.

@@ -20,6 +20,7 @@ use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::series::ResidentSample;
+use crate::site_details::DetailsBuilder;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
@@ -51,6 +52,8 @@ pub struct Options<'a> {
     pub time_table: Option<&'a [u64]>,
     /// Collects [`Evidence`](crate::Evidence) for findings in each process.
     pub evidence: bool,
+    /// Gathers the [details](crate::SiteDetails) of each site.
+    pub site_details: bool,
 }
 
 /// When a replay uses helper threads.
@@ -97,6 +100,9 @@ pub struct Block {
     pub allocated_ns: u64,
     /// How long it lived, in nanoseconds; `None` if it was live at the end.
     pub lifetime_ns: Option<u64>,
+    /// Index into [`Process::threads`] of the thread that freed it; `None` if it was live
+    /// at the end, or the event of the deallocation is lost.
+    pub freed_by: Option<u32>,
 }
 
 /// Key and size of each inherited block.
@@ -306,7 +312,13 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let windows = match &of_range {
             Some(table) => {
                 let inherited = inherited.len();
-                Some(WindowAccumulator::new(table, threshold, inherited, &[0]))
+                Some(WindowAccumulator::new(
+                    table,
+                    threshold,
+                    inherited,
+                    &[0],
+                    self.options.site_details,
+                ))
             }
             None => self.window_accumulator(id, image, inherited.len()),
         };
@@ -320,6 +332,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 image.streams.len() > 1,
                 self.time_table(image, start_ns, end_ns),
                 self.options.evidence,
+                self.options.site_details.then(DetailsBuilder::default),
             ),
             windows,
             range: self.range,
@@ -404,6 +417,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             threshold,
             inherited,
             detailed,
+            self.options.site_details,
         ))
     }
 
@@ -636,6 +650,11 @@ pub(crate) fn process<H>(
     }
     let (sites, order) = sites_in_order(&stats.sites, stacks);
     process.sites = sites;
+    if let Some(mut details) = stats.details {
+        for (site, &at) in process.sites.iter_mut().zip(&order) {
+            site.details = details.take(at);
+        }
+    }
     if stats.times.is_some() || stats.evidence.is_some() {
         let mut positions = vec![0; order.len()];
         for (position, &site) in (0..).zip(&order) {

@@ -70,6 +70,17 @@ impl Series {
         }
     }
 
+    /// The same with at most so many buckets, which is at least 1: wider ones, if there are
+    /// more.
+    #[must_use]
+    pub fn with_at_most(&self, samples: usize) -> Self {
+        let mut series = self.clone();
+        while series.samples.len() > samples.max(1) {
+            series.halve();
+        }
+        series
+    }
+
     /// Merges each two neighbours and doubles the width.
     fn halve(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);
@@ -207,6 +218,10 @@ mod tests {
             Some(5_000)
         );
         assert_eq!(series.samples.last().map(|s| s.bytes), Some(99_999 % 100));
+        let few = series.with_at_most(10);
+        assert!((5..=10).contains(&few.samples.len()));
+        assert_eq!(few.samples.iter().map(|s| s.max_bytes).max(), Some(5_000));
+        assert_eq!(few.samples.last(), series.samples.last());
     }
 
     #[test]

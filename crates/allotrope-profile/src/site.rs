@@ -110,6 +110,7 @@ impl SiteFigures {
             max_bytes: self.max_bytes,
             max_allocations: self.max_allocations.into(),
             lifetimes: self.lifetimes,
+            details: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
+use crate::site_details::DetailsBuilder;
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
 
@@ -60,6 +61,7 @@ pub(crate) struct WindowAccumulator<'a> {
 
 /// The figures of one window by site, thread and entry point.
 struct Details {
+    of_sites: Option<DetailsBuilder>,
     sites: Sites,
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
@@ -72,12 +74,13 @@ struct Details {
 
 impl<'a> WindowAccumulator<'a> {
     /// For an image that inherited this many blocks. `detailed` lists the windows (by
-    /// index) whose stacks are wanted.
+    /// index) whose stacks are wanted, `site_details` whether those of their sites are, too.
     pub(crate) fn new(
         table: &'a WindowTable,
         temporary_threshold: u64,
         inherited: usize,
         detailed: &[u32],
+        site_details: bool,
     ) -> Self {
         Self {
             table,
@@ -85,7 +88,10 @@ impl<'a> WindowAccumulator<'a> {
             blocks: vec![IN_NO_WINDOW; inherited],
             made: Vec::new(),
             figures: vec![WindowFigures::default(); table.spans().len()],
-            details: detailed.iter().map(|&at| (at, Details::new())).collect(),
+            details: detailed
+                .iter()
+                .map(|&at| (at, Details::new(site_details)))
+                .collect(),
             now: 0,
         }
     }
@@ -105,7 +111,7 @@ impl<'a> WindowAccumulator<'a> {
             // The deallocation of the old block is lost, so its thread is unknown: the
             // block does not count as temporary.
             let old = self.blocks[blocks.replaced];
-            self.release(old, step.rank, false);
+            self.release(old, step.rank, None, false);
         }
         let thread = step.thread as usize;
         if self.made.len() <= thread {
@@ -160,11 +166,12 @@ impl<'a> WindowAccumulator<'a> {
         let made = self.made.get(block.thread as usize).copied().unwrap_or(0);
         let temporary = block.thread == step.thread
             && made.saturating_sub(block.sequence) <= self.temporary_threshold;
-        self.release(block, step.rank, temporary);
+        self.release(block, step.rank, Some(step.thread), temporary);
     }
 
-    /// Counts that a block was freed by an event of this rank.
-    fn release(&mut self, block: WindowBlock, rank: Rank, temporary: bool) {
+    /// Counts that a block was freed by an event of this rank and thread; `None` if the
+    /// thread is unknown.
+    fn release(&mut self, block: WindowBlock, rank: Rank, by: Option<u32>, temporary: bool) {
         for &at in self.table.open_at(block.rank) {
             let span = &self.table.spans()[at as usize];
             if !counts(span, block.thread) {
@@ -179,7 +186,7 @@ impl<'a> WindowAccumulator<'a> {
                 figures.remaining_bytes = figures.remaining_bytes.wrapping_sub(block.size);
             }
             if let Some(details) = self.details.get_mut(&at) {
-                details.release(&block, self.now, in_time, temporary);
+                details.release(&block, self.now, in_time, by, temporary);
             }
             if in_time {
                 self.note_level(at);
@@ -244,8 +251,9 @@ fn counts(span: &Span, thread: u32) -> bool {
 }
 
 impl Details {
-    fn new() -> Self {
+    fn new(site_details: bool) -> Self {
         Self {
+            of_sites: site_details.then(DetailsBuilder::default),
             sites: Sites::few(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(EntryTotals::none),
@@ -258,6 +266,9 @@ impl Details {
     fn allocate(&mut self, step: &Step) {
         let site = self.sites.of_stack(step.stack);
         self.sites.allocate(site, step.size, step.reallocation);
+        if let Some(details) = &mut self.of_sites {
+            details.allocate(site, step.entry, step.alignment_log2, step.size);
+        }
         let thread = thread(&mut self.threads, step.thread);
         thread.allocations += 1;
         thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
@@ -271,11 +282,21 @@ impl Details {
         self.entries[step.entry as usize].deallocations += 1;
     }
 
-    fn release(&mut self, block: &WindowBlock, now: u64, in_time: bool, temporary: bool) {
+    fn release(
+        &mut self,
+        block: &WindowBlock,
+        now: u64,
+        in_time: bool,
+        by: Option<u32>,
+        temporary: bool,
+    ) {
         let site = self.sites.of_stack(block.stack);
         let lifetime = now.saturating_sub(block.allocated_ns);
         if in_time {
             self.sites.deallocate(site, block.size, lifetime, temporary);
+            if let Some(details) = &mut self.of_sites {
+                details.free(site, block.size, block.thread, by, lifetime);
+            }
         } else {
             self.sites.add_survivor(site, lifetime);
             self.sites.mark_temporary(site, temporary);
@@ -306,6 +327,7 @@ impl Details {
         ImageStats {
             times: None,
             evidence: None,
+            details: self.of_sites,
             totals: Totals {
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,

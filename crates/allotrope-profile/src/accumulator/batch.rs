@@ -189,7 +189,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         if let Some(evidence) = &mut self.totals.evidence {
             evidence.deallocated((id, block), self.by, self.latest, live);
         }
-        self.release(block.site, block.size, block.allocated_ns, temporary);
+        self.release(block, temporary);
     }
 
     /// Counts the deallocation of the block that had this id, with which a reallocation
@@ -206,7 +206,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         let temporary = self.end(event, block, id)?;
         let evidence = self.totals.evidence.as_mut();
         let old = evidence.map(|it| it.reallocation(block_key(event), id, block, temporary));
-        self.release(block.site, block.size, block.allocated_ns, temporary);
+        self.release(block, temporary);
         old
     }
 
@@ -242,15 +242,16 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         self.advance_to_deallocation(time);
         self.totals.entries[deallocation.entry as usize].deallocations += 1;
         self.latest = NO_BLOCK;
+        let block = LiveBlock {
+            size: allocation.size,
+            allocated_ns,
+            site,
+            thread: self.by,
+        };
         if let Some(evidence) = &mut self.totals.evidence {
-            evidence.pair(&LiveBlock {
-                size: allocation.size,
-                allocated_ns,
-                site,
-                thread: self.by,
-            });
+            evidence.pair(&block);
         }
-        self.release(site, allocation.size, allocated_ns, true);
+        self.release(&block, true);
     }
 
     /// Adds an allocation to all sums, and returns its site.
@@ -259,6 +260,9 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         let size = event.size;
         let site = self.totals.sites.of_stack(event.stack);
         self.totals.sites.allocate(site, size, reallocation);
+        if let Some(details) = &mut self.totals.details {
+            details.allocate(site, event.entry, event.alignment_log2, size);
+        }
         let entry = &mut self.totals.entries[event.entry as usize];
         entry.allocations += 1;
         entry.allocated_bytes = entry.allocated_bytes.wrapping_add(size);
@@ -269,7 +273,13 @@ impl<'l, 'a> BatchSums<'l, 'a> {
     }
 
     #[inline(always)]
-    fn release(&mut self, site: u32, size: u64, allocated_ns: u64, temporary: bool) {
+    fn release(&mut self, block: &LiveBlock, temporary: bool) {
+        let &LiveBlock {
+            size,
+            allocated_ns,
+            site,
+            thread,
+        } = block;
         let lifetime = self.level.now - allocated_ns;
         self.temporary += u64::from(temporary);
         self.level.released += 1;
@@ -278,6 +288,9 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         sites.deallocate(site, size, lifetime, temporary);
         if let Some(times) = &mut self.totals.times {
             times.free(site, size, allocated_ns, self.level.now);
+        }
+        if let Some(details) = &mut self.totals.details {
+            details.free(site, size, thread, Some(self.by), lifetime);
         }
     }
 }

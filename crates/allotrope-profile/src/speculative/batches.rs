@@ -41,6 +41,7 @@ impl PlacedBatch {
             ordinal: self.first.ordinal + index as u64,
             stack: event.stack,
             entry: event.entry,
+            alignment_log2: event.alignment_log2,
             allocates: event.allocates,
             ..self.first
         }
@@ -66,6 +67,7 @@ pub(crate) struct BatchedEvent {
     pub block: BlockId,
     pub stack: StackId,
     pub entry: EntryPoint,
+    pub alignment_log2: u8,
     pub allocates: bool,
 }
 
@@ -76,6 +78,7 @@ impl BatchedEvent {
         block: NO_BLOCK,
         stack: 0,
         entry: EntryPoint::Malloc,
+        alignment_log2: 0,
         allocates: false,
     };
 
@@ -88,6 +91,7 @@ impl BatchedEvent {
             block,
             stack: event.stack,
             entry: event.entry,
+            alignment_log2: event.alignment_log2,
             allocates: event.kind == EventKind::Allocation,
         }
     }
@@ -100,6 +104,7 @@ impl BatchedEvent {
             block,
             stack: step.stack,
             entry: step.entry,
+            alignment_log2: step.alignment_log2,
             allocates: step.allocates,
         }
     }

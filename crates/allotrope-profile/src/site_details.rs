@@ -1,0 +1,290 @@
+//! What the blocks of a site are: the entry points and alignments through which they are
+//! allocated, their sizes, and which threads free them. The replay gathers this only on
+//! request ([`Options::site_details`](crate::Options)), because it costs every event a
+//! search in one of these lists.
+
+use allotrope_trace::model::EntryPoint;
+
+use crate::lifetime::Lifetimes;
+
+/// Most pairs of threads that a site lists; others are summed up in one without threads.
+const MOST_PAIRS: usize = 64;
+
+/// The blocks of a site in detail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SiteDetails {
+    /// Smallest requested size, in bytes.
+    pub smallest_bytes: u64,
+    /// Largest requested size, in bytes.
+    pub largest_bytes: u64,
+    /// By entry point and requested alignment, the one with most allocations first.
+    pub entries: Vec<SiteEntry>,
+    /// By size, the smallest first.
+    pub sizes: Vec<SizeClass>,
+    /// Freed blocks by the threads that allocated and freed them, the pair with most
+    /// blocks first. Blocks that are live at the end are in none.
+    pub frees: Vec<ThreadPair>,
+}
+
+/// The allocations of a site through one entry point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteEntry {
+    /// The entry point.
+    pub entry: EntryPoint,
+    /// Requested alignment in bytes, a power of two; 0 if none was requested.
+    pub alignment: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
+}
+
+/// The allocations of a site with sizes up to a power of two and above the half of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeClass {
+    /// Largest size of the class, in bytes: 0, 1, 2, 4, 8, …
+    pub up_to_bytes: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
+}
+
+/// Blocks that one thread allocated and one thread freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPair {
+    /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
+    /// pairs beyond the first 64 of a site.
+    pub allocated_by: Option<u32>,
+    /// The same; also `None` if the event of the deallocation is lost.
+    pub freed_by: Option<u32>,
+    /// Bytes of the blocks.
+    pub bytes: u64,
+    /// How long they lived; `blocks` is their number.
+    pub lifetimes: Lifetimes,
+}
+
+impl SizeClass {
+    /// The class of a size.
+    fn up_to(size: u64) -> u64 {
+        match size {
+            0 => 0,
+            _ => size.checked_next_power_of_two().unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl SiteDetails {
+    fn allocate(&mut self, entry: EntryPoint, alignment_log2: u8, size: u64) {
+        if self.entries.is_empty() {
+            self.smallest_bytes = size;
+        }
+        self.smallest_bytes = self.smallest_bytes.min(size);
+        self.largest_bytes = self.largest_bytes.max(size);
+        let alignment = match alignment_log2 {
+            0 => 0,
+            shift => 1_u64.checked_shl(shift.into()).unwrap_or(0),
+        };
+        let is_this = |it: &SiteEntry| it.entry == entry && it.alignment == alignment;
+        let none = SiteEntry {
+            entry,
+            alignment,
+            allocations: 0,
+            allocated_bytes: 0,
+        };
+        let of_entry = find_or_add(&mut self.entries, is_this, none);
+        of_entry.allocations += 1;
+        of_entry.allocated_bytes = of_entry.allocated_bytes.wrapping_add(size);
+        let up_to_bytes = SizeClass::up_to(size);
+        let none = SizeClass {
+            up_to_bytes,
+            allocations: 0,
+            allocated_bytes: 0,
+        };
+        let class = find_or_add(&mut self.sizes, |it| it.up_to_bytes == up_to_bytes, none);
+        class.allocations += 1;
+        class.allocated_bytes = class.allocated_bytes.wrapping_add(size);
+    }
+
+    fn free(&mut self, size: u64, allocated_by: u32, freed_by: Option<u32>, lifetime: u64) {
+        let mut key = (Some(allocated_by), freed_by);
+        let is = |pair: &ThreadPair, key| (pair.allocated_by, pair.freed_by) == key;
+        if self.frees.len() >= MOST_PAIRS && !self.frees.iter().any(|pair| is(pair, key)) {
+            key = (None, None);
+        }
+        let none = ThreadPair {
+            allocated_by: key.0,
+            freed_by: key.1,
+            bytes: 0,
+            lifetimes: Lifetimes::default(),
+        };
+        let pair = find_or_add(&mut self.frees, |pair| is(pair, key), none);
+        pair.bytes = pair.bytes.wrapping_add(size);
+        pair.lifetimes.add(lifetime);
+    }
+
+    fn sort(&mut self) {
+        self.entries
+            .sort_by_key(|it| (!it.allocations, it.entry, it.alignment));
+        self.sizes.sort_by_key(|class| class.up_to_bytes);
+        self.frees
+            .sort_by_key(|it| (!it.lifetimes.blocks, it.allocated_by, it.freed_by));
+    }
+
+    /// Adds the blocks of another site of the same process.
+    pub fn merge(&mut self, other: &Self) {
+        if self.entries.is_empty() {
+            self.smallest_bytes = other.smallest_bytes;
+        }
+        if !other.entries.is_empty() {
+            self.smallest_bytes = self.smallest_bytes.min(other.smallest_bytes);
+        }
+        self.largest_bytes = self.largest_bytes.max(other.largest_bytes);
+        for more in &other.entries {
+            let is_this = |it: &SiteEntry| (it.entry, it.alignment) == (more.entry, more.alignment);
+            match self.entries.iter_mut().find(|it| is_this(it)) {
+                Some(it) => {
+                    it.allocations += more.allocations;
+                    it.allocated_bytes = it.allocated_bytes.wrapping_add(more.allocated_bytes);
+                }
+                None => self.entries.push(*more),
+            }
+        }
+        for more in &other.sizes {
+            let mut sizes = self.sizes.iter_mut();
+            match sizes.find(|it| it.up_to_bytes == more.up_to_bytes) {
+                Some(it) => {
+                    it.allocations += more.allocations;
+                    it.allocated_bytes = it.allocated_bytes.wrapping_add(more.allocated_bytes);
+                }
+                None => self.sizes.push(*more),
+            }
+        }
+        for more in &other.frees {
+            let key = (more.allocated_by, more.freed_by);
+            let mut frees = self.frees.iter_mut();
+            match frees.find(|it| (it.allocated_by, it.freed_by) == key) {
+                Some(it) => {
+                    it.bytes = it.bytes.wrapping_add(more.bytes);
+                    it.lifetimes.merge(&more.lifetimes);
+                }
+                None => self.frees.push(*more),
+            }
+        }
+        self.sort();
+    }
+}
+
+/// The element for which `is_this` holds, which moves to the front: most calls find it
+/// there. Adds `none` if there is no such element.
+#[inline]
+fn find_or_add<T>(list: &mut Vec<T>, is_this: impl Fn(&T) -> bool, none: T) -> &mut T {
+    match list.iter().position(is_this) {
+        Some(at) => list.swap(0, at),
+        None => {
+            list.push(none);
+            let last = list.len() - 1;
+            list.swap(0, last);
+        }
+    }
+    &mut list[0]
+}
+
+/// The details of all sites of an image, by the sites' dense index.
+#[derive(Default)]
+pub(crate) struct DetailsBuilder {
+    sites: Vec<SiteDetails>,
+}
+
+impl DetailsBuilder {
+    /// Counts an allocation of this site.
+    pub(crate) fn allocate(&mut self, site: u32, entry: EntryPoint, alignment_log2: u8, size: u64) {
+        let at = site as usize;
+        if self.sites.len() <= at {
+            self.sites.resize_with(at + 1, SiteDetails::default);
+        }
+        self.sites[at].allocate(entry, alignment_log2, size);
+    }
+
+    /// Counts a deallocation of a block of this site, which lived `lifetime` nanoseconds.
+    pub(crate) fn free(
+        &mut self,
+        site: u32,
+        size: u64,
+        allocated_by: u32,
+        freed_by: Option<u32>,
+        lifetime: u64,
+    ) {
+        if let Some(site) = self.sites.get_mut(site as usize) {
+            site.free(size, allocated_by, freed_by, lifetime);
+        }
+    }
+
+    /// Moves the finished details of a site out.
+    pub(crate) fn take(&mut self, site: u32) -> Option<Box<SiteDetails>> {
+        let mut details = std::mem::take(self.sites.get_mut(site as usize)?);
+        details.sort();
+        Some(Box::new(details))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn details(build: impl Fn(&mut DetailsBuilder)) -> SiteDetails {
+        let mut builder = DetailsBuilder::default();
+        build(&mut builder);
+        *builder.take(0).expect("it allocated")
+    }
+
+    #[test]
+    fn sizes_are_classes_up_to_powers_of_two() {
+        let sizes = [0, 1, 2, 3, 4, 5, 64, 65, u64::MAX];
+        let details = details(|builder| {
+            for size in sizes {
+                builder.allocate(0, EntryPoint::Malloc, 0, size);
+            }
+        });
+        let classes = details.sizes.iter();
+        let classes: Vec<_> = classes.map(|it| (it.up_to_bytes, it.allocations)).collect();
+        let expected = [(0, 1), (1, 1), (2, 1), (4, 2), (8, 1), (64, 1), (128, 1)];
+        assert_eq!(classes[..7], expected);
+        assert_eq!(classes[7..], [(u64::MAX, 1)]);
+        assert_eq!(
+            (details.smallest_bytes, details.largest_bytes),
+            (0, u64::MAX)
+        );
+    }
+
+    #[test]
+    fn pairs_of_threads_are_bounded_and_nothing_is_lost() {
+        let details = details(|builder| {
+            builder.allocate(0, EntryPoint::AlignedAlloc, 6, 10);
+            for thread in 0..1_000 {
+                builder.free(0, 10, thread, Some(thread + 1), 5);
+            }
+        });
+        assert_eq!(details.frees.len(), MOST_PAIRS + 1);
+        let blocks = details.frees.iter().map(|pair| pair.lifetimes.blocks);
+        assert_eq!(blocks.sum::<u64>(), 1_000);
+        assert_eq!(details.frees[0].allocated_by, None);
+        assert_eq!(details.entries[0].alignment, 64);
+    }
+
+    #[test]
+    fn merged_details_are_those_of_all_blocks() {
+        let of = |sizes: &[u64]| {
+            details(|builder| {
+                for &size in sizes {
+                    builder.allocate(0, EntryPoint::Malloc, 0, size);
+                    builder.free(0, size, 0, Some(0), size);
+                }
+            })
+        };
+        let mut merged = SiteDetails::default();
+        merged.merge(&of(&[7, 100]));
+        merged.merge(&of(&[8, 3]));
+        assert_eq!(merged, of(&[7, 100, 8, 3]));
+    }
+}
