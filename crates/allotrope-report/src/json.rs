@@ -1,11 +1,8 @@
-//! The report as JSON, format `allotrope-report/1`.
+//! The report as JSON, format `allotrope-report/1`. `docs/report-json.md` documents every
+//! field, and `docs/report.schema.json` is its schema, to which a test holds outputs.
 //!
 //! What was not measured is null, never 0: temporary, leaked, inherited and peak
-//! figures and the sites of a recording that only counted. Such a recording has
-//! `threads` and `entries` for each process.
-//!
-//! `cut` is present only if the trace could not be read to its end: a sentence
-//! with the position, the reason and the amount that is missing.
+//! figures and the sites of a recording that only counted.
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new format number; fields may be added.
@@ -15,17 +12,20 @@ use std::io::{self, Write};
 
 use allotrope_diff::{Glue, Rule, Suppressions};
 use allotrope_profile::{Frame, Process, Profile, Totals};
-use allotrope_text::text_of_os;
-use allotrope_trace::model::Exit;
+use allotrope_text::{text_of_os, text_of_path};
+use allotrope_trace::model::{Exit, Origin};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::json_recording::{ModuleForm, RecordingForm};
+use crate::json_series::{ResidentForm, SeriesForm, resident};
 use crate::json_sites::{self, Additions, Numbers};
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
 use crate::suppressed::{RuleFinder, Suppressed};
 use crate::text::iterations;
+use crate::warnings::{waits, warnings};
 
 /// What the JSON has besides the profile.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +58,15 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
     let mut out = io::BufWriter::new(out);
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, options.source))?;
+    out.write_all(b",\"modules\":")?;
+    let modules: Vec<_> = profile.modules.iter().map(ModuleForm::of).collect();
+    allotrope_text::to_json_writer(&mut out, &modules)?;
+    out.write_all(b",\"recording\":")?;
+    allotrope_text::to_json_writer(&mut out, &RecordingForm::of(profile))?;
+    out.write_all(b",\"warnings\":")?;
+    let mut warnings = warnings(profile);
+    warnings.extend(waits(profile));
+    allotrope_text::to_json_writer(&mut out, &warnings)?;
     out.write_all(b",\"processes\":[")?;
     let numbers = Numbers::new(profile.frames.len());
     let mut separator = "";
@@ -65,7 +74,7 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
         out.write_all(separator.as_bytes())?;
         write_process(
             process,
-            profile.is_counts_only(),
+            profile,
             options.per(process),
             &mut rules,
             &numbers,
@@ -84,7 +93,7 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
 
 fn write_process(
     process: &Process,
-    counts_only: bool,
+    profile: &Profile,
     per: Option<f64>,
     rules: &mut RuleFinder<'_>,
     numbers: &Numbers,
@@ -98,7 +107,8 @@ fn write_process(
             suppressed.add(&[(site, *rule)]);
         }
     }
-    let mut form = process_form(process, counts_only);
+    let counts_only = profile.is_counts_only();
+    let mut form = process_form(process, profile);
     form.per = per;
     if let Some(per) = per {
         form.totals.allocations_each = Some(process.totals.allocations as f64 / per);
@@ -118,7 +128,11 @@ fn write_process(
     head.pop();
     out.write_all(&head)?;
     out.write_all(b",\"sites\":[")?;
-    let additions = Additions { rules: &rules, per };
+    let additions = Additions {
+        rules: &rules,
+        per,
+        duration_us: process.duration_us,
+    };
     json_sites::write(&process.sites, &additions, numbers, out)?;
     out.write_all(b"]}")
 }
@@ -140,6 +154,9 @@ struct FrameForm<'a> {
     column: u32,
     offset: u64,
     inlined: bool,
+    generated: bool,
+    /// Index into the modules; null if the frame is in none.
+    module_index: Option<u32>,
     /// The line of code, if lines were requested and it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
@@ -151,8 +168,13 @@ struct ProcessForm<'a> {
     id: u32,
     pid: u32,
     parent_pid: u32,
+    origin: &'static str,
+    /// The process from which it was forked; null if it was not, or that is unknown.
+    forked_from: Option<u32>,
+    executable: Cow<'a, str>,
     command: Vec<Cow<'a, str>>,
     exit: ExitForm,
+    started_us: u64,
     duration_us: u64,
     complete: bool,
     lost_events: u64,
@@ -163,20 +185,17 @@ struct ProcessForm<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     per: Option<f64>,
     totals: TotalsForm,
+    threads: Vec<ThreadForm<'a>>,
+    entries: Vec<EntryForm>,
+    /// Null if calls were only counted.
+    live: Option<SeriesForm>,
+    resident: Vec<ResidentForm>,
     /// A program without windows has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     windows: Option<Windows<'a>>,
-    #[serde(flatten)]
-    counted: Option<CountedForm<'a>>,
-}
-
-/// The part of a recording that only counted.
-#[derive(Serialize)]
-struct CountedForm<'a> {
-    /// Null: there are none.
-    sites: (),
-    threads: Vec<ThreadForm<'a>>,
-    entries: Vec<EntryForm>,
+    /// Null if calls were only counted; otherwise not written here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sites: Option<()>,
 }
 
 #[derive(Serialize)]
@@ -186,6 +205,9 @@ struct ThreadForm<'a> {
     allocations: u64,
     allocated_bytes: u64,
     deallocations: u64,
+    temporary_allocations: Option<u64>,
+    waits: u64,
+    waited_us: u64,
 }
 
 #[derive(Serialize)]
@@ -263,21 +285,32 @@ fn frame_form<'a>(
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        generated: frame.generated,
+        module_index: ((frame.module as usize) < profile.modules.len()).then_some(frame.module),
         source: source.and_then(|source| source.line(frame)),
     }
 }
 
-fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
+fn process_form<'a>(process: &'a Process, profile: &Profile) -> ProcessForm<'a> {
+    let counts_only = profile.is_counts_only();
     ProcessForm {
         id: process.id,
         pid: process.pid,
         parent_pid: process.parent_pid,
+        origin: match process.origin {
+            Origin::First => "first",
+            Origin::Fork => "fork",
+            Origin::Exec => "exec",
+        },
+        forked_from: process.forked_from,
+        executable: text_of_path(&process.executable),
         command: process
             .command
             .iter()
             .map(|word| text_of_os(word))
             .collect(),
         exit: ExitForm(process.exit),
+        started_us: process.started_us,
         duration_us: process.duration_us,
         complete: process.complete,
         lost_events: process.lost_events,
@@ -286,30 +319,37 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         waited_us: process.waited_us,
         per: None,
         totals: totals_form(&process.totals, counts_only),
+        threads: threads(process, counts_only),
+        entries: entries(process),
+        live: (!counts_only).then(|| SeriesForm::of(process, profile.processes.len())),
+        resident: resident(process),
         windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),
-        counted: counts_only.then(|| counted_form(process)),
+        sites: counts_only.then_some(()),
     }
 }
 
-fn counted_form(process: &Process) -> CountedForm<'_> {
+fn threads(process: &Process, counts_only: bool) -> Vec<ThreadForm<'_>> {
     let threads = process.threads.iter().map(|thread| ThreadForm {
         tid: thread.tid,
         name: &thread.name,
         allocations: thread.allocations,
         allocated_bytes: thread.allocated_bytes,
         deallocations: thread.deallocations,
+        temporary_allocations: (!counts_only).then_some(thread.temporary_allocations),
+        waits: thread.waits,
+        waited_us: thread.waited_us,
     });
+    threads.collect()
+}
+
+fn entries(process: &Process) -> Vec<EntryForm> {
     let entries = process.entries.iter().map(|it| EntryForm {
         entry: it.entry.name(),
         allocations: it.allocations,
         allocated_bytes: it.allocated_bytes,
         deallocations: it.deallocations,
     });
-    CountedForm {
-        sites: (),
-        threads: threads.collect(),
-        entries: entries.collect(),
-    }
+    entries.collect()
 }
 
 fn totals_form(totals: &Totals, counts_only: bool) -> TotalsForm {

@@ -8,10 +8,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use allotrope_diff::Rule;
-use allotrope_profile::{Metric, Site};
+use allotrope_profile::{Lifetimes, Metric, Site};
+
+use crate::json_details;
 
 /// The metrics of a site, in the order of its fields.
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 8] = [
     Metric::Allocations,
     Metric::Bytes,
     Metric::Temporary,
@@ -19,6 +21,7 @@ const METRICS: [Metric; 7] = [
     Metric::LeakedBytes,
     Metric::PeakBytes,
     Metric::PeakAllocations,
+    Metric::Reallocations,
 ];
 
 /// The number of sites that a thread composes at a time: some hundred kilobytes of text.
@@ -33,6 +36,8 @@ pub(crate) struct Additions<'a> {
     pub(crate) rules: &'a [Option<&'a Rule>],
     /// The number by which figures are also divided.
     pub(crate) per: Option<f64>,
+    /// Of the process, in microseconds.
+    pub(crate) duration_us: u64,
 }
 
 /// Writes the sites as objects with commas between them. Another thread composes every
@@ -113,7 +118,11 @@ impl Numbers {
 
     /// Appends all of the object but its additions and its end.
     fn append(&self, site: &Site, text: &mut Vec<u8>) {
-        text.extend_from_slice(b",{\"stack\":[");
+        let mut digits = itoa::Buffer::new();
+        text.extend_from_slice(b",{\"number\":");
+        text.extend_from_slice(digits.format(site.number).as_bytes());
+        append_number("stack_id", site.stack_id.into(), text);
+        text.extend_from_slice(b",\"stack\":[");
         text.reserve(site.stack.len() * size_of::<Digits>());
         for &frame in &*site.stack {
             let Digits {
@@ -128,29 +137,50 @@ impl Numbers {
         text.pop_if(|last| *last == b',');
         text.push(b']');
         let metrics = site.metrics();
-        let mut digits = itoa::Buffer::new();
         for metric in METRICS {
-            append_name(metric.key(), text);
-            text.extend_from_slice(digits.format(metrics[metric as usize]).as_bytes());
+            append_number(metric.key(), metrics[metric as usize], text);
         }
-        for (name, figure) in [
-            ("max_bytes", site.max_bytes),
-            ("max_allocations", site.max_allocations),
-        ] {
-            append_name(name, text);
-            text.extend_from_slice(digits.format(figure).as_bytes());
+        append_number("max_bytes", site.max_bytes, text);
+        append_number("max_allocations", site.max_allocations, text);
+        append_lifetimes(&site.lifetimes, text);
+        match &site.details {
+            Some(details) => json_details::append(details, text),
+            None => text.extend_from_slice(json_details::NONE),
         }
-        text.extend_from_slice(b",\"lifetime_mean_us\":");
-        let mean = serde_json::Value::from(site.lifetimes.mean_us());
-        text.extend_from_slice(mean.to_string().as_bytes());
     }
 }
 
-/// Appends a comma, the name of a field and a colon. No name has characters to escape.
-fn append_name(name: &str, text: &mut Vec<u8>) {
+/// Appends a comma and a field. No name has characters to escape.
+pub(crate) fn append_number(name: &str, number: u64, text: &mut Vec<u8>) {
+    append_name(name, text);
+    let mut digits = itoa::Buffer::new();
+    text.extend_from_slice(digits.format(number).as_bytes());
+}
+
+/// The same with a number that is not whole.
+fn append_float(name: &str, number: f64, text: &mut Vec<u8>) {
+    append_name(name, text);
+    let number = serde_json::Value::from(number);
+    text.extend_from_slice(number.to_string().as_bytes());
+}
+
+/// Appends a comma, the name of a field and a colon.
+pub(crate) fn append_name(name: &str, text: &mut Vec<u8>) {
     text.extend_from_slice(b",\"");
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(b"\":");
+}
+
+/// Appends the fields of lifetimes, of which there are some.
+pub(crate) fn append_lifetimes(lifetimes: &Lifetimes, text: &mut Vec<u8>) {
+    append_float("lifetime_mean_us", lifetimes.mean_us(), text);
+    let shortest = if lifetimes.blocks > 0 {
+        lifetimes.min_ns
+    } else {
+        0
+    };
+    append_float("lifetime_min_us", shortest as f64 / 1e3, text);
+    append_float("lifetime_max_us", lifetimes.max_ns as f64 / 1e3, text);
 }
 
 impl Additions<'_> {
@@ -158,6 +188,11 @@ impl Additions<'_> {
         let mut field = |name: &str, value: serde_json::Value| {
             text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
         };
+        let share = match self.duration_us {
+            0 => serde_json::Value::Null,
+            duration => (site.lifetimes.mean_us() / duration as f64).into(),
+        };
+        field("lifetime_share", share);
         if let Some(per) = self.per {
             let each = |figure: u64| serde_json::Value::from(figure as f64 / per);
             field("allocations_each", each(site.allocations));
@@ -188,6 +223,7 @@ mod tests {
             let additions = Additions {
                 rules: &[],
                 per: Some(2.0),
+                duration_us: 0,
             };
             write(&sites, &additions, &Numbers::new(3), &mut text).unwrap();
             text.push(b']');

@@ -8,6 +8,9 @@
 
 pub mod diff;
 pub mod json;
+mod json_details;
+mod json_recording;
+mod json_series;
 mod json_sites;
 mod json_windows;
 pub use allotrope_text::numbers;

@@ -189,7 +189,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut trace = trace::open(path)?;
     // A site in full is shown over time.
     let times = arguments.site.map(|_| &[][..]);
-    let mut profile = trace::profile_with(path, &mut trace, times, &Progress::new(false))?;
+    let mut profile = {
+        let details = arguments.site.is_some() || arguments.format == Format::Json;
+        trace::profile_with(path, &mut trace, times, details, &Progress::new(false))?
+    };
     if let Some(cut) = &profile.cut {
         message::print(format_args!(
             "warning: {} is not whole: {cut}",

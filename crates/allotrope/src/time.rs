@@ -122,6 +122,7 @@ impl TimeArguments {
         let show = |done, total| progress.show("reading the time range", done, total);
         let options = Options {
             progress: Some(&show),
+            site_details: true,
             ..Options::default()
         };
         let profile = replay_range(trace, &options, [from, to]);

@@ -39,20 +39,22 @@ pub fn profile(
     trace: &mut TraceReader,
     progress: &Progress,
 ) -> Result<Profile, Failure> {
-    profile_with(path, trace, None, progress)
+    profile_with(path, trace, None, false, progress)
 }
 
-/// The same with time tables, which are exact at these times.
+/// The same with time tables, which are exact at these times, and the details of sites.
 pub fn profile_with(
     path: &Path,
     trace: &mut TraceReader,
     time_table: Option<&[u64]>,
+    site_details: bool,
     progress: &Progress,
 ) -> Result<Profile, Failure> {
     let show = |done, total| progress.show("reading the trace", done, total);
     let options = Options {
         progress: Some(&show),
         time_table,
+        site_details,
         ..Options::default()
     };
     let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));

@@ -184,6 +184,7 @@ pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Pr
     let show = |done, total| progress.show("reading the windows", done, total);
     let options = Options {
         progress: Some(&show),
+        site_details: true,
         ..Options::default()
     };
     let profile = replay_windows(trace, &options, keys);

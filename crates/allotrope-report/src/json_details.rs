@@ -1,0 +1,64 @@
+//! The details of a site in the JSON report: entry points, sizes, and which threads free
+//! its blocks. Composed without serde, as everything of the [sites](crate::json_sites).
+
+use allotrope_profile::{SiteDetails, ThreadPair};
+
+use crate::json_sites::{append_lifetimes, append_name, append_number};
+
+/// The fields of a site whose details were not gathered.
+pub(crate) const NONE: &[u8] = b",\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"frees\":null";
+
+/// Appends the fields.
+pub(crate) fn append(details: &SiteDetails, text: &mut Vec<u8>) {
+    append_number("smallest_bytes", details.smallest_bytes, text);
+    append_number("largest_bytes", details.largest_bytes, text);
+    append_list("entries", &details.entries, text, |it, text| {
+        text.extend_from_slice(b"{\"entry\":\"");
+        text.extend_from_slice(it.entry.name().as_bytes());
+        text.push(b'"');
+        match it.alignment {
+            0 => text.extend_from_slice(b",\"alignment\":null"),
+            alignment => append_number("alignment", alignment, text),
+        }
+        append_number("allocations", it.allocations, text);
+        append_number("allocated_bytes", it.allocated_bytes, text);
+    });
+    append_list("sizes", &details.sizes, text, |it, text| {
+        text.extend_from_slice(b"{\"up_to_bytes\":");
+        text.extend_from_slice(itoa::Buffer::new().format(it.up_to_bytes).as_bytes());
+        append_number("allocations", it.allocations, text);
+        append_number("allocated_bytes", it.allocated_bytes, text);
+    });
+    append_list("frees", &details.frees, text, append_pair);
+}
+
+fn append_pair(pair: &ThreadPair, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"{\"allocated_by\":");
+    append_index(pair.allocated_by, text);
+    append_name("freed_by", text);
+    append_index(pair.freed_by, text);
+    append_number("allocations", pair.lifetimes.blocks, text);
+    append_number("bytes", pair.bytes, text);
+    append_lifetimes(&pair.lifetimes, text);
+}
+
+fn append_index(thread: Option<u32>, text: &mut Vec<u8>) {
+    match thread {
+        Some(index) => text.extend_from_slice(itoa::Buffer::new().format(index).as_bytes()),
+        None => text.extend_from_slice(b"null"),
+    }
+}
+
+/// Appends a field with a list of objects; `append` writes one without its last brace.
+fn append_list<T>(name: &str, list: &[T], text: &mut Vec<u8>, append: impl Fn(&T, &mut Vec<u8>)) {
+    append_name(name, text);
+    text.push(b'[');
+    for (at, element) in list.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        append(element, text);
+        text.push(b'}');
+    }
+    text.push(b']');
+}
