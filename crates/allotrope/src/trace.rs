@@ -42,6 +42,24 @@ pub fn profile(
     profile_with(path, trace, None, progress)
 }
 
+/// The same with time tables and the evidence from which findings are made.
+pub fn profile_with_evidence(
+    path: &Path,
+    trace: &mut TraceReader,
+    progress: &Progress,
+) -> Result<Profile, Failure> {
+    let show = |done, total| progress.show("reading the trace", done, total);
+    let options = Options {
+        progress: Some(&show),
+        time_table: Some(&[]),
+        evidence: true,
+        ..Options::default()
+    };
+    let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));
+    progress.finish();
+    profile
+}
+
 /// The same with time tables, which are exact at these times.
 pub fn profile_with(
     path: &Path,
