@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_diff::{Glue, Origin};
+use allotrope_diff::{Glue, Standing};
 use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
@@ -80,7 +80,7 @@ impl<'a> AllStacks<'a> {
             stacks: FxHashMap::default(),
         };
         // Whose code a frame is takes long to decide, and stacks share most frames.
-        let mut origins = Vec::new();
+        let mut codes = Vec::new();
         let mut numbers: FxHashMap<&StackFrame, u32> = FxHashMap::default();
         for (run, sample) in samples.iter().enumerate() {
             let set = &sample.stacks;
@@ -88,7 +88,7 @@ impl<'a> AllStacks<'a> {
                 .map(|frame| {
                     *numbers.entry(frame).or_insert_with(|| {
                         all.frames.push(frame);
-                        origins.push(glue.origin_of(frame));
+                        codes.push(glue.code_of(frame));
                         all.frames.len() as u32 - 1
                     })
                 })
@@ -97,8 +97,8 @@ impl<'a> AllStacks<'a> {
                 let frames = stack.frames.iter();
                 let frames = frames.filter_map(|&frame| numbered.get(frame as usize).copied());
                 let mut frames: Vec<u32> = frames.collect();
-                let of_stack = frames.iter().map(|&frame| origins[frame as usize]);
-                frames.drain(..Origin::headline(of_stack));
+                let of_stack = frames.iter().map(|&frame| codes[frame as usize]);
+                frames.drain(..Standing::first_shown(of_stack));
                 let parts = all.stacks.entry(frames).or_default();
                 parts.push((run, &stack.figures));
             }

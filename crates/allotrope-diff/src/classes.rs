@@ -90,7 +90,7 @@ impl<'a> Classes<'a> {
     }
 
     /// The same as an iterator.
-    pub(crate) fn frames_of(&self, class: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn frames_of(&self, class: u32) -> impl Iterator<Item = u32> + Clone {
         let occurrence = self.occurrences[self.classes[class as usize].first as usize];
         self.table.frames_of(occurrence.run, occurrence.stack)
     }

@@ -11,8 +11,9 @@ use crate::error::DiffError;
 use crate::glue::Glue;
 use crate::keys::MatchLevel;
 use crate::own_code::Origin;
+use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
 use crate::{Side, names};
-use allotrope_profile::{StackFrame, StackSet};
+use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// The number of match levels with names of their own.
 const NAMED: usize = 4;
@@ -30,7 +31,7 @@ pub(crate) struct FrameTable<'a> {
     frames: Vec<&'a StackFrame>,
     /// By level and frame: the number of the frame's name.
     names: [Vec<u32>; NAMED],
-    origins: Vec<Origin>,
+    codes: Vec<Code>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
     /// By side and name at the loosest level: how many frames of stacks have
@@ -56,7 +57,7 @@ impl<'a> FrameTable<'a> {
         let (frames, mut numberings) = number(&sets, nothing);
         let nothing = numberings.pop().and_then(|last| last.first().copied());
         let mut table = Self {
-            origins: frames.iter().map(|frame| glue.origin_of(frame)).collect(),
+            codes: frames.iter().map(|frame| glue.code_of(frame)).collect(),
             names: Default::default(),
             spellings: Vec::new(),
             occurrences: Default::default(),
@@ -70,6 +71,7 @@ impl<'a> FrameTable<'a> {
         };
         table.name_all();
         table.count()?;
+        table.mark_wrappers();
         Ok(table)
     }
 
@@ -80,7 +82,7 @@ impl<'a> FrameTable<'a> {
     }
 
     /// The same as an iterator.
-    pub(crate) fn frames_of(&self, run: u32, index: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn frames_of(&self, run: u32, index: u32) -> impl Iterator<Item = u32> + Clone {
         let run = &self.runs[run as usize];
         let frames = &run.set.stacks[index as usize].frames;
         let nothing = frames.is_empty().then_some(self.nothing);
@@ -107,14 +109,35 @@ impl<'a> FrameTable<'a> {
     }
 
     fn origin(&self, frame: u32) -> Origin {
-        self.origins[frame as usize]
+        self.code(frame).origin
+    }
+
+    fn code(&self, frame: u32) -> Code {
+        self.codes[frame as usize]
     }
 
     /// A function that returns for a frame of a stack, innermost first, whether it is the
-    /// user's own; in a stack without such a frame, whether it is of the best there is.
-    pub(crate) fn own_in(&self, stack: impl Iterator<Item = u32>) -> impl Fn(u32) -> bool {
-        let best = Origin::best(stack.map(|frame| self.origin(frame)));
-        move |frame| best != Origin::Glue && self.origin(frame) >= best
+    /// user's own and no wrapper; in a stack without such a frame, whether it is of the
+    /// best there is.
+    pub(crate) fn own_in(&self, stack: impl Iterator<Item = u32> + Clone) -> impl Fn(u32) -> bool {
+        let standing = Standing::of(stack.map(|frame| self.code(frame)));
+        move |frame| standing.is_known() && standing.includes(self.code(frame))
+    }
+
+    /// Marks the functions that only pass requests on, in the stacks of both sides.
+    fn mark_wrappers(&mut self) {
+        let mut codes = std::mem::take(&mut self.codes);
+        let figure = |values: &[u64], metric: Metric| values.get(metric as usize).copied();
+        let stacks = self.runs.iter().flat_map(|run| {
+            let numbered = move |&frame: &u32| run.numbers.get(frame as usize).copied();
+            run.set.stacks.iter().map(move |stack| Requests {
+                frames: stack.frames.iter().filter_map(numbered),
+                blocks: figure(&stack.figures, Metric::Allocations).unwrap_or(0),
+                bytes: figure(&stack.figures, Metric::Bytes).unwrap_or(0),
+            })
+        });
+        mark_forwarding(&mut codes, &self.names[NAMED - 1], stacks);
+        self.codes = codes;
     }
 
     /// The text of a name at the loosest level.

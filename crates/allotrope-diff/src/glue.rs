@@ -6,6 +6,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::own_code::{self, Origin};
+use crate::wrappers::{self, Code};
 use crate::{DiffError, names};
 use allotrope_profile::StackFrame;
 
@@ -182,9 +183,26 @@ impl Glue {
         }
     }
 
+    /// Whose code the frame is, and whether its function is a usual wrapper.
+    pub fn code_of(&self, frame: &StackFrame) -> Code {
+        Code {
+            origin: self.origin_of(frame),
+            is_wrapper: wrappers::is_listed(&frame.module, &frame.function),
+        }
+    }
+
+    /// The same for a function with these [names](Self::origin).
+    pub fn code(&self, names: [&str; 4], is_generated: bool) -> Code {
+        let [module, function, ..] = names;
+        Code {
+            origin: self.origin(names, is_generated),
+            is_wrapper: wrappers::is_listed(module, function),
+        }
+    }
+
     /// Whether a function is glue by its name, given the module's file name and the
     /// qualified name.
-    fn has_function(&self, module: &str, function: &str) -> bool {
+    pub(crate) fn has_function(&self, module: &str, function: &str) -> bool {
         // Clones of a glue function are glue. A name that is an offset into a
         // module is also matched unchanged.
         let canonical = names::canonical(function);

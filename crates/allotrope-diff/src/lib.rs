@@ -38,6 +38,7 @@ mod entries;
 mod error;
 mod frames;
 mod glue;
+mod headlines;
 mod hungarian;
 mod keys;
 mod match_by_name;
@@ -47,14 +48,17 @@ mod noise;
 mod own_code;
 mod replaced;
 mod suppressions;
+mod wrappers;
 
 use std::fmt;
 
 pub use error::DiffError;
 
 pub use crate::glue::Glue;
+pub use crate::headlines::Headlines;
 pub use crate::own_code::Origin;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
+pub use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].

@@ -7,8 +7,8 @@
 
 use crate::names;
 
-/// Whose code a frame is. The larger, the better it stands for a whole stack: a
-/// stack's headline is the innermost frame of the largest origin in it.
+/// Whose code a frame is. The larger, the better it stands for a whole stack: see
+/// [`Standing`](crate::Standing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// Allocators, language runtimes, standard libraries, thread starts.
@@ -39,7 +39,9 @@ impl Origin {
             if origin == Self::Repository {
                 return origin;
             }
-            if origin > Self::Glue {
+            // What calls `main` in a stripped program is a `_start` without a name.
+            let is_start = origin == Self::Unnamed && root == Self::Program;
+            if origin > Self::Glue && !is_start {
                 best = best.max(root);
                 root = origin;
             }
@@ -48,14 +50,6 @@ impl Origin {
             Self::Program if best == Self::Library => best,
             root => best.max(root),
         }
-    }
-
-    /// The index of the frame that stands for a stack: the innermost of the best. 0 if
-    /// all are glue, or there is none.
-    pub fn headline(origins: impl Iterator<Item = Self> + Clone) -> usize {
-        let best = Self::best(origins.clone());
-        let mut origins = origins;
-        origins.position(|origin| origin >= best).unwrap_or(0)
     }
 }
 
@@ -368,6 +362,11 @@ mod tests {
             (&[Glue, Program, Own], Own),
             (&[Glue, Library, Program, Program, Glue], Program),
             (&[Glue, Library, Program, Glue], Library),
+            (&[Glue, Library, Unnamed, Program, Unnamed], Library),
+            (
+                &[Glue, Library, Program, Unnamed, Program, Unnamed],
+                Program,
+            ),
             (&[Glue, UnnamedLibrary, Program, Glue], Program),
             (&[Glue, Program, Glue], Program),
             (&[UnnamedLibrary, Unnamed], Unnamed),

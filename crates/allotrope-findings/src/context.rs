@@ -1,6 +1,6 @@
 //! What the rules look at: a process, its groups of sites and their sums.
 
-use allotrope_diff::{FrameText, Matcher, Origin};
+use allotrope_diff::{FrameText, Headlines, Matcher};
 use allotrope_profile::{
     Evidence, GrowthEvidence, Lifetimes, Process, Profile, Site, SiteEvidence, TimeCell, TimeTable,
 };
@@ -9,49 +9,6 @@ use rustc_hash::FxHashMap;
 
 use crate::FindingOptions;
 use crate::curve::Curve;
-
-/// Properties of every frame of a profile.
-pub(crate) struct Frames {
-    origins: Vec<Origin>,
-    /// Frames with equal numbers are in the same function of the same module.
-    functions: Vec<u32>,
-}
-
-impl Frames {
-    pub(crate) fn new(profile: &Profile, glue: &allotrope_diff::Glue) -> Self {
-        let mut numbers = FxHashMap::default();
-        let mut frames = Self {
-            origins: Vec::with_capacity(profile.frames.len()),
-            functions: Vec::with_capacity(profile.frames.len()),
-        };
-        for frame in &profile.frames {
-            let module = profile.module_name(frame);
-            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
-            frames.origins.push(glue.origin(names, frame.generated));
-            let next = numbers.len() as u32;
-            let function = (frame.module, &*frame.function);
-            let number = *numbers.entry(function).or_insert(next);
-            frames.functions.push(number);
-        }
-        frames
-    }
-
-    pub(crate) fn origin(&self, frame: u32) -> Origin {
-        let origin = self.origins.get(frame as usize);
-        origin.copied().unwrap_or(Origin::Glue)
-    }
-
-    /// The number of a frame's function.
-    pub(crate) fn function(&self, frame: u32) -> u32 {
-        let function = self.functions.get(frame as usize);
-        function.copied().unwrap_or(u32::MAX)
-    }
-
-    /// The index in the stack of its headline frame.
-    pub(crate) fn headline(&self, stack: &[u32]) -> usize {
-        Origin::headline(stack.iter().map(|&frame| self.origin(frame)))
-    }
-}
 
 /// Sites of one process, and their sums.
 #[derive(Debug, Clone, Default)]
@@ -111,7 +68,7 @@ pub(crate) struct Context<'a> {
     pub process: &'a Process,
     pub table: &'a TimeTable,
     pub evidence: &'a Evidence,
-    pub frames: &'a Frames,
+    pub frames: &'a Headlines,
     pub options: &'a FindingOptions,
     /// One for each function.
     pub groups: Vec<Group>,
@@ -124,7 +81,7 @@ impl<'a> Context<'a> {
     pub(crate) fn new(
         profile: &'a Profile,
         process: &'a Process,
-        frames: &'a Frames,
+        frames: &'a Headlines,
         options: &'a FindingOptions,
     ) -> Option<Self> {
         let table = process.times.as_ref()?;

@@ -21,12 +21,12 @@ mod rules;
 
 use std::collections::BTreeSet;
 
-use allotrope_diff::{Glue, Suppressions};
+use allotrope_diff::{Glue, Headlines, Suppressions};
 use allotrope_profile::Profile;
 
 pub use finding::{Finding, Number, Rule, Severity, Value};
 
-use context::{Context, Frames};
+use context::Context;
 
 /// How findings are made.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +41,7 @@ pub struct FindingOptions {
 
 /// The findings of all processes, best first.
 pub fn find(profile: &Profile, options: &FindingOptions) -> Vec<Finding> {
-    let frames = Frames::new(profile, &options.glue);
+    let frames = Headlines::new(profile, &options.glue);
     let mut found = Vec::new();
     for process in &profile.processes {
         let Some(context) = Context::new(profile, process, &frames, options) else {

@@ -6,13 +6,16 @@
 //! width and whether to use colours.
 #![forbid(unsafe_code)]
 
+mod block_figures;
 pub mod diff;
+mod groups;
 pub mod json;
 mod json_details;
 mod json_recording;
 mod json_series;
 mod json_sites;
 mod json_windows;
+pub mod markdown;
 pub use allotrope_text::numbers;
 mod selection;
 mod shorten;
@@ -23,6 +26,8 @@ mod suppressed;
 pub mod text;
 mod warnings;
 
+pub use block_figures::BlockFigures;
+pub use groups::Grouping;
 pub use selection::{Blocks, LISTED, sites_of_row};
 pub use signal::signal_name;
 pub use source_lines::SourceLines;

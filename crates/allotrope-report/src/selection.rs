@@ -1,7 +1,7 @@
 //! Selects the sites that a text shows, and merges sites that would look the same into
 //! one row.
 
-use allotrope_diff::{Glue, Origin, Rule};
+use allotrope_diff::{Glue, Headlines, Rule};
 use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
@@ -110,6 +110,9 @@ pub(crate) struct Row<'a> {
     pub sites: Vec<&'a Site>,
     /// The frames that are shown.
     pub stack: &'a [u32],
+    /// The index in them of the frame that heads the row; above 0 if the user's own
+    /// allocation wrappers are further in.
+    pub headline: usize,
     pub figures: Figures,
     /// The figures by which it is ranked: without suppressed leaks.
     pub ranked: Figures,
@@ -123,12 +126,12 @@ impl Row<'_> {
     }
 }
 
-/// Properties of every frame, computed once: whose code it is, and numbers by
+/// Properties of every frame, computed once: which of them head stacks, and numbers by
 /// which stacks are compared.
 struct FrameTable<'a> {
     profile: &'a Profile,
-    origins: Vec<Origin>,
-    /// By frame: frames with equal numbers look the same as the first frame of a row.
+    headlines: Headlines,
+    /// By frame: frames with equal numbers look the same as the frame that heads a row.
     headline: Vec<u32>,
     /// By frame: frames with equal numbers look the same as a caller.
     caller: Vec<u32>,
@@ -140,15 +143,11 @@ impl<'a> FrameTable<'a> {
         let mut callers = FxHashMap::default();
         let mut table = Self {
             profile,
-            origins: Vec::new(),
+            headlines: Headlines::new(profile, glue),
             headline: Vec::new(),
             caller: Vec::new(),
         };
         for frame in &profile.frames {
-            let module = profile.module_name(frame);
-            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
-            let origin = glue.origin(names, frame.generated);
-            table.origins.push(origin);
             let next = headlines.len() as u32;
             let line = (&frame.function, &frame.file, frame.line, frame.module);
             table.headline.push(*headlines.entry(line).or_insert(next));
@@ -161,23 +160,21 @@ impl<'a> FrameTable<'a> {
     }
 
     /// The stack from its innermost own frame on; from the best it has, if it has none.
-    fn shown(&self, stack: &'a [u32], all_frames: bool) -> &'a [u32] {
-        let origin = |&frame: &u32| match self.origins.get(frame as usize) {
-            Some(&origin) => origin,
-            None => Origin::Glue,
-        };
-        let hidden = match all_frames {
-            true => 0,
-            false => Origin::headline(stack.iter().map(origin)),
-        };
-        &stack[hidden..]
+    /// And the index in it of the frame that heads it.
+    fn shown(&self, stack: &'a [u32], all_frames: bool) -> (&'a [u32], usize) {
+        let first = self.headlines.first_shown(stack);
+        match all_frames {
+            true => (stack, 0),
+            false => (&stack[first..], self.headlines.headline(stack) - first),
+        }
     }
 
     /// The key of a shown stack: stacks with equal keys look the same.
-    fn key(&self, shown: &[u32]) -> Box<[u32]> {
+    fn key(&self, (shown, headline): (&[u32], usize)) -> Box<[u32]> {
         let number = |of: &[u32], frame: u32| of.get(frame as usize).copied().unwrap_or(u32::MAX);
-        let head = shown.iter().take(1).map(|&f| number(&self.headline, f));
-        let callers = shown.iter().skip(1).map(|&f| number(&self.caller, f));
+        let (head, callers) = shown.split_at(shown.len().min(headline + 1));
+        let head = head.iter().map(|&f| number(&self.headline, f));
+        let callers = callers.iter().map(|&f| number(&self.caller, f));
         head.chain(callers).collect()
     }
 
@@ -217,8 +214,8 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Ro
                 None => figures.clone(),
             };
             let suppressed = rule.map(|rule| (site, rule));
-            let stack = table.shown(&site.stack, options.all_frames);
-            let row = *by_key.entry(table.key(stack)).or_insert(rows.len());
+            let shown = table.shown(&site.stack, options.all_frames);
+            let row = *by_key.entry(table.key(shown)).or_insert(rows.len());
             match rows.get_mut(row) {
                 Some(row) => {
                     row.figures.add(&figures);
@@ -229,7 +226,8 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Ro
                 None => rows.push(Row {
                     process,
                     sites: vec![site],
-                    stack,
+                    stack: shown.0,
+                    headline: shown.1,
                     figures,
                     ranked,
                     suppressed: suppressed.into_iter().collect(),

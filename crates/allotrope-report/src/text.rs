@@ -4,10 +4,15 @@
 //! binary units.
 
 mod blocks;
+mod by;
+mod chart;
 mod counted;
 mod curve;
 mod header;
 mod lists;
+mod process_table;
+mod screen;
+mod show;
 mod site;
 mod totals;
 mod tree;
@@ -22,7 +27,15 @@ use allotrope_text::TextWriter;
 use allotrope_trace::model::ImageId;
 
 pub use blocks::BlockList;
+pub use by::write_by;
+pub use counted::{write_entries, write_threads};
+pub use process_table::write_processes;
+pub use screen::{Screen, write_findings, write_screen};
+pub use show::{Subject, write_subject};
 pub use site::write_site;
+
+pub(crate) use header::exit as how_it_ended;
+pub(crate) use screen::peak_curve;
 
 use crate::numbers;
 use crate::selection::{Blocks, LISTED, Row, processes, rows};

@@ -2,18 +2,25 @@
 //! `--help`, the manual pages and the completions. Each subcommand declares its
 //! arguments in its own file.
 
+use std::ffi::OsString;
+
 use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, diff, doctor, exec_program, export, record, report, shell_files,
+    client_header, compare, diff, doctor, exec_program, export, record, report, shell_files, show,
     symbolize, test,
 };
+
+/// Shown in the help.
+const USAGE: &str = "\
+allotrope PROGRAM [ARGS]...      record it, then show what stands out
+       allotrope SUBCOMMAND [OPTIONS]   (a program with a subcommand's name: ./report)";
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
 #[command(name = "allotrope", version, after_help = exit_status::DOCUMENTATION,
-          max_term_width = 100)]
+          max_term_width = 100, override_usage = USAGE)]
 pub struct CommandLine {
     /// What to do
     #[command(subcommand)]
@@ -29,6 +36,9 @@ pub enum Subcommand {
     /// Show where a recorded program's allocations come from
     #[command(after_help = report::AFTER_HELP)]
     Report(report::Arguments),
+    /// Show a finding, a site or a function of a recording in full
+    #[command(after_help = show::AFTER_HELP)]
+    Show(show::Arguments),
     /// Show which call stacks make the difference between two recordings
     #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),
@@ -60,6 +70,9 @@ pub enum Subcommand {
     /// Exec the program to record
     #[command(name = exec_program::NAME, hide = true)]
     Exec(exec_program::Arguments),
+    /// A word that is no subcommand: a program to record, and its arguments
+    #[command(external_subcommand)]
+    Program(Vec<OsString>),
 }
 
 #[cfg(test)]
@@ -70,6 +83,25 @@ mod tests {
     #[test]
     fn the_declaration_is_valid() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_word_that_is_no_subcommand_is_a_program() {
+        for words in [
+            &["./prog", "--top", "-x"][..],
+            &["prog"],
+            &["./report", "x"],
+        ] {
+            let all = ["allotrope"].iter().chain(words);
+            let Subcommand::Program(command) = CommandLine::parse_from(all).subcommand else {
+                panic!("{words:?} is no program");
+            };
+            assert_eq!(command, words);
+        }
+        let report = CommandLine::parse_from(["allotrope", "report", "x"]).subcommand;
+        assert!(matches!(report, Subcommand::Report(_)));
+        assert!(CommandLine::try_parse_from(["allotrope"]).is_err());
+        assert!(CommandLine::try_parse_from(["allotrope", "--nonsense"]).is_err());
     }
 
     #[test]

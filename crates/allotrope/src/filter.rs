@@ -86,7 +86,7 @@ impl FilterArguments {
 }
 
 /// The functions whose names are most similar to the pattern, the most similar first.
-fn nearest<'a>(pattern: &str, functions: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn nearest<'a>(pattern: &str, functions: impl Iterator<Item = &'a str>) -> Vec<String> {
     let pattern = pattern.to_lowercase();
     let similarity = |function: &str| {
         let function = function.to_lowercase();

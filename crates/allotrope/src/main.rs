@@ -22,12 +22,15 @@ mod filter;
 mod glue;
 mod message;
 mod metric;
+mod pager;
 mod per;
+mod program;
 mod progress;
 mod record;
 mod recorder_library;
 mod report;
 mod shell_files;
+mod show;
 mod signal_state;
 mod source;
 mod standard_output;
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match command_line.subcommand {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
+        Subcommand::Show(arguments) => show::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Subcommand::Man(arguments) => shell_files::man(&arguments),
         Subcommand::Collect => collect::run(),
         Subcommand::Exec(arguments) => exec_program::run(&arguments),
+        Subcommand::Program(command) => program::run(command),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

@@ -31,6 +31,7 @@ use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
 use crate::message;
 use crate::progress::{self, Progress};
 use crate::recorder_library;
+use crate::report;
 use crate::signal_state;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
@@ -98,9 +99,22 @@ pub struct Arguments {
     /// Preload the recorder at PATH in place of the built-in one
     #[arg(long, value_name = "PATH")]
     recorder: Option<PathBuf>,
+    /// Show the first screen of the report in place of the summary: `allotrope PROGRAM`
+    #[arg(skip)]
+    first_screen: bool,
     /// The program to record, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
     command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Those with which the first screen is shown at the end.
+    pub fn with_first_screen(self) -> Self {
+        Self {
+            first_screen: true,
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +213,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         stopping: false,
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
+        first_screen: arguments.first_screen,
     };
     let named = launcher.output.publish(program.name(), launcher.child.id());
     if let Err(error) = named {
@@ -242,6 +257,7 @@ struct Launcher {
     stopping: bool,
     progress: Progress,
     quiet: bool,
+    first_screen: bool,
 }
 
 impl Launcher {
@@ -476,6 +492,14 @@ impl Launcher {
                     RECORD_FAILED,
                     summary::nothing_recorded(&done),
                 ))
+            }
+            Ok(_) if self.first_screen => {
+                self.progress.finish();
+                // The recording itself succeeded: the status is the program's.
+                if let Err(failure) = report::first_screen(self.output.path()) {
+                    message::print(format_args!("{:#}", failure.error));
+                }
+                Ok(status)
             }
             Ok(done) => {
                 if !self.quiet {

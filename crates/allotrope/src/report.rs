@@ -1,6 +1,7 @@
 //! `allotrope report`: shows a trace as text or writes it as JSON. This file
 //! checks the options, turns them into those of `allotrope-report`, which lays out
-//! the output, and asks the terminal for its width.
+//! the output, and asks the terminal for its width. Without options that choose
+//! something else it shows the first screen.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -8,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use allotrope_text::Shown;
+use allotrope_findings::{Finding, FindingOptions, find};
+use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::Suppressions;
 use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
 use allotrope_report::json::JsonOptions;
-use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
-use allotrope_report::{Blocks, SourceLines, Style, json, sites_of_row};
+use allotrope_report::text::{self, BlockList, Screen, TextOptions, TreeOrder};
+use allotrope_report::{Blocks, Grouping, SourceLines, Style, json, markdown, sites_of_row};
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
@@ -23,6 +25,7 @@ use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
+use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
 use crate::standard_output;
@@ -49,11 +52,22 @@ pub struct Arguments {
     /// A trace that `allotrope record` wrote
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     trace: Option<PathBuf>,
-    /// Text for people, or JSON (the format allotrope-report/1) for programs
+    /// Text for people, JSON (the format allotrope-report/1) for programs, or the first screen
+    /// in Markdown for an issue or a pull request
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Show one list, ranked by METRIC; with --tree: what its branches count [default: five
-    /// lists, each ranked by another metric]
+    /// Show everything in full: totals, warnings, and five lists of stacks, each ranked by
+    /// another metric
+    #[arg(long, conflicts_with_all = ["tree", "site", "by"])]
+    lists: bool,
+    /// Show one list: what functions or modules held, or the processes
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["tree", "site"])]
+    by: Option<By>,
+    /// Show processes that ran the same program as one
+    #[arg(long, conflicts_with_all = ["tree", "site", "process"])]
+    merge: bool,
+    /// Show one list, ranked by METRIC; with --tree: what its branches count; with --by: what
+    /// is added up [default: five lists, each ranked by another metric]
     #[arg(long, alias = "sort", value_name = "METRIC", value_parser = metric::parser())]
     metric: Option<Metric>,
     /// Show a call tree in place of lists: from what allocates to its callers, or from
@@ -66,9 +80,9 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
     direction: Option<Way>,
     /// Show at most N sites of a list, and N branches at a node of the tree
-    #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    top: u32,
+    /// [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
     #[command(flatten)]
     filter: FilterArguments,
     #[command(flatten)]
@@ -117,6 +131,25 @@ pub struct Arguments {
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
+    #[command(flatten)]
+    pager: PagerArguments,
+}
+
+/// What a list has a line for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// The functions that head the stacks, whatever their lines
+    Function,
+    /// Their modules
+    Module,
+    /// Whole stacks; the list of --lists for one metric
+    Stack,
+    /// Threads
+    Thread,
+    /// The functions through which blocks were allocated: malloc, operator new
+    Entry,
+    /// Processes, those that allocated most first
+    Process,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -124,6 +157,7 @@ enum Format {
     #[default]
     Text,
     Json,
+    Markdown,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -187,12 +221,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
-    // A site in full is shown over time.
-    let times = arguments.site.map(|_| &[][..]);
-    let mut profile = {
-        let details = arguments.site.is_some() || arguments.format == Format::Json;
-        trace::profile_with(path, &mut trace, times, details, &Progress::new(false))?
+    let wanted = if is_screen(arguments) {
+        trace::Wanted::FINDINGS
+    } else {
+        // Curves need the times of blocks.
+        let has_curves = arguments.site.is_some() || arguments.by == Some(By::Function);
+        trace::Wanted {
+            times: has_curves.then_some(&[]),
+            evidence: false,
+            site_details: arguments.site.is_some() || arguments.format == Format::Json,
+        }
     };
+    let mut profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
         message::print(format_args!(
             "warning: {} is not whole: {cut}",
@@ -253,23 +293,121 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         std::mem::forget(profile);
         return Ok(FINE);
     }
-    match arguments.site {
-        Some(number) => site(arguments, path, number, &trace, &profile, &options)?,
-        None => standard_output::print_text(|output| text::write(&profile, &options, output))?,
+    if let Some(number) = arguments.site {
+        site(arguments, path, number, &trace, &profile, &options)?;
+        return Ok(FINE);
+    }
+    let pager = arguments.pager;
+    match arguments.by {
+        Some(By::Function) => {
+            pager.print(|output| text::write_by(&profile, Grouping::Function, &options, output))?
+        }
+        Some(By::Module) => {
+            pager.print(|output| text::write_by(&profile, Grouping::Module, &options, output))?
+        }
+        Some(By::Process) => pager
+            .print(|output| text::write_processes(&profile, arguments.merge, &options, output))?,
+        Some(By::Thread) => {
+            pager.print(|output| text::write_threads(&profile, &options, output))?
+        }
+        Some(By::Entry) => pager.print(|output| text::write_entries(&profile, &options, output))?,
+        None if is_screen(arguments) && !profile.is_counts_only() => {
+            print_screen(arguments, path, &profile, &options)?;
+        }
+        Some(By::Stack) | None => pager.print(|output| text::write(&profile, &options, output))?,
     }
     Ok(FINE)
 }
 
+/// Whether the first screen is wanted: no option chooses anything else.
+fn is_screen(arguments: &Arguments) -> bool {
+    let chooses = arguments.lists
+        || arguments.by.is_some()
+        || arguments.metric.is_some()
+        || arguments.tree.is_some()
+        || arguments.top.is_some()
+        || arguments.filter.is_given()
+        || arguments.suppressions.is_given()
+        || arguments.all_leaks
+        || arguments.window.is_some()
+        || arguments.time.option().is_some()
+        || arguments.per.is_some()
+        || arguments.leaked_only
+        || arguments.freed_only
+        || arguments.site.is_some()
+        || arguments.source
+        || arguments.all_frames;
+    !chooses && matches!(arguments.format, Format::Text | Format::Markdown)
+}
+
+/// Prints the first screen of a trace with the default options, if it can be read.
+pub fn first_screen(path: &Path) -> Result<(), Failure> {
+    let mut trace = trace::open(path)?;
+    let progress = Progress::new(false);
+    let wanted = trace::Wanted::FINDINGS;
+    let profile = trace::profile_with(path, &mut trace, wanted, &progress)?;
+    let options = TextOptions {
+        style: style(Color::Auto),
+        ..TextOptions::default()
+    };
+    let findings = findings(&profile, &options);
+    let screen = Screen {
+        profile: &profile,
+        findings: &findings,
+        trace: quoted(path.as_os_str()),
+        merge: false,
+    };
+    PagerArguments::default().print(|output| text::write_screen(&screen, &options, output))
+}
+
+fn print_screen(
+    arguments: &Arguments,
+    path: &Path,
+    profile: &Profile,
+    options: &TextOptions,
+) -> Result<(), Failure> {
+    let findings = findings(profile, options);
+    let screen = Screen {
+        profile,
+        findings: &findings,
+        trace: quoted(path.as_os_str()),
+        merge: arguments.merge,
+    };
+    match arguments.format {
+        Format::Markdown => {
+            standard_output::print(|output| markdown::write(&screen, options, output))
+        }
+        Format::Text | Format::Json => arguments
+            .pager
+            .print(|output| text::write_screen(&screen, options, output)),
+    }
+}
+
+/// What stands out in a profile, which has [evidence](trace::Wanted::FINDINGS).
+pub fn findings(profile: &Profile, options: &TextOptions) -> Vec<Finding> {
+    let options = FindingOptions {
+        glue: options.glue.clone(),
+        suppressions: options.suppressions.clone(),
+        ..FindingOptions::default()
+    };
+    find(profile, &options)
+}
+
+/// When the recording began, if the clock was set.
+pub fn recorded_at(profile: &Profile) -> Option<SystemTime> {
+    let started = Duration::from_nanos(profile.recording.started_unix_ns);
+    SystemTime::UNIX_EPOCH.checked_add(started)
+}
+
 /// The reader of source lines, if `--source` is given.
 fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
-    let started = Duration::from_nanos(profile.recording.started_unix_ns);
-    let recorded = SystemTime::UNIX_EPOCH.checked_add(started);
+    let recorded = recorded_at(profile);
     let lines = || Rc::new(SourceLines::new(arguments.source_path.clone(), recorded));
     arguments.source.then(lines)
 }
 
 /// Parses `PREFIX=DIR`, split at the first `=`.
-fn parse_source_path(text: &str) -> Result<(PathBuf, PathBuf), String> {
+pub fn parse_source_path(text: &str) -> Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
         _ => Err("write PREFIX=DIR, such as /build/src=/home/me/src".to_owned()),
@@ -347,7 +485,9 @@ fn text_options(arguments: &Arguments) -> TextOptions {
     TextOptions {
         style: style(arguments.color),
         metric: arguments.metric,
-        top: arguments.top.try_into().unwrap_or(usize::MAX),
+        top: arguments
+            .top
+            .map_or(10, |top| top.try_into().unwrap_or(usize::MAX)),
         filter: arguments.filter.filter(),
         process: arguments.process,
         blocks: match (arguments.leaked_only, arguments.freed_only) {

@@ -51,11 +51,22 @@ pub fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resul
         return print(write);
     }
     let mut text = Vec::new();
-    write(&mut text)
+    render_text(&mut text, write)?;
+    print(|output| output.write_all(&text))
+}
+
+/// Renders such text into `text`.
+pub fn render_text(
+    text: &mut Vec<u8>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    write(text)
         .context("cannot lay the text out")
         .status(FAILED)?;
-    let text = ascii(&String::from_utf8_lossy(&text));
-    print(|output| output.write_all(text.as_bytes()))
+    if locale_is_ascii(|name| std::env::var(name).ok()) {
+        *text = ascii(&String::from_utf8_lossy(text)).into_bytes();
+    }
+    Ok(())
 }
 
 /// Whether the locale of the environment is the C locale, by name. Without any of the
@@ -75,11 +86,14 @@ fn ascii(text: &str) -> String {
         '\0'..='\x7f' => c,
         '…' => '~',
         '←' => '<',
-        '→' => '>',
+        '→' | '▸' => '>',
         '·' | '–' | '•' => '-',
         '×' => 'x',
         'µ' => 'u',
-        '│' => '|',
+        '│' | '┤' => '|',
+        '└' => '+',
+        '─' => '-',
+        '▲' => '^',
         '▁' | '▂' => '.',
         '▃' | '▄' | '▅' => 'o',
         '▆' | '▇' | '█' => '#',

@@ -25,6 +25,11 @@ impl SuppressionArguments {
         Ok(suppressions)
     }
 
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        !self.suppressions.is_empty()
+    }
+
     /// Adds these to the rules of `suppressions`.
     pub fn add_to(&self, suppressions: &mut Suppressions) -> Result<(), Failure> {
         for file in &self.suppressions {

@@ -39,22 +39,42 @@ pub fn profile(
     trace: &mut TraceReader,
     progress: &Progress,
 ) -> Result<Profile, Failure> {
-    profile_with(path, trace, None, false, progress)
+    profile_with(path, trace, Wanted::default(), progress)
 }
 
-/// The same with time tables, which are exact at these times, and the details of sites.
+/// What a profile has besides its figures.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// Time tables, which are exact at these times.
+    pub times: Option<&'a [u64]>,
+    /// Evidence for findings.
+    pub evidence: bool,
+    /// The details of each site.
+    pub site_details: bool,
+}
+
+impl Wanted<'_> {
+    /// What findings are made of.
+    pub const FINDINGS: Self = Self {
+        times: Some(&[]),
+        evidence: true,
+        site_details: false,
+    };
+}
+
+/// The same with more than the figures.
 pub fn profile_with(
     path: &Path,
     trace: &mut TraceReader,
-    time_table: Option<&[u64]>,
-    site_details: bool,
+    wanted: Wanted<'_>,
     progress: &Progress,
 ) -> Result<Profile, Failure> {
     let show = |done, total| progress.show("reading the trace", done, total);
     let options = Options {
         progress: Some(&show),
-        time_table,
-        site_details,
+        time_table: wanted.times,
+        evidence: wanted.evidence,
+        site_details: wanted.site_details,
         ..Options::default()
     };
     let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));

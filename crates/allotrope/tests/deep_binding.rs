@@ -89,7 +89,11 @@ fn beside_another_allocator() {
     let process = report.only();
     assert_eq!(process.under("library_makes").allocations, 0);
     assert_eq!(process.under("program_makes").allocations, 300);
-    let text = support::allotrope(["report".as_ref(), recording.trace.as_os_str()]);
+    let text = support::allotrope([
+        "report".as_ref(),
+        "--lists".as_ref(),
+        recording.trace.as_os_str(),
+    ]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(

@@ -10,7 +10,7 @@ use support::{Report, compiled, record};
 use tempfile::TempDir;
 
 fn report(path: &Path) -> Output {
-    support::allotrope(["report".as_ref(), path.as_os_str()])
+    support::allotrope(["report".as_ref(), "--lists".as_ref(), path.as_os_str()])
 }
 
 fn report_json(path: &Path) -> Output {
@@ -181,7 +181,7 @@ fn damage_in_the_middle_is_noticed() {
         let missing = format!("the {} bytes from there on", whole.len() - from);
         assert!(cut.contains(&missing) && printed.contains(&cut), "{cut}");
         assert!(0 < found && found < total, "at {offset}: {found}");
-        let (_, text) = printed_by(&["report"]);
+        let (_, text) = printed_by(&["report", "--lists"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.contains("Incomplete: "), "{text}");
         printed_by(&["export", "--to", "folded"]);

@@ -112,6 +112,10 @@ fn reports_comparisons_and_exports() {
         let program = format!("./{}", programs.name);
         for command in [
             &["report", "before.allotrope"][..],
+            &["report", "before.allotrope", "--lists"],
+            &["report", "before.allotrope", "--by", "function"],
+            &["report", "before.allotrope", "--format", "markdown"],
+            &["show", "before.allotrope", "site:1"],
             &["report", "before.allotrope", "--all-frames"],
             &["report", "before.allotrope", "--tree"],
             &["report", "before.allotrope", "--tree", "top-down"],
@@ -216,7 +220,10 @@ fn counts_by_thread() {
         .output(&trace);
     let recording = recording.run().expect_status(0);
     assert_harmless(recording.stderr.as_bytes(), "record --counts-only");
-    let output = allotrope(programs.folder.path(), &words(&["report", "trace"]));
+    let output = allotrope(
+        programs.folder.path(),
+        &words(&["report", "--lists", "trace"]),
+    );
     assert_harmless(&output.stdout, "report of counts");
 }
 
@@ -312,7 +319,7 @@ fn colours_come_only_from_the_report() {
     let programs = Programs::new();
     programs.build(&["-g0"]);
     programs.record("trace");
-    let command = ["report", "trace", "--color", "always"];
+    let command = ["report", "trace", "--lists", "--color", "always"];
     let output = allotrope(programs.folder.path(), &words(&command));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("\x1b[36m"), "it has colours: {text:?}");

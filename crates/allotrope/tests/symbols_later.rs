@@ -54,7 +54,7 @@ fn report(trace: &Path) -> Value {
 }
 
 fn text(trace: &Path) -> String {
-    let output = support::allotrope(["report".as_ref(), trace.as_os_str()]);
+    let output = support::allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

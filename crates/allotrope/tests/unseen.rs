@@ -28,7 +28,11 @@ const WAYS: [&str; 12] = [
 
 /// The text report of a recording, as one line.
 fn printed(recording: &Recording) -> String {
-    let output = allotrope(["report".as_ref(), recording.trace.as_os_str()]);
+    let output = allotrope([
+        "report".as_ref(),
+        "--lists".as_ref(),
+        recording.trace.as_os_str(),
+    ]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -38,7 +38,7 @@ fn json(output: &Output) -> serde_json::Value {
 #[test]
 fn a_report_lists_windows_and_shows_one() {
     let recording = measured(ROWS, 2);
-    let text = printed(&run(&["report"], &[&recording]));
+    let text = printed(&run(&["report", "--lists"], &[&recording]));
     let line = |name: &str| {
         let line = text.lines().find(|line| line.ends_with(name));
         line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
@@ -111,7 +111,7 @@ fn a_program_without_windows_has_none_in_its_report() {
     let recording = record("true").run().expect_status(0);
     let report = json(&run(&["report", "--format", "json"], &[&recording]));
     assert_eq!(report["processes"][0].get("windows"), None);
-    let text = printed(&run(&["report"], &[&recording]));
+    let text = printed(&run(&["report", "--lists"], &[&recording]));
     assert!(!text.contains("Windows"), "{text}");
     let asked = run(&["report", "--window", "x"], &[&recording]);
     assert_eq!(asked.status.code(), Some(2));

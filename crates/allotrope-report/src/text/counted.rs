@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
+use allotrope_text::TextWriter;
 
 use crate::numbers::{bytes, count};
 use crate::selection::processes;
@@ -40,6 +41,39 @@ pub(super) fn write(
         }
     }
     Ok(())
+}
+
+/// Writes a table of the threads of each process.
+pub fn write_threads(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_tables("Threads", threads, profile, options, out)
+}
+
+/// Writes a table of the entry points of each process.
+pub fn write_entries(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_tables("Entry points", entries, profile, options, out)
+}
+
+fn write_tables(
+    title: &str,
+    rows: fn(&Process) -> Vec<Row>,
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
+    for process in processes(profile, options) {
+        let title = format!("{title} of process {}", process.id);
+        table(&title, rows(process), options, &mut out)?;
+    }
+    out.flush()
 }
 
 fn entries(process: &Process) -> Vec<Row> {

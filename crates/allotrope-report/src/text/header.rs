@@ -57,7 +57,7 @@ pub(super) fn write(
 }
 
 /// How a process ended, in words.
-pub(super) fn exit(process: &Process) -> String {
+pub(crate) fn exit(process: &Process) -> String {
     match process.exit {
         Exit::Status(status) => format!("exit {status}"),
         Exit::Signal(signal) => signal_name(signal),

@@ -60,7 +60,7 @@ pub(super) fn write(
             .collect();
         let function = match row
             .stack
-            .first()
+            .get(row.headline)
             .and_then(|&f| profile.frames.get(f as usize))
         {
             Some(frame) => frame.function.as_str(),
@@ -153,10 +153,18 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
         parts.push(format!("process {}:", row.process.id));
     }
     let frame = |&index: &u32| profile.frames.get(index as usize);
-    if let Some(head) = row.stack.first().and_then(frame) {
+    if let Some(head) = row.stack.get(row.headline).and_then(frame) {
         parts.extend(location(profile, head, room / 2));
     }
-    let names: Vec<&str> = (row.stack.iter().skip(1).filter_map(frame))
+    let wrappers = row.stack.iter().take(row.headline).rev();
+    let wrappers: Vec<String> = wrappers
+        .filter_map(frame)
+        .map(|frame| name(&frame.function, room / 4))
+        .collect();
+    if !wrappers.is_empty() {
+        parts.push(format!("(through {})", wrappers.join(", ")));
+    }
+    let names: Vec<&str> = (row.stack.iter().skip(row.headline + 1).filter_map(frame))
         .map(|frame| frame.function.as_str())
         .collect();
     let used: usize = parts.iter().map(|part| columns(part) + 1).sum();

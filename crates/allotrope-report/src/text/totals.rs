@@ -253,7 +253,7 @@ fn cells(process: &Process) -> [String; 8] {
 }
 
 /// The command line, its program without folders.
-fn command(process: &Process) -> String {
+pub(super) fn command(process: &Process) -> String {
     let mut words = process.command.iter().map(|word| text_of_os(word));
     let program = words
         .next()

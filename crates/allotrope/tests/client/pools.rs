@@ -73,7 +73,11 @@ fn a_report_begins_with_the_pools_caller() {
     let recording = recording.expect_status(0);
     let report = recording.report();
     assert_eq!(report.only().under("same_address").allocations, 4);
-    let output = allotrope(["report".as_ref(), recording.trace.as_os_str()]);
+    let output = allotrope([
+        "report".as_ref(),
+        "--lists".as_ref(),
+        recording.trace.as_os_str(),
+    ]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("same_address"), "{text}");
     assert!(!text.contains("allotrope_pool_allocation"), "{text}");

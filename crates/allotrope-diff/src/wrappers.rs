@@ -1,0 +1,308 @@
+//! Allocation wrappers: functions that pass a request on to an allocator, such as
+//! `xmalloc`. They say nothing about what the memory is for, so the headline of a stack is
+//! their caller. They are known by name (`wrappers.txt`) or by what they do: see
+//! [`mark_forwarding`].
+//!
+//! Here is also which frame stands for a stack: [`Standing`].
+
+use std::sync::OnceLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Glue;
+use crate::own_code::Origin;
+
+const LIST: &str = include_str!("wrappers.txt");
+
+/// Least number of functions that call one which only passes requests on.
+const CALLERS: usize = 8;
+
+/// Whose code a frame is, and whether its function only passes requests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// Whose code it is.
+    pub origin: Origin,
+    /// Whether its function is an allocation wrapper.
+    pub is_wrapper: bool,
+}
+
+impl Code {
+    /// The code of a frame that does not exist.
+    pub const NONE: Self = Self {
+        origin: Origin::Glue,
+        is_wrapper: false,
+    };
+}
+
+impl From<Origin> for Code {
+    /// Code that is no wrapper.
+    fn from(origin: Origin) -> Self {
+        Self {
+            origin,
+            is_wrapper: false,
+        }
+    }
+}
+
+/// Which frames can stand for a stack: those of the best [`Origin`] that are not wrappers.
+///
+/// Wrappers count if they are the user's and the stack has no other function of the
+/// user's, or if it has nothing else at all but glue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    least: Origin,
+    with_wrappers: bool,
+}
+
+impl Standing {
+    /// Of a stack with these frames, innermost first.
+    pub fn of(frames: impl Iterator<Item = Code> + Clone) -> Self {
+        let others = frames.clone().filter(|code| !code.is_wrapper);
+        let others = Origin::best(others.map(|code| code.origin));
+        let all = Origin::best(frames.map(|code| code.origin));
+        let is_enough = others == all || all < Origin::Own && others > Origin::Glue;
+        Self {
+            least: if is_enough { others } else { all },
+            with_wrappers: !is_enough,
+        }
+    }
+
+    /// Whether this frame can stand for the stack.
+    pub fn includes(&self, code: Code) -> bool {
+        code.origin >= self.least && (self.with_wrappers || !code.is_wrapper)
+    }
+
+    /// Whether the stack has frames that are not glue.
+    pub fn is_known(&self) -> bool {
+        self.least > Origin::Glue
+    }
+
+    /// The index of the frame that stands for a stack: the innermost that can. 0 if all
+    /// are glue, or there is none.
+    pub fn headline(frames: impl Iterator<Item = Code> + Clone) -> usize {
+        let standing = Self::of(frames.clone());
+        let mut frames = frames;
+        frames.position(|code| standing.includes(code)).unwrap_or(0)
+    }
+
+    /// The index of the first frame that is shown of a stack: that of the headline, or a
+    /// wrapper of the user's further in, whose line must not be lost.
+    pub fn first_shown(frames: impl Iterator<Item = Code> + Clone) -> usize {
+        let headline = Self::headline(frames.clone());
+        let mut inner = frames.take(headline);
+        let own = inner.position(|code| code.origin >= Origin::Own);
+        own.unwrap_or(headline)
+    }
+}
+
+/// Whether a function is in the list of usual wrappers, given its module's file name and
+/// its qualified name.
+pub(crate) fn is_listed(module: &str, function: &str) -> bool {
+    static GLUE: OnceLock<Glue> = OnceLock::new();
+    let list = GLUE.get_or_init(|| {
+        let mut list = Glue::none();
+        // Cannot fail: a test parses the list.
+        let _ = list.add(LIST);
+        list
+    });
+    list.has_function(module, function)
+}
+
+/// A stack for [`mark_forwarding`].
+#[derive(Debug, Clone, Copy)]
+pub struct Requests<I> {
+    /// Its frames, innermost first: indexes into the list of [`Code`]s.
+    pub frames: I,
+    /// The number of blocks that were allocated with it.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What is known about a function that may be a wrapper.
+#[derive(Default)]
+struct Candidate {
+    /// By calling function: blocks and bytes.
+    callers: FxHashMap<u32, [u64; 2]>,
+}
+
+/// Marks the functions as wrappers that only pass requests on:
+///
+/// - in every stack they are the innermost function that is neither glue nor a wrapper of
+///   the list, so nothing that they call allocates but allocators;
+/// - at least eight functions call them; and
+/// - the callers choose the size: their mean sizes differ, at least half as many as there
+///   are callers. So a function that makes one kind of object is no wrapper.
+///
+/// `functions` has the number of the function of each frame.
+pub fn mark_forwarding<I>(
+    codes: &mut [Code],
+    functions: &[u32],
+    stacks: impl Iterator<Item = Requests<I>>,
+) where
+    I: Iterator<Item = u32>,
+{
+    let mut candidates: FxHashMap<u32, Candidate> = FxHashMap::default();
+    let mut callers: FxHashSet<u32> = FxHashSet::default();
+    let code = |frame: u32| codes.get(frame as usize).copied().unwrap_or(Code::NONE);
+    let function = |frame: u32| functions.get(frame as usize).copied().unwrap_or(u32::MAX);
+    for stack in stacks {
+        let frames = stack.frames.filter(|&frame| {
+            let code = code(frame);
+            code.origin > Origin::Glue && !code.is_wrapper
+        });
+        let mut frames = frames.map(function);
+        let Some(innermost) = frames.next() else {
+            continue;
+        };
+        let mut outer = frames.skip_while(|&function| function == innermost);
+        let Some(caller) = outer.next() else {
+            // Nothing calls it: a `main`.
+            callers.insert(innermost);
+            continue;
+        };
+        let sums = candidates.entry(innermost).or_default();
+        let sums = sums.callers.entry(caller).or_default();
+        sums[0] = sums[0].saturating_add(stack.blocks);
+        sums[1] = sums[1].saturating_add(stack.bytes);
+        callers.insert(caller);
+        callers.extend(outer);
+    }
+    let forwarding: FxHashSet<u32> = candidates
+        .iter()
+        .filter(|(function, candidate)| !callers.contains(function) && candidate.forwards())
+        .map(|(&function, _)| function)
+        .collect();
+    for (code, function) in codes.iter_mut().zip(functions) {
+        code.is_wrapper |= code.origin > Origin::Glue && forwarding.contains(function);
+    }
+}
+
+impl Candidate {
+    fn forwards(&self) -> bool {
+        let mean = |[blocks, bytes]: &[u64; 2]| bytes.checked_div(*blocks);
+        let sizes: FxHashSet<u64> = self.callers.values().filter_map(mean).collect();
+        self.callers.len() >= CALLERS && sizes.len() * 2 >= self.callers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin::{Glue as InGlue, Library, Own, Program, Unnamed};
+    use super::*;
+
+    fn plain(origin: Origin) -> Code {
+        Code::from(origin)
+    }
+
+    fn wrapper(origin: Origin) -> Code {
+        Code {
+            origin,
+            is_wrapper: true,
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_list_is_a_pattern() {
+        Glue::none().add(LIST).expect("wrappers.txt");
+    }
+
+    #[test]
+    fn usual_wrappers_are_known_by_name() {
+        for (module, function) in [
+            ("gdb", "xmalloc"),
+            ("perl", "Perl_safesysmalloc"),
+            ("libavutil.so.57", "av_malloc"),
+            ("libglib-2.0.so.0", "g_slice_alloc"),
+            ("python3.11", "PyMem_RawMalloc"),
+            ("redis-server", "zmalloc"),
+            ("libxml2.so.2", "xmlStrdup"),
+            ("app", "xmalloc.constprop.0"),
+        ] {
+            assert!(is_listed(module, function), "{function}");
+        }
+        for function in [
+            "main",
+            "xmalloc_tests",
+            "av_frame_alloc",
+            "parse",
+            "PyList_New",
+        ] {
+            assert!(!is_listed("app", function), "{function}");
+        }
+    }
+
+    #[test]
+    fn the_caller_of_a_wrapper_stands_for_the_stack() {
+        for (frames, headline, shown) in [
+            // Without sources.
+            (&[plain(InGlue), wrapper(Program), plain(Program)][..], 2, 2),
+            (&[plain(InGlue), wrapper(Program), plain(Unnamed)], 2, 2),
+            // The user's own is skipped, but shown.
+            (&[plain(InGlue), wrapper(Own), plain(Own)], 2, 1),
+            // The only function of the user's, of all.
+            (&[plain(InGlue), wrapper(Own), plain(Library)], 1, 1),
+            (&[plain(InGlue), wrapper(Library)], 1, 1),
+            // A library's, below the user's.
+            (
+                &[plain(InGlue), wrapper(Library), plain(Library), plain(Own)],
+                3,
+                3,
+            ),
+            (&[plain(InGlue), plain(InGlue)], 0, 0),
+            (&[], 0, 0),
+        ] {
+            let codes = || frames.iter().copied();
+            assert_eq!(Standing::headline(codes()), headline, "{frames:?}");
+            assert_eq!(Standing::first_shown(codes()), shown, "{frames:?}");
+        }
+    }
+
+    /// Frame 0 is malloc, 1 the candidate, 2 the outermost, 3 to 12 its callers.
+    fn is_forwarding(stacks: &[(&[u32], u64, u64)]) -> bool {
+        let mut codes = vec![plain(Program); 13];
+        codes[0] = plain(InGlue);
+        let functions: Vec<u32> = (0..13).collect();
+        let stacks = stacks.iter().map(|&(frames, blocks, bytes)| Requests {
+            frames: frames.iter().copied(),
+            blocks,
+            bytes,
+        });
+        mark_forwarding(&mut codes, &functions, stacks);
+        assert!(!codes[0].is_wrapper && !codes[2].is_wrapper);
+        codes[1].is_wrapper
+    }
+
+    #[test]
+    fn what_only_passes_requests_on_is_a_wrapper() {
+        let stacks: Vec<[u32; 4]> = (3..13).map(|caller| [0, 1, caller, 2]).collect();
+        let with = |callers: usize, size: &dyn Fn(usize) -> u64| -> bool {
+            let stacks = stacks.iter().take(callers).enumerate();
+            let stacks: Vec<(&[u32], u64, u64)> = stacks
+                .map(|(index, stack)| (&stack[..], 2, 2 * size(index)))
+                .collect();
+            is_forwarding(&stacks)
+        };
+        // The callers choose the size.
+        assert!(with(8, &|caller| 10 + caller as u64));
+        assert!(with(8, &|caller| 10 + caller as u64 / 2));
+        // Too few callers.
+        assert!(!with(7, &|caller| 10 + caller as u64));
+        // It makes one kind of object, whoever calls it.
+        assert!(!with(10, &|_| 64));
+    }
+
+    #[test]
+    fn what_calls_others_that_allocate_is_no_wrapper() {
+        let mut stacks: Vec<(Vec<u32>, u64, u64)> = (3..12_u32)
+            .map(|caller| (vec![0, 1, caller, 2], 1, u64::from(caller)))
+            .collect();
+        stacks.push((vec![0, 12, 1, 3, 2], 1, 5));
+        let stacks: Vec<(&[u32], u64, u64)> = stacks
+            .iter()
+            .map(|(frames, blocks, bytes)| (&frames[..], *blocks, *bytes))
+            .collect();
+        assert!(is_forwarding(&stacks[..9]));
+        assert!(!is_forwarding(&stacks));
+    }
+}

@@ -1,0 +1,135 @@
+//! Adds sites up by the function, module, or stack that heads them, whatever lines of the
+//! function they come from.
+
+use std::collections::BTreeMap;
+
+use allotrope_diff::{Headlines, Origin};
+use allotrope_profile::{Frame, Metric, Process, Profile, Site};
+use rustc_hash::FxHashMap;
+
+/// What sites are added up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grouping {
+    /// The function of the frame that heads the stack.
+    Function,
+    /// The module of that frame.
+    Module,
+}
+
+/// Sites that were added up.
+pub(crate) struct Group<'a> {
+    /// The frame that heads the group's first site; `None` without a stack.
+    pub frame: Option<&'a Frame>,
+    /// No symbol names the functions: all of the module are together.
+    pub is_unnamed: bool,
+    /// The sites, with their processes.
+    pub sites: Vec<(&'a Process, &'a Site)>,
+    /// Allocated blocks.
+    pub allocations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes at the peak of each process, summed.
+    pub peak_bytes: u64,
+    /// Blocks at the peak of each process, summed.
+    pub peak_blocks: u64,
+    /// Bytes that were live at the end.
+    pub leaked_bytes: u64,
+    /// Blocks that were live at the end.
+    pub leaked_blocks: u64,
+    /// Temporary allocations.
+    pub temporary: u64,
+    /// By source file and line: bytes at the peak.
+    lines: BTreeMap<(&'a str, u32), u64>,
+}
+
+impl<'a> Group<'a> {
+    fn new(frame: Option<&'a Frame>, is_unnamed: bool) -> Self {
+        Self {
+            frame,
+            is_unnamed,
+            sites: Vec::new(),
+            allocations: 0,
+            bytes: 0,
+            peak_bytes: 0,
+            peak_blocks: 0,
+            leaked_bytes: 0,
+            leaked_blocks: 0,
+            temporary: 0,
+            lines: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, process: &'a Process, site: &'a Site, frame: Option<&'a Frame>) {
+        let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
+        self.sites.push((process, site));
+        add(&mut self.allocations, site.allocations);
+        add(&mut self.bytes, site.allocated_bytes);
+        add(&mut self.peak_bytes, site.bytes_at_peak);
+        add(&mut self.peak_blocks, site.allocations_at_peak);
+        add(&mut self.leaked_bytes, site.leaked_bytes);
+        add(&mut self.leaked_blocks, site.leaked_allocations);
+        add(&mut self.temporary, site.temporary_allocations);
+        if let Some(frame) = frame.filter(|frame| frame.line > 0) {
+            let line = self.lines.entry((&frame.file, frame.line)).or_default();
+            add(line, site.bytes_at_peak);
+        }
+    }
+
+    /// The value of a metric and the number of blocks that it counts.
+    pub(crate) fn value(&self, metric: Metric) -> [u64; 2] {
+        match metric {
+            Metric::Bytes => [self.bytes, self.allocations],
+            Metric::PeakBytes => [self.peak_bytes, self.peak_blocks],
+            Metric::PeakAllocations => [self.peak_blocks, self.peak_blocks],
+            Metric::LeakedBytes => [self.leaked_bytes, self.leaked_blocks],
+            Metric::LeakedAllocations => [self.leaked_blocks, self.leaked_blocks],
+            Metric::Temporary => [self.temporary, self.temporary],
+            _ => [self.allocations, self.allocations],
+        }
+    }
+
+    /// The source file with the most bytes at the peak and its lines, the one with the
+    /// most first; `None` if no line is known.
+    pub(crate) fn lines(&self) -> Option<(&'a str, Vec<u32>)> {
+        let (&(file, _), _) = self.lines.iter().max_by_key(|&(_, &bytes)| bytes)?;
+        let of_file = self.lines.iter().filter(|((of, _), _)| *of == file);
+        let mut lines: Vec<(u64, u32)> = of_file.map(|(&(_, line), &it)| (it, line)).collect();
+        lines.sort_by_key(|&(bytes, line)| (std::cmp::Reverse(bytes), line));
+        Some((file, lines.into_iter().map(|(_, line)| line).collect()))
+    }
+}
+
+/// The sites of some processes, added up.
+pub(crate) fn groups<'a>(
+    profile: &'a Profile,
+    processes: impl Iterator<Item = &'a Process>,
+    headlines: &Headlines,
+    grouping: Grouping,
+) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    // By whether it is a module, and the number of the function or module.
+    let mut by_key: FxHashMap<(bool, u32), usize> = FxHashMap::default();
+    for process in processes {
+        for site in &process.sites {
+            let index = site.stack.get(headlines.headline(&site.stack)).copied();
+            let frame = index.and_then(|index| profile.frames.get(index as usize));
+            let key = match (index, frame) {
+                (Some(index), Some(frame)) => {
+                    let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
+                    let is_unnamed = unnamed.contains(&headlines.origin(index));
+                    match is_unnamed || grouping == Grouping::Module {
+                        true => (true, frame.module),
+                        false => (false, headlines.function(index)),
+                    }
+                }
+                _ => (false, u32::MAX),
+            };
+            let group = *by_key.entry(key).or_insert(groups.len());
+            if group == groups.len() {
+                groups.push(Group::new(frame, key.0));
+            }
+            groups[group].add(process, site, frame);
+        }
+    }
+    groups
+}

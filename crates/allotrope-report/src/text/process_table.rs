@@ -1,0 +1,150 @@
+//! The processes of a recording, those that allocated most first.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use allotrope_profile::{Process, Profile};
+use allotrope_text::TextWriter;
+
+use crate::numbers::{bytes, count, duration};
+use crate::selection::processes;
+use crate::shorten::{columns, start};
+use crate::style::Role;
+use crate::text::{TextOptions, header, totals};
+
+/// One process, or several that ran the same program.
+struct Row<'a> {
+    processes: Vec<&'a Process>,
+}
+
+impl<'a> Row<'a> {
+    fn sum(&self, of: impl Fn(&Process) -> u64) -> u64 {
+        let values = self.processes.iter().map(|process| of(process));
+        values.fold(0, u64::saturating_add)
+    }
+
+    /// That of the process that allocated the most bytes.
+    fn first(&self) -> Option<&'a Process> {
+        self.processes.first().copied()
+    }
+}
+
+/// Writes all processes.
+pub fn write_processes(
+    profile: &Profile,
+    merge: bool,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
+    let shown: Vec<&Process> = processes(profile, options).collect();
+    for line in lines(&shown, merge, usize::MAX, options) {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// A title and a line for each process, at most `most`, and a line for the rest.
+pub(super) fn lines(
+    shown: &[&Process],
+    merge: bool,
+    most: usize,
+    options: &TextOptions,
+) -> Vec<String> {
+    let style = options.style;
+    let mut rows = rows(shown, merge);
+    let rest = rows.split_off(rows.len().min(most));
+    let cells: Vec<[String; 6]> = rows.iter().map(cells).collect();
+    let titles = ["id", "ran", "allocations", "bytes", "peak", "end"].map(String::from);
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|at| {
+            let all = cells.iter().chain([&titles]).map(|row| columns(&row[at]));
+            all.max().unwrap_or(0)
+        })
+        .collect();
+    let line = |row: &[String; 6], last: &str| -> String {
+        let cells = row.iter().zip(&widths);
+        let text: String = cells
+            .map(|(cell, width)| format!("  {cell:>width$}"))
+            .collect();
+        let left = style.columns().saturating_sub(columns(&text) + 2);
+        format!("{text}  {}", start(last, left))
+            .trim_end()
+            .to_owned()
+    };
+    let title = line(&titles, "processes, by bytes");
+    let mut lines = vec![style.paint(Role::Title, &title)];
+    for (row, cells) in rows.iter().zip(&cells) {
+        let command = row.first().map_or_else(String::new, totals::command);
+        let command = match row.processes.len() {
+            1 => command,
+            many => format!("×{} {command}", count(many as u64)),
+        };
+        lines.push(line(cells, &command));
+    }
+    if !rest.is_empty() {
+        let processes: usize = rest.iter().map(|row| row.processes.len()).sum();
+        let sum = rest
+            .iter()
+            .fold(0, |sum: u64, row| sum.saturating_add(row.sum(allocated)));
+        let text = format!(
+            "  … {} more with {}: report --by process",
+            count(processes as u64),
+            bytes(sum)
+        );
+        lines.push(start(&text, style.columns()));
+    }
+    lines
+}
+
+fn allocated(process: &Process) -> u64 {
+    process.totals.allocated_bytes
+}
+
+/// The processes, or groups of those that ran the same program in the same way, those
+/// with the most bytes first.
+fn rows<'a>(shown: &[&'a Process], merge: bool) -> Vec<Row<'a>> {
+    let mut sorted: Vec<&Process> = shown.to_vec();
+    sorted.sort_by_key(|process| (Reverse(allocated(process)), process.id));
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for process in sorted {
+        let alike = |row: &&mut Row<'a>| {
+            let first = row.first();
+            first.is_some_and(|it| {
+                it.executable == process.executable
+                    && std::mem::discriminant(&it.origin) == std::mem::discriminant(&process.origin)
+            })
+        };
+        let row = if merge {
+            rows.iter_mut().find(alike)
+        } else {
+            None
+        };
+        match row {
+            Some(row) => row.processes.push(process),
+            None => rows.push(Row {
+                processes: vec![process],
+            }),
+        }
+    }
+    rows.sort_by_key(|row| Reverse(row.sum(allocated)));
+    rows
+}
+
+fn cells(row: &Row<'_>) -> [String; 6] {
+    let peak = row.processes.iter().map(|it| it.totals.peak_bytes).max();
+    let ran = row.processes.iter().map(|it| it.duration_us).max();
+    let ends: Vec<String> = row.processes.iter().map(|it| header::exit(it)).collect();
+    let end = match &ends[..] {
+        [first, others @ ..] if others.iter().all(|end| end == first) => first.clone(),
+        _ => "mixed".to_owned(),
+    };
+    [
+        row.first().map_or_else(String::new, |it| it.id.to_string()),
+        duration(ran.unwrap_or(0) as f64),
+        count(row.sum(|it| it.totals.allocations)),
+        bytes(row.sum(allocated)),
+        bytes(peak.unwrap_or(0)),
+        end,
+    ]
+}

@@ -1,0 +1,396 @@
+//! The first screen: what a program did, what stands out, and what held its memory, in at
+//! most 24 lines with the prompt that follows.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use allotrope_diff::Headlines;
+use allotrope_findings::{Finding, Severity};
+use allotrope_profile::{Metric, Process, Profile, command_text};
+use allotrope_text::TextWriter;
+
+use crate::groups::{Group, Grouping, groups};
+use crate::numbers::{bytes, count, duration};
+use crate::selection::processes;
+use crate::shorten::{clean, columns, end, middle, name, wrap};
+use crate::style::Role;
+use crate::text::{TextOptions, by, chart, header, lists, process_table};
+use crate::warnings::warnings;
+
+/// Lines of the screen; a terminal of 24 lines has one left for the prompt.
+const LINES: usize = 23;
+/// Most findings that are shown.
+const FINDINGS: usize = 3;
+/// Most lines of the list of functions.
+const FUNCTIONS: usize = 10;
+/// Least lines of the list of functions.
+const LEAST_FUNCTIONS: usize = 4;
+/// Most lines of warnings.
+const WARNINGS: usize = 2;
+/// Most lines of the list of processes.
+const PROCESSES: usize = 6;
+/// Columns before the curve: the most and the axis.
+const BEFORE_CURVE: usize = 12;
+/// Most columns of the curve.
+const MOST_CURVE: usize = 120;
+
+/// What the first screen is made of.
+pub struct Screen<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// What stands out in it, best first.
+    pub findings: &'a [Finding],
+    /// The trace's name for commands that are proposed, as a shell reads it.
+    pub trace: String,
+    /// Put processes that run the same program in one line.
+    pub merge: bool,
+}
+
+/// Writes the first screen.
+pub fn write_screen(
+    screen: &Screen<'_>,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
+    for line in lines(screen, options) {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// Writes all findings.
+pub fn write_findings(
+    profile: &Profile,
+    findings: &[Finding],
+    trace: &str,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
+    let screen = Screen {
+        profile,
+        findings,
+        trace: trace.to_owned(),
+        merge: false,
+    };
+    if findings.is_empty() {
+        writeln!(out, "Nothing stands out that the rules know.")?;
+    }
+    let many = profile.processes.len() > 1;
+    for finding in findings {
+        for line in finding_lines(&screen, finding, true, many, options) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    out.flush()
+}
+
+/// The lines of the screen.
+fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
+    let Screen { profile, .. } = *screen;
+    let style = options.style;
+    let width = style.columns();
+    let shown: Vec<&Process> = processes(profile, options).collect();
+    let mut lines = vec![style.paint(Role::Title, &title(profile, &shown, width))];
+    lines.extend(warning_lines(profile, options));
+    match shown.as_slice() {
+        [] => {
+            lines.push(String::new());
+            lines.push("No process was recorded.".to_owned());
+            return lines;
+        }
+        [one] => lines.extend(curve(one, width)),
+        many => {
+            lines.push(String::new());
+            let merge = screen.merge;
+            lines.extend(process_table::lines(many, merge, PROCESSES, options));
+        }
+    }
+    let footer = footer(screen, &shown, options);
+    let windows = windows(&shown, width);
+    let used = lines.len() + footer.len() + usize::from(windows.is_some());
+    let found: Vec<&Finding> = screen
+        .findings
+        .iter()
+        .filter(|finding| options.process.is_none_or(|id| finding.process == id))
+        .collect();
+    // Two blank lines, the title of the list and its least lines.
+    let room = LINES.saturating_sub(used + 3 + LEAST_FUNCTIONS);
+    lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
+    let used = lines.len() + footer.len() + usize::from(windows.is_some());
+    let room = LINES.saturating_sub(used + 2).clamp(1, FUNCTIONS);
+    lines.extend(held(profile, &shown, room, options));
+    lines.extend(windows);
+    lines.extend(footer);
+    lines
+}
+
+/// The command, how long it ran, how much it allocated, and how it ended.
+fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
+    let mut facts = Vec::new();
+    let command = match shown {
+        [one] => command_text(&one.command),
+        _ => command_text(&profile.recording.command),
+    };
+    let starts = shown.iter().map(|process| process.started_us).min();
+    let ends = shown.iter();
+    let ends = ends.map(|process| process.started_us.saturating_add(process.duration_us));
+    let ran = ends
+        .max()
+        .zip(starts)
+        .map_or(0, |(end, start)| end.saturating_sub(start));
+    facts.push(duration(ran as f64));
+    let allocations: u64 = shown.iter().map(|it| it.totals.allocations).sum();
+    facts.push(match allocations {
+        1 => "1 allocation".to_owned(),
+        many => format!("{} allocations", count(many)),
+    });
+    facts.push(match shown {
+        [one] => header::exit(one),
+        many => format!("{} processes", count(many.len() as u64)),
+    });
+    let facts = format!(" · {}", facts.join(" · "));
+    let room = width.saturating_sub(columns(&facts));
+    format!("{}{facts}", end(&clean(&command), room))
+}
+
+/// The first warnings.
+fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
+    let width = options.style.columns() - 2;
+    let all: Vec<String> = warnings(profile)
+        .iter()
+        .flat_map(|warning| {
+            let lines = wrap(warning, width).into_iter().enumerate();
+            lines.map(|(index, line)| format!("{}{line}", if index == 0 { "! " } else { "  " }))
+        })
+        .collect();
+    let is_whole = all.len() <= WARNINGS;
+    let mut all: Vec<String> = all.into_iter().take(WARNINGS).collect();
+    if let Some(last) = all.last_mut().filter(|_| !is_whole) {
+        const MORE: &str = " … (report --lists)";
+        *last = format!("{}{MORE}", end(last, width + 2 - columns(MORE)));
+    }
+    let paint = |line: String| options.style.paint(Role::Warning, &line);
+    all.into_iter().map(paint).collect()
+}
+
+/// The live bytes over time, with the peak marked, and what they were.
+fn curve(process: &Process, width: usize) -> Vec<String> {
+    let totals = &process.totals;
+    let count = width.saturating_sub(BEFORE_CURVE + 1).min(MOST_CURVE);
+    let Some(curve) = peak_curve(process, count) else {
+        return vec![String::new(), "No block was allocated.".to_owned()];
+    };
+    let text = format!(
+        "peak after {} ({:.0} % of the run) · {} live at the end",
+        duration(totals.peak_time_us as f64),
+        peak_share(process) * 100.0,
+        bytes(totals.leaked_bytes),
+    );
+    let mut lines: Vec<String> = curve.lines().map(str::to_owned).collect();
+    let text = end(&text, width - BEFORE_CURVE);
+    lines.push(format!("{:BEFORE_CURVE$}{text}", ""));
+    lines
+}
+
+/// When the peak was, as a share of the run.
+fn peak_share(process: &Process) -> f64 {
+    match process.duration_us {
+        0 => 0.0,
+        ran => (process.totals.peak_time_us as f64 / ran as f64).min(1.0),
+    }
+}
+
+/// Two lines: the live bytes as bars of so many columns, and an axis on which the peak is
+/// marked. `None` if nothing was ever live.
+pub(crate) fn peak_curve(process: &Process, count: usize) -> Option<String> {
+    let values = chart::of_process(process, count)?;
+    if values.iter().all(|&value| value == 0) {
+        return None;
+    }
+    let at = ((peak_share(process) * count as f64) as usize).min(count.saturating_sub(1));
+    let mark = |column| if column == at { '▲' } else { '─' };
+    let axis: String = (0..count).map(mark).collect();
+    let room = BEFORE_CURVE - 2;
+    Some(format!(
+        "{:>room$} ┤{}\n{:>room$} └{axis}",
+        bytes(process.totals.peak_bytes),
+        chart::bars(&values).trim_end(),
+        0
+    ))
+}
+
+/// The findings, in at most so many lines.
+fn standing_out(
+    screen: &Screen<'_>,
+    found: &[&Finding],
+    many_processes: bool,
+    room: usize,
+    options: &TextOptions,
+) -> Vec<String> {
+    let style = options.style;
+    let width = style.columns();
+    let mut lines = vec![String::new()];
+    if found.is_empty() {
+        lines.push(format!(
+            "{} nothing that the rules know.",
+            style.paint(Role::Title, "What stands out:")
+        ));
+        return lines;
+    }
+    lines.push(style.paint(Role::Title, "What stands out"));
+    let mut shown = 0;
+    for finding in found.iter().take(FINDINGS) {
+        let is_first = shown == 0;
+        let next = finding_lines(screen, finding, is_first, many_processes, options);
+        // Its number is its index in the list of all findings.
+        if lines.len() + next.len() > room.max(3) + 1 && !is_first {
+            break;
+        }
+        lines.extend(next);
+        shown += 1;
+    }
+    let rest = found.len() - shown;
+    if rest > 0 && lines.len() <= room {
+        let text = format!(
+            " … {} more: allotrope show {} all",
+            count(rest as u64),
+            screen.trace
+        );
+        lines.push(end(&text, width));
+    }
+    lines
+}
+
+/// A finding: what and how much, where, and for the first one why and what to try.
+fn finding_lines(
+    screen: &Screen<'_>,
+    finding: &Finding,
+    in_full: bool,
+    many_processes: bool,
+    options: &TextOptions,
+) -> Vec<String> {
+    const INDENT: &str = "    ";
+    let style = options.style;
+    let width = style.columns();
+    let number = screen.findings.iter().position(|other| other == finding);
+    let number = number.map_or(0, |index| index + 1);
+    let hint = match finding.severity {
+        Severity::Problem => "",
+        Severity::Hint => " (hint)",
+    };
+    let measure = match finding.measure.is_empty() {
+        true => String::new(),
+        false => format!(": {}", clean(&finding.measure)),
+    };
+    let head = format!("{}{hint}{measure}", clean(&finding.title));
+    let mut lines = vec![format!("{number:>2}  {}", end(&head, width - INDENT.len()))];
+    let process = match many_processes {
+        true => format!("process {}: ", finding.process),
+        false => String::new(),
+    };
+    let frame = finding.frame;
+    let frame = frame.and_then(|index| screen.profile.frames.get(index as usize));
+    if let Some(frame) = frame {
+        let room = width - INDENT.len() - columns(&process);
+        let location = lists::location(screen.profile, frame, room / 2).unwrap_or_default();
+        let room = room.saturating_sub(columns(&location) + 2);
+        let function = style.paint(Role::Function, &name(&frame.function, room));
+        let location = style.paint(Role::Location, &location);
+        lines.push(
+            format!("{INDENT}{process}{function}  {location}")
+                .trim_end()
+                .to_owned(),
+        );
+    }
+    if in_full {
+        let most = if width < 120 { 2 } else { 1 };
+        let text = wrap(&finding.text, width - INDENT.len());
+        let cut = text.len() > most;
+        for (index, line) in text.into_iter().take(most).enumerate() {
+            let line = match cut && index + 1 == most {
+                true => end(&format!("{line} …"), width - INDENT.len()),
+                false => line,
+            };
+            lines.push(format!("{INDENT}{line}"));
+        }
+        if !finding.advice.is_empty() {
+            let advice = end(&clean(&finding.advice), width - INDENT.len() - 2);
+            lines.push(format!("{INDENT}→ {advice}"));
+        }
+    }
+    lines
+}
+
+/// What held the memory at the peak, by function.
+fn held(profile: &Profile, shown: &[&Process], room: usize, options: &TextOptions) -> Vec<String> {
+    let headlines = Headlines::new(profile, &options.glue);
+    let of_shown = shown.iter().copied();
+    let mut all = groups(profile, of_shown, &headlines, Grouping::Function);
+    all.retain(|group| group.peak_bytes > 0);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    all.sort_by_key(|group| Reverse((group.peak_bytes, group.peak_blocks)));
+    let whole: u64 = all.iter().map(|group| group.peak_bytes).sum();
+    let title = match shown {
+        [_] => "Held at the peak, by function",
+        _ => "Held at the peaks, by function",
+    };
+    let mut lines = vec![String::new()];
+    let rows: Vec<&Group<'_>> = all.iter().take(room).collect();
+    lines.extend(by::rows(
+        profile,
+        title,
+        &rows,
+        Metric::PeakBytes,
+        whole,
+        options,
+    ));
+    lines
+}
+
+/// A line about the windows of the program, if it opened any.
+fn windows(shown: &[&Process], width: usize) -> Option<String> {
+    let mut names: Vec<(&str, u64)> = Vec::new();
+    for run in shown.iter().flat_map(|process| &process.windows) {
+        match names.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, runs)) => *runs += 1,
+            None => names.push((&run.name, 1)),
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let names = names.iter().map(|(name, runs)| match runs {
+        1 => clean(name),
+        many => format!("{} ×{}", clean(name), count(*many)),
+    });
+    let names: Vec<String> = names.take(10).collect();
+    Some(end(
+        &format!("windows (--window NAME): {}", names.join(", ")),
+        width,
+    ))
+}
+
+/// What else there is to ask.
+fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec<String> {
+    let trace = &screen.trace;
+    let mut next = match shown {
+        [] | [_] if screen.findings.is_empty() => String::new(),
+        [] | [_] => format!(" · allotrope show {trace} 1"),
+        many => match many.iter().max_by_key(|it| it.totals.allocated_bytes) {
+            Some(most) => format!(" · one process: --process {}", most.id),
+            None => String::new(),
+        },
+    };
+    let more = format!("more: allotrope report {trace} --lists · --by module · --tree");
+    if columns(&more) + columns(&next) > options.style.columns() {
+        next = next.trim_start_matches(" · ").to_owned();
+        let width = options.style.columns();
+        let lines = [middle(&more, width), end(&next, width)];
+        return lines.into_iter().filter(|line| !line.is_empty()).collect();
+    }
+    vec![format!("{more}{next}")]
+}
