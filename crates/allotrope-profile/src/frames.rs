@@ -309,7 +309,10 @@ impl FrameTable {
         if let Some(&range) = self.resolved.get(&location) {
             return range;
         }
-        let frames = self.name(location);
+        let mut frames = self.name(location);
+        if let Some(innermost) = frames.first_mut() {
+            innermost.interrupted = node.exact;
+        }
         let range = self.intern_all(frames.into_iter());
         self.resolved.insert(location, range);
         range
@@ -398,6 +401,7 @@ fn frame_of(symbol: &SymbolFrame, module: u32, unnamed: &dyn Fn() -> String) -> 
         offset: if named { symbol.offset } else { 0 },
         inlined: symbol.inlined,
         generated: symbol.generated,
+        interrupted: false,
     }
 }
 

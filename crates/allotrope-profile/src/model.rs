@@ -101,6 +101,9 @@ pub struct Frame {
     /// The compiler wrote the function: a derived trait's method, an implicit copy
     /// constructor.
     pub generated: bool,
+    /// A signal interrupted the program here: the frames inside of it are those of the
+    /// signal's handler.
+    pub interrupted: bool,
 }
 
 /// One process image: a process (pid) between two calls of `exec`.

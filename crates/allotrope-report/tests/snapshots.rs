@@ -40,6 +40,7 @@ fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) 
         offset: 16,
         inlined,
         generated: false,
+        interrupted: false,
     }
 }
 
