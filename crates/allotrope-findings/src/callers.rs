@@ -68,9 +68,21 @@ impl Context<'_> {
         }
     }
 
-    /// `, called by a, b` for the functions outside of the headline frame that most of the
-    /// weight comes through, from the innermost on; empty if there are none.
+    /// ` (called by a ← b)` for the [callers](Self::callers); empty if there are none.
     pub(crate) fn called_by(&self, sites: &[u32], weight: impl Fn(&Site) -> u64) -> String {
+        let callers = self.callers(sites, weight).into_iter();
+        let names: Vec<String> = callers
+            .map(|frame| self.function_name(Some(frame)))
+            .collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(" (called by {})", names.join(" ← ")),
+        }
+    }
+
+    /// Frames of the functions outside of the headline frame that most of the weight comes
+    /// through, from the innermost on; without `main`, of which that says nothing.
+    pub(crate) fn callers(&self, sites: &[u32], weight: impl Fn(&Site) -> u64) -> Vec<u32> {
         let paths = sites.iter().map(|&site| {
             let site = self.site(site);
             let head = self.frames.headline(&site.stack);
@@ -87,7 +99,7 @@ impl Context<'_> {
         });
         let mut paths: Vec<(Vec<u32>, u64)> = paths.collect();
         let all: u64 = paths.iter().map(|(_, weight)| weight).sum();
-        let mut names: Vec<String> = Vec::new();
+        let mut callers: Vec<u32> = Vec::new();
         for depth in 1..=NAMED {
             let mut weights: FxHashMap<u32, (u64, u32)> = FxHashMap::default();
             for (path, weight) in &paths {
@@ -109,11 +121,12 @@ impl Context<'_> {
                 path.get(depth)
                     .is_some_and(|&it| self.frames.function(it) == function)
             });
-            names.push(self.function_name(Some(frame)));
+            let name = self.function_name(Some(frame));
+            if name == "main" || name.ends_with("::main") {
+                break;
+            }
+            callers.push(frame);
         }
-        match names.is_empty() {
-            true => String::new(),
-            false => format!(", called by {}", names.join(" ← ")),
-        }
+        callers
     }
 }

@@ -1,14 +1,18 @@
 //! What the rules look at: a process, its groups of sites and their sums.
 
-use allotrope_diff::{FrameText, Headlines, Matcher};
+use allotrope_diff::{FrameText, Headlines, Matcher, Origin};
 use allotrope_profile::{
-    Evidence, GrowthEvidence, Lifetimes, Process, Profile, Site, SiteEvidence, TimeCell, TimeTable,
+    Evidence, GrowthEvidence, LIVE_AT_END, Lifetimes, Process, Profile, Site, SiteEvidence,
+    TimeCell, TimeTable,
 };
 use allotrope_text::text_of_path;
 use rustc_hash::FxHashMap;
 
 use crate::FindingOptions;
 use crate::curve::Curve;
+
+/// Frames of a path.
+const PATH_FRAMES: usize = 4;
 
 /// Sites of one process, and their sums.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +66,23 @@ impl Group {
     }
 }
 
+/// The start of the first bucket with an allocation, and the end of the last one in which
+/// anything was allocated or freed.
+fn active(table: &TimeTable) -> [u64; 2] {
+    let first = table.cells.iter().map(|cell| cell.allocated).min();
+    let freed = table.cells.iter().map(|cell| match cell.freed {
+        LIVE_AT_END => cell.allocated,
+        freed => freed,
+    });
+    let last = freed.max().unwrap_or(0);
+    let start = table.starts_ns.get(usize::from(first.unwrap_or(0)));
+    let end = table.starts_ns.get(usize::from(last) + 1);
+    [
+        start.copied().unwrap_or(table.end_ns),
+        end.copied().unwrap_or(table.end_ns),
+    ]
+}
+
 /// A process, as the rules look at it.
 pub(crate) struct Context<'a> {
     pub profile: &'a Profile,
@@ -74,6 +95,9 @@ pub(crate) struct Context<'a> {
     pub groups: Vec<Group>,
     pub start_ns: u64,
     pub end_ns: u64,
+    /// From the first allocation to the last event, in nanoseconds: without the time in
+    /// which the program is loaded, which is half of a run of a few milliseconds.
+    pub active_ns: [u64; 2],
 }
 
 impl<'a> Context<'a> {
@@ -97,6 +121,7 @@ impl<'a> Context<'a> {
             groups: Vec::new(),
             start_ns,
             end_ns: table.end_ns,
+            active_ns: active(table),
         };
         let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (index, site) in (0..).zip(&process.sites) {
@@ -142,6 +167,14 @@ impl<'a> Context<'a> {
     pub(crate) fn head(&self, site: u32) -> Option<u32> {
         let stack = &self.site(site).stack;
         stack.get(self.frames.headline(stack)).copied()
+    }
+
+    /// The innermost frames of the user's code, at most four.
+    pub(crate) fn path(&self, site: u32) -> Vec<u32> {
+        let stack = &self.site(site).stack;
+        let own = stack.iter().skip(self.frames.headline(stack)).copied();
+        let own = own.filter(|&frame| self.frames.origin(frame) > Origin::UnnamedLibrary);
+        own.take(PATH_FRAMES).collect()
     }
 
     /// How long the process ran, in nanoseconds.
@@ -197,14 +230,15 @@ impl<'a> Context<'a> {
         matcher.rule(&self.site(site).stack).is_some()
     }
 
-    /// The name of a thread, or its number.
+    /// A thread, by its name or its number.
     pub(crate) fn thread_name(&self, thread: u32) -> String {
         match self.process.threads.get(thread as usize) {
+            Some(thread) if thread.tid == self.process.pid => "the main thread".to_owned(),
             Some(thread) if !thread.name.is_empty() => {
-                allotrope_text::shown(&thread.name).into_owned()
+                format!("thread {}", allotrope_text::shown(&thread.name))
             }
-            Some(thread) => thread.tid.to_string(),
-            None => thread.to_string(),
+            Some(thread) => format!("thread {}", thread.tid),
+            None => "a thread".to_owned(),
         }
     }
 }

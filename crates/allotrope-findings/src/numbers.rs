@@ -57,3 +57,9 @@ pub(crate) fn some(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(number))
 }
+
+/// `main is`, or `main are` if there are several blocks of it.
+pub(crate) fn are(function: String, number: u64) -> String {
+    let verb = if number == 1 { "is" } else { "are" };
+    format!("{function} {verb}")
+}

@@ -4,13 +4,15 @@
 //! at their maximum, the live bytes are sampled at 64 equal distances. The first third is
 //! left out: it may be the program's start. It speaks if
 //!
-//! - this time is at least half of the run, and ends in its last 40 %;
+//! - this time is at least half of the time from the program's first allocation to its last
+//!   event, and ends in the last 40 % of it;
 //! - the gain is at least 5 % of the peak, 16 KiB and 32 blocks;
-//! - at least 80 % of the steps do not fall and 30 % rise;
+//! - at least 80 % of the steps rise;
 //! - a straight line explains the rise (R² at least 0.9);
 //! - no dip is deeper than 10 % of the gain;
 //! - the last third gains at least a quarter of what the first third gains (otherwise it is
 //!   a cache that fills up);
+//! - at most 90 % of what was allocated until the maximum was freed before it;
 //! - after the maximum they do not rise again by more than a quarter of the gain.
 //!
 //! It is a problem from 30 s on: shorter programs may build what they need until they end.
@@ -31,8 +33,9 @@ const BEGINS: f64 = 0.02;
 const LEAST_SHARE: f64 = 0.05;
 const LEAST_BYTES: u64 = 16 << 10;
 const FEWEST_BLOCKS: u64 = 32;
-const NOT_FALLING: f64 = 0.8;
-const RISING: f64 = 0.3;
+const RISING: f64 = 0.8;
+/// More than this part that is freed before the maximum is work that comes and goes.
+const MOSTLY_KEPT: f64 = 0.9;
 const STRAIGHT: f64 = 0.9;
 const DEEPEST_DIP: f64 = 0.1;
 const LAST_THIRD: f64 = 0.25;
@@ -48,6 +51,8 @@ struct Growth {
     steps: usize,
     straightness: f64,
     span_ns: u64,
+    /// The part of the program's allocating time that this is.
+    span: f64,
     /// Nanoseconds in which the sampled part rose by `rise`.
     rise_ns: u64,
     rise: u64,
@@ -60,9 +65,25 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let floor = (context.peak_bytes() as f64 * LEAST_SHARE) as u64;
     let large = |group: &&Group| group.bytes >= floor.max(LEAST_BYTES);
     let groups = context.groups.iter().filter(large);
-    groups
-        .filter_map(|group| Some(candidate(context, group, &growth(context, group)?)))
-        .collect()
+    let grown = groups.filter_map(|group| Some((group, growth(context, group)?)));
+    let mut grown: Vec<(&Group, Growth)> = grown.collect();
+    grown.sort_by_key(|(_, growth)| std::cmp::Reverse(growth.most));
+    // A function and its caller are one finding, about the one that holds more.
+    let mut named: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut found = Vec::new();
+    for (group, growth) in grown {
+        let callers = context.callers(&group.sites, |site| site.bytes_at_peak);
+        let callers = callers.into_iter();
+        let callers: Vec<u32> = callers.map(|it| context.frames.function(it)).collect();
+        let is_named = named.iter().any(|(function, of_named)| {
+            of_named.contains(&group.function) || callers.contains(function)
+        });
+        if !is_named {
+            found.push(candidate(context, group, &growth));
+            named.push((group.function, callers));
+        }
+    }
+    found
 }
 
 fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
@@ -73,8 +94,9 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let first = curve.live().iter().position(|live| live.bytes > begins)?;
     let (from, to) = (curve.end_ns(first), curve.end_ns(highest));
     let span = to.saturating_sub(from);
-    let duration = context.duration_ns() as f64;
-    let reached = (to - context.start_ns) as f64;
+    let [begin, end] = context.active_ns;
+    let duration = end.saturating_sub(begin).max(1) as f64;
+    let reached = to.saturating_sub(begin) as f64;
     if (span as f64) < LEAST_SPAN * duration || reached < EARLIEST_END * duration {
         return None;
     }
@@ -92,10 +114,8 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     }
     let steps = values.windows(2).map(|pair| pair[1] - pair[0]);
     let steps: Vec<f64> = steps.collect();
-    let share_of = |holds: &dyn Fn(f64) -> bool| {
-        steps.iter().filter(|&&step| holds(step)).count() as f64 / steps.len() as f64
-    };
-    if share_of(&|step| step >= 0.0) < NOT_FALLING || share_of(&|step| step > 0.0) < RISING {
+    let steps_up = steps.iter().filter(|&&step| step > 0.0).count();
+    if (steps_up as f64) < RISING * steps.len() as f64 {
         return None;
     }
     let straightness = straightness(values);
@@ -122,17 +142,19 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
         .iter()
         .filter(|cell| usize::from(cell.allocated) <= highest);
     let allocated: u64 = before.map(|cell| cell.bytes).sum();
-    Some(Growth {
+    let freed_before = 1.0 - ratio(most.bytes, allocated.max(most.bytes));
+    (freed_before <= MOSTLY_KEPT).then_some(Growth {
         gain: gain as u64,
         blocks: gained,
         most: most.bytes.max(group.peak_bytes),
-        steps_up: steps.iter().filter(|&&step| step > 0.0).count(),
+        steps_up,
         steps: steps.len(),
         straightness,
         span_ns: span,
+        span: span as f64 / duration,
         rise_ns: to.saturating_sub(begin_ns).max(1),
         rise: most.bytes.saturating_sub(first_value as u64),
-        freed_before: 1.0 - ratio(most.bytes, allocated.max(most.bytes)),
+        freed_before,
         left_at_end: group.leaked_bytes,
     })
 }
@@ -198,12 +220,10 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             share("steps_up_threshold", RISING),
             number("r_squared", growth.straightness),
             number("r_squared_threshold", STRAIGHT),
-            share(
-                "span_of_run",
-                growth.span_ns as f64 / context.duration_ns() as f64,
-            ),
+            share("span_of_run", growth.span),
             share("span_of_run_threshold", LEAST_SPAN),
             share("freed_before", growth.freed_before),
+            share("freed_before_threshold", MOSTLY_KEPT),
         ],
     };
     Candidate {

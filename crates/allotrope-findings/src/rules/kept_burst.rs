@@ -11,7 +11,7 @@ use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::context::{Context, Group};
 use crate::finding::{Finding, Rule, Severity};
-use crate::numbers::{blocks, bytes, percent, ratio, share, some};
+use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
 const FIRST: u64 = 20;
@@ -62,10 +62,9 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64, size: u64) -> Ca
     let frame = context.frame(&group.sites, weight);
     let stake = ratio(size, context.peak_bytes()).min(1.0);
     let text = format!(
-        "{} of {} are allocated in the first 5 % of the run and live for at least half of \
-         it{}.",
+        "{} of {} allocated in the first 5 % of the run and live for at least half of it{}.",
         some(number, "block"),
-        context.function_name(frame),
+        are(context.function_name(frame), number),
         context.called_by(&group.sites, weight),
     );
     let finding = Finding {

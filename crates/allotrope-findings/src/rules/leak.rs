@@ -12,9 +12,11 @@
 //!   frees what it has: of the other blocks at the peak at most 10 % (or 8) live at the end,
 //!   and it exited.
 //!
-//! They must have been allocated in at least 4 tenths of the run, for the last kind in 6:
-//! what is allocated once at the start is kept on purpose. If the program does not free
-//! what it has, it is a hint. Expected leaks (`--suppressions`) are left out.
+//! They must have been allocated in at least 4 tenths of the time from the program's
+//! first allocation to its last event, for the last kind in 6:
+//! what is allocated once at the start is kept on purpose. A program that exits without
+//! freeing what it has leaves everything to the kernel, on purpose, so it is silent; if the
+//! process did not exit, but was killed or is running, it is a hint. Expected leaks (`--suppressions`) are left out.
 
 use allotrope_diff::Origin;
 use allotrope_profile::{LIVE_AT_END, Site};
@@ -28,7 +30,6 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
-const PATH_FRAMES: usize = 4;
 const FREED: u64 = 30;
 const SURVIVORS: u64 = 3;
 const SURVIVING: f64 = 0.2;
@@ -55,7 +56,10 @@ struct Leak {
 }
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let leaks = |group: &&Group| group.leaked >= SURVIVORS;
+    let exited = matches!(context.process.exit, Exit::Status(_));
+    let leaks = |group: &&Group| {
+        group.leaked >= SURVIVORS && (!exited || frees_what_it_has(context, group))
+    };
     let groups = context.groups.iter().filter(leaks);
     groups
         .filter_map(|group| Some(candidate(context, group, &leak(context, group)?)))
@@ -68,7 +72,7 @@ fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
     }
     let mut paths: FxHashMap<Vec<u32>, Vec<u32>> = FxHashMap::default();
     for &site in &group.sites {
-        paths.entry(path(context, site)).or_default().push(site);
+        paths.entry(context.path(site)).or_default().push(site);
     }
     let like = group.freed >= FREED && ratio(group.leaked, group.allocations) <= SURVIVING;
     let mut found: Vec<Leak> = Vec::new();
@@ -109,15 +113,6 @@ fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
     Some(all)
 }
 
-/// The innermost frames of the user's code.
-fn path(context: &Context<'_>, site: u32) -> Vec<u32> {
-    let stack = &context.site(site).stack;
-    let head = context.frames.headline(stack);
-    let own = stack.iter().skip(head).copied();
-    let own = own.filter(|&frame| context.frames.origin(frame) > Origin::UnnamedLibrary);
-    own.take(PATH_FRAMES).collect()
-}
-
 fn not_suppressed(context: &Context<'_>, sites: &[u32]) -> Vec<u32> {
     let leaks = sites.iter().copied().filter(|&site| {
         let leaked = context.site(site).leaked_allocations;
@@ -126,14 +121,15 @@ fn not_suppressed(context: &Context<'_>, sites: &[u32]) -> Vec<u32> {
     leaks.collect()
 }
 
-/// In how many tenths of the run the blocks were allocated that are live at the end.
+/// In how many tenths of the time in which the program allocates the blocks were allocated that are live at the end.
 fn tenths(context: &Context<'_>, sites: &[u32]) -> usize {
     let mut seen = [false; 10];
     for cell in context.cells(sites) {
         if cell.freed == LIVE_AT_END {
             let start = context.table.starts_ns[usize::from(cell.allocated)];
-            let passed = start.saturating_sub(context.start_ns);
-            let tenth = u128::from(passed) * 10 / u128::from(context.duration_ns());
+            let [first, last] = context.active_ns;
+            let passed = start.saturating_sub(first);
+            let tenth = u128::from(passed) * 10 / u128::from(last.saturating_sub(first).max(1));
             seen[(tenth as usize).min(9)] = true;
         }
     }

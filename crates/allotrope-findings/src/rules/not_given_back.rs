@@ -34,15 +34,19 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     let series = &context.process.live;
     let live_at = |ns: u64| {
         let sample = ns.saturating_sub(series.from_ns) / series.width_ns.max(1);
-        let last = series.samples.len().checked_sub(1)?;
-        Some(series.samples[(sample as usize).min(last)])
+        let at = usize::try_from(sample).unwrap_or(usize::MAX);
+        match series.samples.get(at) {
+            Some(sample) => Some(sample.max_bytes),
+            // Nothing was allocated or freed since.
+            None => Some(series.samples.last()?.bytes),
+        }
     };
     let samples = context.process.resident.iter().filter_map(|sample| {
         let ns = sample.time_us.saturating_mul(1000);
         Some(Sample {
             ns,
             resident: sample.bytes,
-            live: live_at(ns)?.max_bytes,
+            live: live_at(ns)?,
         })
     });
     let samples: Vec<Sample> = samples.collect();

@@ -1,14 +1,17 @@
 //! One function holds most of the peak.
 //!
-//! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB.
+//! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB, on
+//! one path: with the same three callers. (Many callers together are an allocation function
+//! of the program's, which says nothing.)
 //! It is silent about a function that another rule about the peak has named.
 
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
+use rustc_hash::FxHashMap;
 
 use crate::context::{Context, Group};
 use crate::finding::{Finding, Rule, Severity};
-use crate::numbers::{blocks, bytes, percent, ratio, share, some};
+use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
 const LEAST_SHARE: f64 = 0.5;
@@ -17,10 +20,23 @@ const LEAST_BYTES: u64 = 64 << 10;
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let peak = context.peak_bytes();
     let holds_most = |group: &&Group| {
-        group.peak_bytes >= LEAST_BYTES && ratio(group.peak_bytes, peak) >= LEAST_SHARE
+        group.peak_bytes >= LEAST_BYTES
+            && ratio(group.peak_bytes, peak) >= LEAST_SHARE
+            && ratio(on_one_path(context, group), peak) >= LEAST_SHARE
     };
     let groups = context.groups.iter().filter(holds_most);
     groups.map(|group| candidate(context, group)).collect()
+}
+
+/// The most bytes at the peak that were allocated through the same functions.
+fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
+    let mut paths: FxHashMap<Vec<u32>, u64> = FxHashMap::default();
+    for &site in &group.sites {
+        let path = context.path(site).into_iter();
+        let functions = path.map(|frame| context.frames.function(frame)).collect();
+        *paths.entry(functions).or_default() += context.site(site).bytes_at_peak;
+    }
+    paths.into_values().max().unwrap_or(0)
 }
 
 fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
@@ -29,10 +45,10 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
     let stake = ratio(group.peak_bytes, context.peak_bytes());
     let when = context.peak_ns().saturating_sub(context.start_ns) as f64;
     let text = format!(
-        "{} of {} are live when most memory is, at {} of the run{}.",
-        some(group.peak_blocks, "block"),
-        context.function_name(frame),
+        "At the peak, {} into the run, {} of {} live{}.",
         percent(when / context.duration_ns() as f64),
+        some(group.peak_blocks, "block"),
+        are(context.function_name(frame), group.peak_blocks),
         context.called_by(&group.sites, weight),
     );
     let finding = Finding {

@@ -165,7 +165,7 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
     let wait = queue.group.mean_life_ns();
     let stake = ratio(most_bytes, context.peak_bytes()).min(1.0);
     let name = |thread: Option<u32>| match thread {
-        Some(thread) => format!("by thread {}", context.thread_name(thread)),
+        Some(thread) => format!("by {}", context.thread_name(thread)),
         None => "by several threads".to_owned(),
     };
     let [fill, empty] = [queue.filled, queue.emptied].map(|times| times[3] - times[0]);
@@ -175,10 +175,11 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
         "a queue that fills faster than it drains"
     };
     let text = format!(
-        "{} of {} filled {} within {}, emptied {} within {}, first in first out. {} waited at \
-         most, {} on average ({} of the run){}.",
+        "{} of {}{}: filled {} within {}, emptied {} within {}, first in first out. {} waited at \
+         most, {} on average ({} of the run).",
         some(queue.group.allocations, "block"),
         context.function_name(frame),
+        context.called_by(&queue.group.sites, weight),
         name(queue.handed_over[0]),
         time(fill.max(context.bucket_end_ns(0) - context.start_ns)),
         name(queue.handed_over[1]),
@@ -186,7 +187,6 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
         allotrope_text::numbers::count(queue.most_blocks),
         time(wait),
         percent(wait as f64 / context.duration_ns() as f64),
-        context.called_by(&queue.group.sites, weight),
     );
     let bound = match context.language(frame) {
         Language::Rust => "std::sync::mpsc::sync_channel(n), or tokio's mpsc::channel(n)",

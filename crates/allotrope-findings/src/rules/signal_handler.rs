@@ -1,9 +1,9 @@
 //! An allocation in a signal handler: `malloc` is not async-signal-safe
 //! (signal-safety(7)), so the program may deadlock or destroy its heap.
 //!
-//! It speaks if a stack has the frame to which a handler returns, `__restore_rt`, below its
-//! innermost frame. It has no threshold. It is silent where the C library's file does not
-//! name that function.
+//! It speaks if a stack has a frame that a signal interrupted, as the unwinder found it by
+//! the unwind information of the code to which handlers return (`__restore_rt`): the frames
+//! inside of it are the handler's. It has no threshold.
 
 use allotrope_profile::Site;
 
@@ -12,33 +12,37 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, some};
 use crate::rank::Candidate;
 
-const RETURNS_TO: &str = "__restore_rt";
-
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let is_return = |&frame: &u32| {
-        let frame = context.profile.frames.get(frame as usize);
-        frame.is_some_and(|frame| frame.function == RETURNS_TO)
-    };
     // By the handler: the frame that the signal frame called.
     let mut handlers: Vec<(u32, Vec<u32>)> = Vec::new();
     for (index, site) in (0..).zip(&context.process.sites) {
-        let returns = site.stack.iter().position(is_return);
-        let Some(handler) = returns.and_then(|at| site.stack.get(at.checked_sub(1)?)) else {
+        let Some(handler) = handler(context, &site.stack) else {
             continue;
         };
-        let function = context.frames.function(*handler);
+        let function = context.frames.function(handler);
         match handlers
             .iter_mut()
             .find(|(it, _)| context.frames.function(*it) == function)
         {
             Some((_, sites)) => sites.push(index),
-            None => handlers.push((*handler, vec![index])),
+            None => handlers.push((handler, vec![index])),
         }
     }
     let handlers = handlers.into_iter();
     handlers
         .map(|(handler, sites)| candidate(context, handler, &sites))
         .collect()
+}
+
+/// The outermost frame of a handler that allocated: between it and the frame that the
+/// signal interrupted there is one frame, that of the code to which the handler returns.
+fn handler(context: &Context<'_>, stack: &[u32]) -> Option<u32> {
+    let is_interrupted = |&index: &u32| {
+        let frame = context.profile.frames.get(index as usize);
+        frame.is_some_and(|frame| frame.interrupted)
+    };
+    let at = stack.iter().position(is_interrupted)?;
+    stack.get(at.checked_sub(2)?).copied()
 }
 
 fn candidate(context: &Context<'_>, handler: u32, sites: &[u32]) -> Candidate {

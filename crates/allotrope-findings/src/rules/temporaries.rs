@@ -37,7 +37,21 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             && (time >= LEAST_TIME || number >= MANY && of_all >= LARGE_SHARE)
     };
     let groups = context.groups.iter().filter(hot);
-    groups.map(|group| candidate(context, group)).collect()
+    groups
+        .map(|group| {
+            let sites = group.sites.iter().copied();
+            let of_it = |&site: &u32| {
+                let number = context.site(site).temporary_allocations;
+                ratio(number, group.temporary) >= LEAST_SHARE
+            };
+            let sites = context.group(sites.filter(of_it));
+            let hot = Group {
+                function: group.function,
+                ..sites
+            };
+            candidate(context, &hot)
+        })
+        .collect()
 }
 
 /// Blocks of the group that live on as other blocks.
