@@ -4,6 +4,9 @@
 //! What was not measured is null, never 0: temporary, leaked, inherited and peak
 //! figures and the sites of a recording that only counted.
 //!
+//! `findings` is present if findings were made: of a whole recording with call stacks,
+//! not of a window or a range of time. `docs/findings.md` describes them.
+//!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new format number; fields may be added.
 
@@ -11,12 +14,14 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use allotrope_diff::{Glue, Rule, Suppressions};
+use allotrope_findings::Finding;
 use allotrope_profile::{Frame, Process, Profile, Totals};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Origin};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::json_findings::FindingForm;
 use crate::json_recording::{ModuleForm, RecordingForm};
 use crate::json_series::{ResidentForm, SeriesForm, resident};
 use crate::json_sites::{self, Additions, Numbers};
@@ -41,6 +46,8 @@ pub struct JsonOptions<'a> {
     /// The processes are windows: without `per`, their figures are also
     /// divided by their iterations.
     pub is_window: bool,
+    /// What stands out, best first; `None` if it was not looked for.
+    pub findings: Option<&'a [Finding]>,
 }
 
 impl JsonOptions<'_> {
@@ -83,6 +90,11 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
         separator = ",";
     }
     out.write_all(b"]")?;
+    if let Some(findings) = options.findings {
+        out.write_all(b",\"findings\":")?;
+        let forms: Vec<FindingForm<'_>> = findings.iter().map(FindingForm::of).collect();
+        allotrope_text::to_json_writer(&mut out, &forms)?;
+    }
     if let Some(cut) = &profile.cut {
         out.write_all(b",\"cut\":")?;
         allotrope_text::to_json_writer(&mut out, cut)?;

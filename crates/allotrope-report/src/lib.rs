@@ -11,6 +11,7 @@ pub mod diff;
 mod groups;
 pub mod json;
 mod json_details;
+mod json_findings;
 mod json_recording;
 mod json_series;
 mod json_sites;

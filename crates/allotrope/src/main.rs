@@ -19,6 +19,7 @@ mod exec_program;
 mod exit_status;
 mod export;
 mod filter;
+mod findings;
 mod glue;
 mod message;
 mod metric;

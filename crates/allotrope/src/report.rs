@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use allotrope_findings::{Finding, FindingOptions, find};
+use allotrope_findings::{Finding, find};
 use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::Suppressions;
@@ -22,6 +22,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::filter::FilterArguments;
+use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
@@ -89,6 +90,8 @@ pub struct Arguments {
     glue: GlueArguments,
     #[command(flatten)]
     suppressions: SuppressionArguments,
+    #[command(flatten)]
+    findings: FindingArguments,
     /// Rank suppressed leaks like all others, also those of the built-in list
     #[arg(long, conflicts_with = "suppressions")]
     all_leaks: bool,
@@ -221,14 +224,17 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
+    let with_findings = arguments.format == Format::Json
+        && arguments.window.is_none()
+        && arguments.time.option().is_none();
     let wanted = if is_screen(arguments) {
         trace::Wanted::FINDINGS
     } else {
-        // Curves need the times of blocks.
+        // Curves need the times of blocks, as findings do.
         let has_curves = arguments.site.is_some() || arguments.by == Some(By::Function);
         trace::Wanted {
-            times: has_curves.then_some(&[]),
-            evidence: false,
+            times: (has_curves || with_findings).then_some(&[]),
+            evidence: with_findings,
             site_details: arguments.site.is_some() || arguments.format == Format::Json,
         }
     };
@@ -278,12 +284,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let source = options.source.as_deref();
+        let how = arguments
+            .findings
+            .options(&options.glue, &options.suppressions)?;
+        let with_findings = with_findings && !profile.is_counts_only();
+        let findings = with_findings.then(|| find(&profile, &how));
         let options = JsonOptions {
             source,
             glue: options.glue,
             suppressions: options.suppressions,
             per: arguments.per,
             is_window: options.window.is_some(),
+            findings: findings.as_deref(),
         };
         standard_output::print(|output| json::write(&profile, &options, output))?;
         for warning in source.iter().flat_map(|source| source.warnings()) {
@@ -350,7 +362,7 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
         style: style(Color::Auto),
         ..TextOptions::default()
     };
-    let findings = findings(&profile, &options);
+    let findings = findings(&profile, &options, &FindingArguments::default())?;
     let screen = Screen {
         profile: &profile,
         findings: &findings,
@@ -366,7 +378,7 @@ fn print_screen(
     profile: &Profile,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let findings = findings(profile, options);
+    let findings = findings(profile, options, &arguments.findings)?;
     let screen = Screen {
         profile,
         findings: &findings,
@@ -384,13 +396,13 @@ fn print_screen(
 }
 
 /// What stands out in a profile, which has [evidence](trace::Wanted::FINDINGS).
-pub fn findings(profile: &Profile, options: &TextOptions) -> Vec<Finding> {
-    let options = FindingOptions {
-        glue: options.glue.clone(),
-        suppressions: options.suppressions.clone(),
-        ..FindingOptions::default()
-    };
-    find(profile, &options)
+pub fn findings(
+    profile: &Profile,
+    options: &TextOptions,
+    arguments: &FindingArguments,
+) -> Result<Vec<Finding>, Failure> {
+    let how = arguments.options(&options.glue, &options.suppressions)?;
+    Ok(find(profile, &how))
 }
 
 /// When the recording began, if the clock was set.

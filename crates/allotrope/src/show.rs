@@ -13,6 +13,7 @@ use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure};
 use crate::filter::nearest;
+use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
 use crate::pager::PagerArguments;
 use crate::progress::Progress;
@@ -43,6 +44,8 @@ pub struct Arguments {
     top: u32,
     #[command(flatten)]
     glue: GlueArguments,
+    #[command(flatten)]
+    findings: FindingArguments,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
     #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path)]
     source_path: Vec<(PathBuf, PathBuf)>,
@@ -85,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ))),
         ..TextOptions::default()
     };
-    let findings = report::findings(&profile, &options);
+    let findings = report::findings(&profile, &options, &arguments.findings)?;
     let Some(what) = &arguments.what else {
         let trace = quoted(path.as_os_str());
         arguments

@@ -6,6 +6,7 @@
 //! although readers must ignore it, so that no field is left undocumented. (The crate
 //! `jsonschema` would bring 36 more for this one test.)
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
@@ -57,6 +58,7 @@ pub fn check(report: &Value) {
             assert!((index as usize) < modules, "{frame}");
         }
     }
+    check_findings(report, frames);
     for (index, process) in list(&report["processes"]).iter().enumerate() {
         let path = format!("processes[{index}]");
         assert_eq!(process["id"], index, "{path}: ids count from 0");
@@ -262,4 +264,29 @@ fn number(value: &Value) -> u64 {
 /// The start of a value, which may be a whole report.
 fn start_of(value: &Value) -> String {
     value.to_string().chars().take(200).collect()
+}
+
+/// Findings whose frames, processes and sites exist, and whose numbers are numbers.
+#[track_caller]
+fn check_findings(report: &Value, frames: usize) {
+    let processes = list(&report["processes"]);
+    let sites = processes.iter().flat_map(|it| list(&it["sites"]));
+    let numbers: HashSet<u64> = sites.map(|site| number(&site["number"])).collect();
+    for finding in list(&report["findings"]) {
+        let of_process = |process: &Value| process["id"] == finding["process"];
+        assert!(processes.iter().any(of_process), "{finding}");
+        let frame = finding["frame"].as_u64();
+        assert!(
+            frame.is_none_or(|frame| (frame as usize) < frames),
+            "{finding}"
+        );
+        for site in list(&finding["sites"]) {
+            assert!(numbers.contains(&number(site)), "{finding}");
+        }
+        let numbers = finding["numbers"].as_object().expect("checked");
+        assert!(numbers.values().all(Value::is_number), "{finding}");
+        for words in ["title", "measure", "text", "advice"] {
+            assert_ne!(finding[words], "", "{finding}");
+        }
+    }
 }

@@ -1,0 +1,61 @@
+//! The findings in the JSON report.
+
+use allotrope_findings::{Finding, Value};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// A finding. `docs/findings.md` has the numbers of each rule.
+#[derive(Serialize)]
+pub(crate) struct FindingForm<'a> {
+    rule: &'static str,
+    severity: &'static str,
+    title: &'a str,
+    measure: &'a str,
+    text: &'a str,
+    advice: &'a str,
+    /// The id of the process.
+    process: u32,
+    /// An index into `frames`; null if there is no line to look at.
+    frame: Option<u32>,
+    /// Numbers of sites, the largest first.
+    sites: &'a [u32],
+    numbers: Numbers<'a>,
+}
+
+/// The numbers and thresholds by name: counts, bytes, nanoseconds, shares from 0 to 1.
+struct Numbers<'a>(&'a Finding);
+
+impl<'a> FindingForm<'a> {
+    pub(crate) fn of(finding: &'a Finding) -> Self {
+        Self {
+            rule: finding.rule.name(),
+            severity: finding.severity.name(),
+            title: &finding.title,
+            measure: &finding.measure,
+            text: &finding.text,
+            advice: &finding.advice,
+            process: finding.process,
+            frame: finding.frame,
+            sites: &finding.sites,
+            numbers: Numbers(finding),
+        }
+    }
+}
+
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let numbers = &self.0.numbers;
+        let mut map = serializer.serialize_map(Some(numbers.len()))?;
+        for number in numbers {
+            match number.value {
+                Value::Count(value) | Value::Bytes(value) | Value::Nanoseconds(value) => {
+                    map.serialize_entry(number.name, &value)?;
+                }
+                Value::Share(value) | Value::Number(value) => {
+                    map.serialize_entry(number.name, &value)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
