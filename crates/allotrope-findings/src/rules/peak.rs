@@ -2,9 +2,10 @@
 //!
 //! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB, on
 //! one path: with the same three callers. (Many callers together are an allocation function
-//! of the program's, which says nothing.)
+//! of the program's, which says nothing. Nor does an address in a library.)
 //! It is silent about a function that another rule about the peak has named.
 
+use allotrope_diff::Origin;
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 use rustc_hash::FxHashMap;
@@ -23,9 +24,16 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         group.peak_bytes >= LEAST_BYTES
             && ratio(group.peak_bytes, peak) >= LEAST_SHARE
             && ratio(on_one_path(context, group), peak) >= LEAST_SHARE
+            && is_named(context, group)
     };
     let groups = context.groups.iter().filter(holds_most);
     groups.map(|group| candidate(context, group)).collect()
+}
+
+/// Whether the function is more than an address in a library, or a language's own.
+fn is_named(context: &Context<'_>, group: &Group) -> bool {
+    let frame = context.frame(&group.sites, |site| site.bytes_at_peak);
+    frame.is_some_and(|frame| context.frames.origin(frame) > Origin::UnnamedLibrary)
 }
 
 /// The most bytes at the peak that were allocated through the same functions.
