@@ -40,7 +40,6 @@ fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) 
         offset: 16,
         inlined,
         generated: false,
-        interrupted: false,
     }
 }
 
