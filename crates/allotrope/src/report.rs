@@ -440,8 +440,8 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         Format::JsonLines | Format::Csv if !arguments.events => {
             "--format json-lines and csv write single allocations; add --site N --events, or use --format json for the whole report"
         }
-        Format::Json if arguments.events => {
-            "--format json writes the whole report; --events has --format json-lines and csv"
+        Format::Json | Format::Markdown if arguments.events => {
+            "--events writes text; for programs there are --format json-lines and --format csv"
         }
         _ => "",
     };
