@@ -123,6 +123,7 @@ mod tests {
             thread,
             allocated_ns: 0,
             lifetime_ns,
+            freed_by: None,
         }
     }
 
