@@ -87,6 +87,13 @@ pub(crate) struct Accumulator<'a> {
     unmatched_at: FxHashMap<u64, u64>,
 }
 
+/// What is gathered only on request.
+pub(crate) struct Requested {
+    pub times: Option<TableBuilder>,
+    pub evidence: bool,
+    pub details: bool,
+}
+
 /// The figures of an image, or of a window, when it has ended.
 pub(crate) struct ImageStats {
     pub totals: Totals,
@@ -115,9 +122,7 @@ impl<'a> Accumulator<'a> {
         live: &LiveBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
-        times: Option<TableBuilder>,
-        evidence: bool,
-        details: Option<DetailsBuilder>,
+        requested: Requested,
     ) -> Self {
         let inherited = || live.iter().map(|(_, number)| live.block(number).size);
         let in_sequence = temporary_threshold > 0 || observer.is_some();
@@ -140,9 +145,9 @@ impl<'a> Accumulator<'a> {
             },
             peak_ns: start_ns,
             series: Plotter::new(start_ns),
-            times,
-            evidence: evidence.then(EvidenceBuilder::default),
-            details,
+            times: requested.times,
+            evidence: requested.evidence.then(EvidenceBuilder::default),
+            details: requested.details.then(DetailsBuilder::default),
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,

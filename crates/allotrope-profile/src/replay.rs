@@ -9,7 +9,7 @@ use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
 use allotrope_trace::{ReadError, Source, TraceReader};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::accumulator::{Accumulator, ImageStats};
+use crate::accumulator::{Accumulator, ImageStats, Requested};
 use crate::cursor::{Cursor, EventBatch, Step};
 use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
@@ -20,7 +20,6 @@ use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::series::ResidentSample;
-use crate::site_details::DetailsBuilder;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
@@ -330,9 +329,11 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 &live,
                 self.observer,
                 image.streams.len() > 1,
-                self.time_table(image, start_ns, end_ns),
-                self.options.evidence,
-                self.options.site_details.then(DetailsBuilder::default),
+                Requested {
+                    times: self.time_table(image, start_ns, end_ns),
+                    evidence: self.options.evidence,
+                    details: self.options.site_details,
+                },
             ),
             windows,
             range: self.range,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod block_figures;
+mod block_records;
 pub mod diff;
 mod groups;
 pub mod json;
@@ -28,6 +29,7 @@ pub mod text;
 mod warnings;
 
 pub use block_figures::BlockFigures;
+pub use block_records::{BlockRecords, RecordFormat};
 pub use groups::Grouping;
 pub use selection::{Blocks, LISTED, sites_of_row};
 pub use signal::signal_name;

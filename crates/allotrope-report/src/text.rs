@@ -11,6 +11,7 @@ mod curve;
 mod header;
 mod lists;
 mod process_table;
+mod row_details;
 mod screen;
 mod show;
 mod site;

@@ -458,7 +458,11 @@ fn one_site_with_its_single_allocations() {
         records: recording(),
         cut: None,
     };
-    let profile = replay(&trace, &Options::default()).expect("can be replayed");
+    let options = Options {
+        site_details: true,
+        ..Options::default()
+    };
+    let profile = replay(&trace, &options).expect("can be replayed");
     let grown = profile.processes[0]
         .sites
         .iter()

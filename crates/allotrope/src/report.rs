@@ -13,10 +13,12 @@ use allotrope_findings::{Finding, find};
 use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::Suppressions;
-use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
+use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, blocks_of_sites};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, BlockList, Screen, TextOptions, TreeOrder};
-use allotrope_report::{Blocks, Grouping, SourceLines, Style, json, markdown, sites_of_row};
+use allotrope_report::{
+    BlockRecords, Blocks, Grouping, RecordFormat, SourceLines, Style, json, markdown, sites_of_row,
+};
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
@@ -54,7 +56,7 @@ pub struct Arguments {
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     trace: Option<PathBuf>,
     /// Text for people, JSON (the format allotrope-report/1) for programs, or the first screen
-    /// in Markdown for an issue or a pull request
+    /// in Markdown for an issue or a pull request; with --events also JSON Lines or CSV
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     /// Show everything in full: totals, warnings, and five lists of stacks, each ranked by
@@ -122,6 +124,10 @@ pub struct Arguments {
     /// Show the single allocations of the site: time, size, lifetime, thread
     #[arg(long, requires = "site")]
     events: bool,
+    /// Stop after N allocations
+    #[arg(long, value_name = "N", requires = "events",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// Show the lines of code of each stack, if their files are on this machine
     #[arg(long, conflicts_with = "tree")]
     source: bool,
@@ -161,6 +167,19 @@ enum Format {
     Text,
     Json,
     Markdown,
+    JsonLines,
+    Csv,
+}
+
+impl Format {
+    /// The format of single allocations, if it is one.
+    fn of_records(self) -> Option<RecordFormat> {
+        match self {
+            Self::Text | Self::Json | Self::Markdown => None,
+            Self::JsonLines => Some(RecordFormat::JsonLines),
+            Self::Csv => Some(RecordFormat::Csv),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -389,7 +408,7 @@ fn print_screen(
         Format::Markdown => {
             standard_output::print(|output| markdown::write(&screen, options, output))
         }
-        Format::Text | Format::Json => arguments
+        _ => arguments
             .pager
             .print(|output| text::write_screen(&screen, options, output)),
     }
@@ -429,6 +448,18 @@ pub fn parse_source_path(text: &str) -> Result<(PathBuf, PathBuf), String> {
 /// Refuses options that select parts of the text together with JSON, which always
 /// has everything and would ignore them silently.
 fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let refusal = match arguments.format {
+        Format::JsonLines | Format::Csv if !arguments.events => {
+            "--format json-lines and csv write single allocations; add --site N --events, or use --format json for the whole report"
+        }
+        Format::Json | Format::Markdown if arguments.events => {
+            "--events writes text; for programs there are --format json-lines and --format csv"
+        }
+        _ => "",
+    };
+    if !refusal.is_empty() {
+        return Err(Failure::new(BAD_INPUT, anyhow!(refusal)));
+    }
     let selects = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.filter.is_given(), "--filter"),
@@ -554,53 +585,66 @@ fn site(
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    standard_output::print_text(|output| {
-        text::write_site(profile, number, options, output)?;
-        if arguments.events {
-            writeln!(output)?;
-        }
-        Ok(())
-    })?;
+    let records = arguments.format.of_records();
+    if records.is_none() {
+        standard_output::print_text(|output| {
+            text::write_site(profile, number, options, output)?;
+            if arguments.events {
+                writeln!(output)?;
+            }
+            Ok(())
+        })?;
+    }
     if arguments.events {
-        events(path, trace, profile, options.style, &sites)?;
+        let limit = arguments.limit.unwrap_or(u64::MAX);
+        let mut output = io::BufWriter::new(io::stdout().lock());
+        let printed = match records {
+            None => BlockList::new(profile, options.style, &mut output).and_then(|mut list| {
+                let write = &mut |block: &Block| list.write(block);
+                let (written, replayed) = events(trace, &sites, limit, write);
+                written.and_then(|()| list.finish()).map(|()| replayed)
+            }),
+            Some(format) => {
+                BlockRecords::new(profile, format, &mut output).and_then(|mut records| {
+                    let write = &mut |block: &Block| records.write(block);
+                    let (written, replayed) = events(trace, &sites, limit, write);
+                    written.map(|()| replayed)
+                })
+            }
+        };
+        let printed = printed.and_then(|replayed| output.flush().map(|()| replayed));
+        leave_if_closed(&printed);
+        let replayed = printed.context("cannot write to the standard output");
+        let replayed = replayed.status(FAILED)?;
+        replayed.map_err(|error| trace::unreplayable(path, error))?;
     }
     Ok(())
 }
 
-/// Prints the blocks of the sites while the trace is replayed: there may be
-/// millions, so they are not collected first.
+/// Calls `write` with the blocks of the sites, at most `limit` of them, while the trace is
+/// replayed: there may be millions, so they are not collected first. Returns the results of
+/// writing and of the replay.
 fn events(
-    path: &Path,
     trace: &TraceReader,
-    profile: &Profile,
-    style: Style,
     sites: &[(u32, u32)],
-) -> Result<(), Failure> {
-    let mut output = io::BufWriter::new(io::stdout().lock());
-    let mut replayed = Ok(());
-    let mut printed = BlockList::new(profile, style, &mut output).and_then(|mut list| {
-        let mut printed = Ok(());
-        replayed = blocks_of_sites(trace, &Options::default(), sites, &mut |block| {
-            if printed.is_ok() {
-                printed = list.write(block);
-                leave_if_closed(&printed);
-            }
-        });
-        printed.and_then(|()| list.finish())
+    limit: u64,
+    write: &mut dyn FnMut(&Block) -> io::Result<()>,
+) -> (io::Result<()>, Result<(), ReplayError>) {
+    let mut left = limit;
+    let mut printed = Ok(());
+    let replayed = blocks_of_sites(trace, &Options::default(), sites, &mut |block| {
+        if printed.is_ok() && left > 0 {
+            left -= 1;
+            printed = write(block);
+            leave_if_closed(&printed);
+        }
     });
-    if printed.is_ok() {
-        printed = output.flush();
-    }
-    leave_if_closed(&printed);
-    printed
-        .context("cannot write to the standard output")
-        .status(FAILED)?;
-    replayed.map_err(|error| trace::unreplayable(path, error))
+    (printed, replayed)
 }
 
 /// Ends the process once the reader of the output has gone (`| head`): nobody would
 /// read the result of a replay that may take long.
-fn leave_if_closed(printed: &io::Result<()>) {
+fn leave_if_closed<T>(printed: &io::Result<T>) {
     if let Err(error) = printed
         && error.kind() == ErrorKind::BrokenPipe
     {

@@ -162,3 +162,109 @@ fn dhat_has_the_figures_at_the_peak_and_at_the_end_and_each_stacks_own_maximum()
         );
     }
 }
+
+/// The output of `report --site N` of the site below `produce`, and its number.
+fn of_produce(options: &[&str]) -> (String, u64) {
+    let recording = record(compiled("threads.c")).arg("handover").run();
+    let report = recording.report();
+    let number = report.only().site_under("produce")["number"].clone();
+    let number = number.as_u64().expect("checked");
+    let trace = recording.trace.to_str().expect("UTF-8");
+    let site = number.to_string();
+    let arguments = ["report", trace, "--site", &site];
+    let output = allotrope(arguments.iter().chain(options).copied());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    (text, number)
+}
+
+#[test]
+fn single_allocations_are_json_lines_and_csv() {
+    let (lines, number) = of_produce(&["--events", "--format", "json-lines"]);
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .collect();
+    assert_eq!(lines.len(), 5_000);
+    for line in &lines {
+        assert_eq!(
+            (&line["bytes"], &line["site"]),
+            (&json!(24), &json!(number))
+        );
+        assert_eq!(line["process"], 0);
+        assert!(line["lifetime_us"].is_number() && line["allocated_us"].is_number());
+        assert_ne!(line["allocated_by"], line["freed_by"]);
+        let address = line["address"].as_str().expect("text");
+        assert!(address.starts_with("0x"), "{address}");
+    }
+    let (csv, number) = of_produce(&["--events", "--format", "csv", "--limit", "7"]);
+    let mut csv = csv.lines();
+    let header = "process,site,allocated_us,lifetime_us,bytes,address,allocated_by,freed_by";
+    assert_eq!(csv.next(), Some(header));
+    let rows: Vec<Vec<&str>> = csv.map(|row| row.split(',').collect()).collect();
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        assert_eq!(row.len(), 8);
+        assert_eq!((row[0], row[1], row[4]), ("0", &*number.to_string(), "24"));
+    }
+    let (text, _) = of_produce(&["--events", "--limit", "7"]);
+    assert!(text.ends_with("\n7 allocations\n"), "{text}");
+}
+
+#[test]
+fn a_site_in_full_says_what_it_allocates_and_who_frees_it() {
+    let (text, _) = of_produce(&[]);
+    let line = |word: &str| {
+        let mut lines = text.lines().map(str::trim_start);
+        let line = lines.find_map(|line| line.strip_prefix(word));
+        line.unwrap_or_else(|| panic!("{word}: {text}")).trim()
+    };
+    assert_eq!(line("through"), "malloc");
+    assert_eq!(line("sizes"), "all 24 B");
+    assert!(line("freed by").contains("allocated by"), "{text}");
+    assert!(line("lifetime").contains("of the run"), "{text}");
+    // One block is handed over, and the next one may be allocated meanwhile.
+    assert!(line("own maximum").starts_with(['1', '2', '3']), "{text}");
+}
+
+#[test]
+fn options_that_do_not_fit_are_one_sentence() {
+    let recording = record(compiled("metrics.c")).arg("temporary").run();
+    let trace = recording.trace.to_str().expect("UTF-8");
+    for (options, part) in [
+        (&["--format", "csv"][..], "add --site N --events"),
+        (
+            &["--format", "json-lines", "--site", "1"],
+            "add --site N --events",
+        ),
+        (
+            &["--format", "json", "--site", "1", "--events"],
+            "json-lines",
+        ),
+        (&["--site", "1", "--limit", "3"], "--events"),
+        (&["--site", "1", "--events", "--limit", "0"], "0"),
+    ] {
+        let output = allotrope(["report", trace].iter().chain(options).copied());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {errors}");
+        assert!(errors.contains(part), "{options:?}: {errors}");
+    }
+}
+
+/// `report --events … | head` ends quietly.
+#[test]
+fn a_closed_pipe_of_single_allocations_is_no_error() {
+    let recording = record(compiled("threads.c")).arg("handover").run();
+    let script = "\"$0\" report \"$1\" --site 1 --events --format csv | head -n 1";
+    let output = support::run(
+        std::process::Command::new("sh")
+            .args(["-c", script])
+            .arg(env!("CARGO_BIN_EXE_allotrope"))
+            .arg(&recording.trace),
+        b"",
+    );
+    assert!(output.stdout.starts_with(b"process,site,"));
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.is_empty(), "{printed}");
+}

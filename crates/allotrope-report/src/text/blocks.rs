@@ -36,7 +36,13 @@ impl<'a> BlockList<'a> {
             None => "alive".to_owned(),
         };
         let seconds = format!("{:.6} s", block.allocated_ns as f64 / 1e9);
-        let thread = self.thread(block);
+        let mut thread = self.thread(block, block.thread);
+        if let Some(freed_by) = block.freed_by
+            && freed_by != block.thread
+        {
+            let freed_by = self.thread(block, freed_by);
+            thread.push_str(&format!(", freed by {freed_by}"));
+        }
         let line = line(&seconds, &count(block.size), &lifetime, &thread, self.style);
         self.written += 1;
         writeln!(self.out, "{line}")
@@ -47,10 +53,10 @@ impl<'a> BlockList<'a> {
         writeln!(self.out, "{} allocations", count(self.written))
     }
 
-    fn thread(&self, block: &Block) -> String {
+    fn thread(&self, block: &Block, thread: u32) -> String {
         let mut processes = self.profile.processes.iter();
         let process = processes.find(|process| process.id == block.image);
-        let thread = process.and_then(|process| process.threads.get(block.thread as usize));
+        let thread = process.and_then(|process| process.threads.get(thread as usize));
         match thread {
             Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),
             _ => "unknown".to_owned(),

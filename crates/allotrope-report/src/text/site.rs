@@ -9,7 +9,7 @@ use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, sh
 use crate::selection::{Row, options_of_site, row_of};
 use crate::shorten::{clean, columns, end, middle, name};
 use crate::style::Role;
-use crate::text::{TextOptions, curve, lists};
+use crate::text::{TextOptions, curve, lists, row_details};
 
 /// The most stacks of a row that are written.
 const MOST: usize = 5;
@@ -95,6 +95,7 @@ fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
                 bytes(figures.value(Metric::LeakedBytes))
             ),
         ),
+        ("own maximum", maximum(row)),
         (
             "at peak",
             format!(
@@ -115,18 +116,38 @@ fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
         all.insert(1, ("each", text));
     }
     all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
-    all.push(("lifetime", lifetime(&figures.lifetimes)));
+    all.extend(row_details::lines(row));
+    all.push((
+        "lifetime",
+        lifetime(&figures.lifetimes, row.process.duration_us),
+    ));
     all.extend(curve::curve(row).map(|curve| ("over time", curve)));
     all
 }
 
-fn lifetime(lifetimes: &Lifetimes) -> String {
+/// The row's own maximum. Several sites have theirs at different times.
+fn maximum(row: &Row<'_>) -> String {
+    let most = |of: fn(&Site) -> u64| row.sites.iter().map(|site| of(site)).max().unwrap_or(0);
+    let text = bytes(most(|site| site.max_bytes));
+    match &row.sites[..] {
+        [only] => format!("{}, {text}", count(only.max_allocations)),
+        _ => format!("{text} in one of them"),
+    }
+}
+
+/// `run_us`: the duration of the process.
+fn lifetime(lifetimes: &Lifetimes, run_us: u64) -> String {
     if lifetimes.blocks == 0 {
         return "unknown".to_owned();
     }
+    let mean = lifetimes.mean_us();
+    let of_run = match run_us {
+        0 => String::new(),
+        _ => format!(" ({} of the run)", share(mean as u64, run_us)),
+    };
     format!(
-        "mean {}, from {} to {}",
-        duration(lifetimes.mean_us()),
+        "mean {}{of_run}, from {} to {}",
+        duration(mean),
         duration(lifetimes.min_ns as f64 / 1e3),
         duration(lifetimes.max_ns as f64 / 1e3)
     )

@@ -1,0 +1,114 @@
+//! What the blocks of a row are: entry points, sizes, and which threads free them.
+
+use allotrope_profile::{Process, SiteDetails, ThreadPair};
+
+use crate::numbers::{bytes, count, duration, share};
+use crate::selection::Row;
+use crate::shorten::clean;
+
+/// The most entry points, sizes and pairs of threads in a line.
+const MOST: usize = 3;
+
+/// The lines of a site in full, if the details were gathered.
+pub(super) fn lines(row: &Row<'_>) -> Vec<(&'static str, String)> {
+    let mut details = SiteDetails::default();
+    for site in &row.sites {
+        match &site.details {
+            Some(of_site) => details.merge(of_site),
+            None => return Vec::new(),
+        }
+    }
+    let mut all = vec![("through", entries(&details)), ("sizes", sizes(&details))];
+    if !details.frees.is_empty() {
+        all.push(("freed by", frees(&details.frees, row.process)));
+    }
+    all
+}
+
+fn entries(details: &SiteDetails) -> String {
+    let one = |it: &allotrope_profile::SiteEntry| {
+        let alignment = match it.alignment {
+            0 => String::new(),
+            alignment => format!(", aligned to {}", bytes(alignment)),
+        };
+        let times = match details.entries.len() {
+            1 => String::new(),
+            _ => format!(" {}", count(it.allocations)),
+        };
+        format!("{}{times}{alignment}", it.entry.name())
+    };
+    listed(details.entries.iter().map(one))
+}
+
+fn sizes(details: &SiteDetails) -> String {
+    if details.smallest_bytes == details.largest_bytes {
+        return format!("all {}", bytes(details.largest_bytes));
+    }
+    let range = format!(
+        "{} to {}",
+        bytes(details.smallest_bytes),
+        bytes(details.largest_bytes)
+    );
+    let mut classes = details.sizes.clone();
+    let allocations: u64 = classes.iter().map(|class| class.allocations).sum();
+    classes.sort_by_key(|class| !class.allocations);
+    let one = |class: &allotrope_profile::SizeClass| {
+        let part = share(class.allocations, allocations);
+        format!("{part} up to {}", bytes(class.up_to_bytes))
+    };
+    match classes.len() {
+        1 => range,
+        _ => format!("{range}: {}", listed(classes.iter().map(one))),
+    }
+}
+
+/// Which threads free the blocks, and after how long.
+fn frees(pairs: &[ThreadPair], process: &Process) -> String {
+    let freed: u64 = pairs.iter().map(|pair| pair.lifetimes.blocks).sum();
+    let one = |pair: &ThreadPair| {
+        let part = match pairs.len() {
+            1 => String::new(),
+            _ => format!(" {}", share(pair.lifetimes.blocks, freed)),
+        };
+        let after = duration(pair.lifetimes.mean_us());
+        match (pair.allocated_by, pair.freed_by) {
+            (Some(allocated), Some(freed)) if allocated == freed => {
+                let thread = thread(process, allocated);
+                format!("{thread}, which allocated them{part}, after {after}")
+            }
+            (Some(allocated), Some(freed)) => format!(
+                "{}, allocated by {}{part}, after {after}",
+                thread(process, freed),
+                thread(process, allocated)
+            ),
+            _ => format!("others{part}, after {after}"),
+        }
+    };
+    pairs_listed(pairs.iter().map(one))
+}
+
+fn thread(process: &Process, index: u32) -> String {
+    match process.threads.get(index as usize) {
+        Some(thread) if thread.tid > 0 && thread.name.is_empty() => thread.tid.to_string(),
+        Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),
+        _ => "an unknown thread".to_owned(),
+    }
+}
+
+fn listed(all: impl Iterator<Item = String>) -> String {
+    joined(all, ", ")
+}
+
+fn pairs_listed(all: impl Iterator<Item = String>) -> String {
+    joined(all, "; ")
+}
+
+/// The first of them, and how many there are besides.
+fn joined(all: impl Iterator<Item = String>, separator: &str) -> String {
+    let all: Vec<String> = all.collect();
+    let mut text = all[..all.len().min(MOST)].join(separator);
+    if all.len() > MOST {
+        text.push_str(&format!("{separator}{} more", all.len() - MOST));
+    }
+    text
+}
