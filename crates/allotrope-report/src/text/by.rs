@@ -111,10 +111,7 @@ struct Location {
 fn function(profile: &Profile, group: &Group<'_>) -> String {
     match group.frame {
         Some(frame) if group.is_unnamed => {
-            format!(
-                "{}, functions without names",
-                clean(&profile.module_name(frame))
-            )
+            format!("{} (no names)", clean(&profile.module_name(frame)))
         }
         Some(frame) => frame.function.clone(),
         None => "[no stack]".to_owned(),
