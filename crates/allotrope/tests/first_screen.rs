@@ -44,16 +44,21 @@ fn the_first_screen_fits_a_terminal() {
         }
     }
     let text = printed(&CHAIN, "report", &[]);
-    for part in ["attribution", "5 allocations", "exit 0", "▲", "leaf", "--lists"] {
+    for part in [
+        "attribution",
+        "5 allocations",
+        "exit 0",
+        "▲",
+        "leaf",
+        "--lists",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
 }
 
 #[test]
 fn a_program_without_allocations_has_a_screen() {
-    let nothing = record(compiled("attribution.c"))
-        .arg("nothing")
-        .run();
+    let nothing = record(compiled("attribution.c")).arg("nothing").run();
     let text = printed(&nothing, "report", &[]);
     assert!(text.lines().count() <= 23, "{text}");
 }
@@ -79,7 +84,10 @@ fn a_function_that_only_passes_requests_on_heads_nothing() {
 fn lists_by_module_thread_and_process() {
     for by in ["module", "thread", "entry", "process"] {
         let text = printed(&CHAIN, "report", &["--by", by]);
-        assert!(text.contains("attribution") || by == "entry", "{by}: {text}");
+        assert!(
+            text.contains("attribution") || by == "entry",
+            "{by}: {text}"
+        );
     }
     let entries = printed(&CHAIN, "report", &["--by", "entry"]);
     assert!(entries.contains("malloc"), "{entries}");
@@ -108,7 +116,10 @@ fn a_site_and_a_function_in_full() {
 fn markdown_for_an_issue() {
     let text = printed(&CHAIN, "report", &["--format", "markdown"]);
     assert!(text.starts_with("### `"), "{text}");
-    assert!(text.contains("| bytes | share | blocks | function |"), "{text}");
+    assert!(
+        text.contains("| bytes | share | blocks | function |"),
+        "{text}"
+    );
     assert!(text.contains("`leaf`"), "{text}");
 }
 
@@ -123,7 +134,10 @@ fn a_program_is_recorded_and_shown() {
     let output = support::run(&mut allotrope, b"");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text.contains("5 allocations") && text.contains("leaf"), "{text}");
+    assert!(
+        text.contains("5 allocations") && text.contains("leaf"),
+        "{text}"
+    );
     let traces = std::fs::read_dir(folder.path()).expect("the folder");
     assert_eq!(traces.count(), 1, "the trace");
     let misspelt = support::allotrope(["reprot", "x"]);
