@@ -89,6 +89,8 @@ fn lists_by_module_thread_and_process() {
             "{by}: {text}"
         );
     }
+    let threads = printed(&CHAIN, "report", &["--by", "thread"]);
+    assert!(threads.contains("59 B"), "{threads}");
     let entries = printed(&CHAIN, "report", &["--by", "entry"]);
     assert!(entries.contains("malloc"), "{entries}");
 }

@@ -198,7 +198,7 @@ fn the_duration_is_that_of_the_process() {
 fn columns_sets_the_width() {
     let lines = |columns: Option<&str>| {
         let mut command = support::record::command();
-        command.arg("report").arg(&CHAIN.trace);
+        command.args(["report", "--lists"]).arg(&CHAIN.trace);
         match columns {
             Some(columns) => command.env("COLUMNS", columns),
             None => command.env_remove("COLUMNS"),

@@ -180,6 +180,11 @@ fn lay_out(
         .saturating_sub(for_locations)
         .min(longest)
         .max(columns(title).saturating_sub(2).min(room));
+    // A narrow terminal has no room for locations.
+    let for_locations = match room.saturating_sub(names) {
+        left if left < 8 => 0,
+        left => for_locations.min(left),
+    };
     let mut lines = Vec::new();
     let grows = if has_curves {
         format!("  {:<CURVE$}", "grows")

@@ -152,7 +152,7 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
     });
     let facts = format!(" · {}", facts.join(" · "));
     let room = width.saturating_sub(columns(&facts));
-    format!("{}{facts}", end(&clean(&command), room))
+    middle(&format!("{}{facts}", end(&clean(&command), room)), width)
 }
 
 /// The first warnings.
