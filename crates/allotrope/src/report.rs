@@ -466,7 +466,15 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         (arguments.leaked_only, "--leaked-only"),
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
+        (arguments.by.is_some(), "--by"),
+        (arguments.lists, "--lists"),
     ];
+    if arguments.format == Format::Markdown && !is_screen(arguments) {
+        let sentence = anyhow!(
+            "--format markdown writes the first screen; leave out the options that select or rank stacks"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let selected = selects.iter().find(|(given, _)| *given);
     match selected {
         Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
@@ -501,6 +509,7 @@ fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Resul
 /// Refuses options that need events with call stacks for a recording without them.
 fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
     let time = arguments.time.option();
+    let has_stacks = matches!(arguments.by, Some(By::Function | By::Module | By::Stack));
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
@@ -509,6 +518,8 @@ fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
         (arguments.window.is_some(), "--window"),
+        (has_stacks, "--by"),
+        (arguments.format == Format::Markdown, "--format markdown"),
         (time.is_some(), time.unwrap_or_default()),
     ];
     let needed = needs.iter().find(|(given, _)| *given);

@@ -51,7 +51,7 @@ fn expect_all(printed: &str, parts: &[&str]) {
 
 #[test]
 fn totals_and_sites() {
-    let printed = report(&CHAIN, &[]);
+    let printed = report(&CHAIN, &["--lists"]);
     expect_all(&printed, &["attribution", "leaf", "attribution.c"]);
 }
 
@@ -139,7 +139,7 @@ fn filters_and_limits() {
 #[test]
 fn derived_functions_head_no_row() {
     let program = compiled_with("blame/clone_enum.rs", &["--cfg", "after"]);
-    let printed = report(&record(program).run().expect_status(0), &[]);
+    let printed = report(&record(program).run().expect_status(0), &["--lists"]);
     let rows = printed
         .lines()
         .filter(|line| line.trim_start().starts_with('#'));
@@ -160,7 +160,7 @@ fn the_c_locale_gets_ascii() {
     let text = |locale: &str| {
         let mut command = support::record::command();
         command
-            .arg("report")
+            .args(["report", "--lists"])
             .arg(&CHAIN.trace)
             .env("LC_ALL", locale);
         let output = support::run(&mut command, b"");
@@ -176,7 +176,7 @@ fn the_c_locale_gets_ascii() {
 /// The text's "ran 14.5 ms" is the JSON's `duration_us` of the only process.
 #[test]
 fn the_duration_is_that_of_the_process() {
-    let printed = report(&CHAIN, &[]);
+    let printed = report(&CHAIN, &["--lists"]);
     let (_, ran) = printed.split_once("ran ").expect("how long it ran");
     let mut words = ran.split_whitespace();
     let number: f64 = words
@@ -198,7 +198,7 @@ fn the_duration_is_that_of_the_process() {
 fn columns_sets_the_width() {
     let lines = |columns: Option<&str>| {
         let mut command = support::record::command();
-        command.arg("report").arg(&CHAIN.trace);
+        command.args(["report", "--lists"]).arg(&CHAIN.trace);
         match columns {
             Some(columns) => command.env("COLUMNS", columns),
             None => command.env_remove("COLUMNS"),

@@ -111,10 +111,7 @@ struct Location {
 fn function(profile: &Profile, group: &Group<'_>) -> String {
     match group.frame {
         Some(frame) if group.is_unnamed => {
-            format!(
-                "{}, functions without names",
-                clean(&profile.module_name(frame))
-            )
+            format!("{} (no names)", clean(&profile.module_name(frame)))
         }
         Some(frame) => frame.function.clone(),
         None => "[no stack]".to_owned(),
@@ -183,6 +180,11 @@ fn lay_out(
         .saturating_sub(for_locations)
         .min(longest)
         .max(columns(title).saturating_sub(2).min(room));
+    // A narrow terminal has no room for locations.
+    let for_locations = match room.saturating_sub(names) {
+        left if left < 8 => 0,
+        left => for_locations.min(left),
+    };
     let mut lines = Vec::new();
     let grows = if has_curves {
         format!("  {:<CURVE$}", "grows")

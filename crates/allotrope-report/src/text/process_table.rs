@@ -8,7 +8,7 @@ use allotrope_text::TextWriter;
 
 use crate::numbers::{bytes, count, duration};
 use crate::selection::processes;
-use crate::shorten::{columns, start};
+use crate::shorten::{columns, middle, start};
 use crate::style::Role;
 use crate::text::{TextOptions, header, totals};
 
@@ -68,9 +68,8 @@ pub(super) fn lines(
             .map(|(cell, width)| format!("  {cell:>width$}"))
             .collect();
         let left = style.columns().saturating_sub(columns(&text) + 2);
-        format!("{text}  {}", start(last, left))
-            .trim_end()
-            .to_owned()
+        let text = format!("{text}  {}", start(last, left));
+        middle(text.trim_end(), style.columns())
     };
     let title = line(&titles, "processes, by bytes");
     let mut lines = vec![style.paint(Role::Title, &title)];

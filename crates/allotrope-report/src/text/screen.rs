@@ -28,7 +28,7 @@ const LEAST_FUNCTIONS: usize = 4;
 /// Most lines of warnings.
 const WARNINGS: usize = 2;
 /// Most lines of the list of processes.
-const PROCESSES: usize = 6;
+const PROCESSES: usize = 4;
 /// Columns before the curve: the most and the axis.
 const BEFORE_CURVE: usize = 12;
 /// Most columns of the curve.
@@ -115,8 +115,8 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
         .iter()
         .filter(|finding| options.process.is_none_or(|id| finding.process == id))
         .collect();
-    // Two blank lines, the title of the list and its least lines.
-    let room = LINES.saturating_sub(used + 3 + LEAST_FUNCTIONS);
+    // A blank line, the title of the list and its least lines.
+    let room = LINES.saturating_sub(used + 2 + LEAST_FUNCTIONS);
     lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
     let used = lines.len() + footer.len() + usize::from(windows.is_some());
     let room = LINES.saturating_sub(used + 2).clamp(1, FUNCTIONS);
@@ -152,7 +152,7 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
     });
     let facts = format!(" · {}", facts.join(" · "));
     let room = width.saturating_sub(columns(&facts));
-    format!("{}{facts}", end(&clean(&command), room))
+    middle(&format!("{}{facts}", end(&clean(&command), room)), width)
 }
 
 /// The first warnings.
@@ -243,9 +243,10 @@ fn standing_out(
     let mut shown = 0;
     for finding in found.iter().take(FINDINGS) {
         let is_first = shown == 0;
-        let next = finding_lines(screen, finding, is_first, many_processes, options);
+        let in_full = is_first && room > 5;
+        let next = finding_lines(screen, finding, in_full, many_processes, options);
         // Its number is its index in the list of all findings.
-        if lines.len() + next.len() > room.max(3) + 1 && !is_first {
+        if lines.len() + next.len() > room && !is_first {
             break;
         }
         lines.extend(next);
@@ -377,20 +378,16 @@ fn windows(shown: &[&Process], width: usize) -> Option<String> {
 /// What else there is to ask.
 fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec<String> {
     let trace = &screen.trace;
-    let mut next = match shown {
-        [] | [_] if screen.findings.is_empty() => String::new(),
-        [] | [_] => format!(" · allotrope show {trace} 1"),
-        many => match many.iter().max_by_key(|it| it.totals.allocated_bytes) {
-            Some(most) => format!(" · one process: --process {}", most.id),
-            None => String::new(),
-        },
+    let most = shown.iter().max_by_key(|it| it.totals.allocated_bytes);
+    let more = match most {
+        Some(most) if shown.len() > 1 => {
+            format!("--process {} · --by process · --lists", most.id)
+        }
+        _ => "--lists · --by module · --tree".to_owned(),
     };
-    let more = format!("more: allotrope report {trace} --lists · --by module · --tree");
-    if columns(&more) + columns(&next) > options.style.columns() {
-        next = next.trim_start_matches(" · ").to_owned();
-        let width = options.style.columns();
-        let lines = [middle(&more, width), end(&next, width)];
-        return lines.into_iter().filter(|line| !line.is_empty()).collect();
-    }
-    vec![format!("{more}{next}")]
+    let line = match screen.findings.is_empty() {
+        true => format!("more: allotrope report {trace} {more}"),
+        false => format!("more: report {more}   next: allotrope show {trace} 1"),
+    };
+    vec![middle(&line, options.style.columns())]
 }

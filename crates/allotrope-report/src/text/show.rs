@@ -211,7 +211,7 @@ fn sizes(blocks: &BlockFigures) -> String {
     let mut shown: Vec<String> = sizes
         .iter()
         .take(MOST)
-        .map(|&(size, number)| format!("{} ×{}", bytes(size), count(number)))
+        .map(|&(size, number)| format!("{} B ×{}", count(size), count(number)))
         .collect();
     let rest = sizes.len().saturating_sub(MOST);
     if rest > 0 {
