@@ -18,6 +18,7 @@ use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::image::{Ancestors, Image};
 use crate::launcher::{Launcher, Poll};
+use crate::marks::Marks;
 use crate::poll_backoff::PollBackoff;
 use crate::process_tree::{Process, ProcessTree};
 use crate::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
@@ -34,6 +35,11 @@ const TICK: Duration = Duration::from_millis(1);
 const AGE_CHECK: Duration = Duration::from_millis(50);
 /// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// When both clocks are read together for the second time: without two readings, a reader
+/// of the growing file could not convert ticks to seconds.
+const FIRST_CLOCK: Duration = Duration::from_millis(50);
+/// Interval at which records reach the file. Events reach it at the same age (`drain`).
+const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for recorders to notice that the recording has stopped.
 const STOP_GRACE: Duration = Duration::from_millis(5);
 
@@ -81,6 +87,7 @@ pub(crate) struct Recording {
     pub(crate) ancestors: Ancestors,
     pub(crate) process_tree: ProcessTree,
     pub(crate) first: RootProcess,
+    pub(crate) marks: Marks,
     pub(crate) stopping: bool,
     /// Calls are only counted.
     pub(crate) counts_only: bool,
@@ -94,6 +101,7 @@ pub(crate) struct Recording {
     next_tick: Instant,
     next_age_check: Instant,
     next_clock: Instant,
+    next_flush: Instant,
     backoff: PollBackoff,
 }
 
@@ -150,9 +158,10 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
         arena,
         launcher,
         context,
+        marks,
         ..
     } = recording;
-    drop(arena);
+    drop((arena, marks));
     finish(start, &launcher, context, images, unrecorded)
 }
 
@@ -283,6 +292,7 @@ impl Recording {
                 start.follow,
             ),
             first: RootProcess::default(),
+            marks: Marks::new(start.made),
             stopping: false,
             counts_only: start.counts_only,
             scan_cursor: 0,
@@ -291,7 +301,8 @@ impl Recording {
             now,
             next_tick: now,
             next_age_check: now,
-            next_clock: now + CLOCK_INTERVAL,
+            next_clock: now + FIRST_CLOCK,
+            next_flush: now + FIRST_CLOCK,
             backoff: PollBackoff::default(),
         })
     }
@@ -346,6 +357,7 @@ impl Recording {
         let arrived = self.attach_images();
         self.read_diagnostics();
         let drained = self.drain();
+        self.answer_requests();
         self.close_ended_images();
         if self.now >= self.next_tick {
             self.next_tick = self.now + TICK;
@@ -364,7 +376,11 @@ impl Recording {
             if self.counts_only {
                 self.read_all_counters();
             }
-            // Records without events would stay in the writer's buffer otherwise.
+        }
+        if self.now >= self.next_flush {
+            self.next_flush = self.now + FLUSH_INTERVAL;
+            // Records without events would stay in the writer's buffer otherwise, unseen by
+            // a reader of the growing file.
             self.context.trace.flush();
         }
         self.context.jit_symbols.round(&mut self.context.trace);

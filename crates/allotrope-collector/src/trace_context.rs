@@ -17,6 +17,8 @@ pub(crate) struct TraceContext {
     pub(crate) budget: StackBudget,
     pub(crate) coarse_clock: CoarseClock,
     pub(crate) next_image: ImageId,
+    /// When the first image began.
+    pub(crate) first_image_tick: Option<u64>,
     pub(crate) next_stream: StreamId,
     pub(crate) next_thread: ThreadId,
     /// Pending events of all streams together.
@@ -34,6 +36,7 @@ impl TraceContext {
             budget: StackBudget::default(),
             coarse_clock: CoarseClock::default(),
             next_image: 0,
+            first_image_tick: None,
             next_stream: 0,
             next_thread: 0,
             pending_events: 0,

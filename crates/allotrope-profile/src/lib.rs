@@ -56,6 +56,7 @@ pub mod model;
 mod prefetch;
 mod replay;
 mod run_info;
+mod run_times;
 mod series;
 mod site;
 mod site_details;
@@ -81,11 +82,12 @@ pub use filter::Filter;
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
-    EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
+    EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
 pub use run_info::RunInfo;
+pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use site_details::{SiteDetails, SiteEntry, SizeClass, ThreadPair};
 pub use source::{

@@ -127,6 +127,7 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
+    let marks = index.named_moments();
     let processes = done
         .into_iter()
         .filter_map(|done| {
@@ -145,6 +146,8 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
         frames,
         processes,
         unrecorded: index.unrecorded,
+        marks,
+        is_growing: source.is_growing(),
     };
     number_sites(&mut profile);
     Ok(profile)
@@ -358,10 +361,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         end_ns: Option<u64>,
         live: &LiveBlocks,
     ) {
-        let timeline = &self.index.timeline;
-        let start_ns = timeline.ns(image.start.tick);
-        let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
-        let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
+        let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = sink.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
         let stats = sink.accumulator.close(end_ns, live);
@@ -382,11 +382,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     ) -> Option<TableBuilder> {
         let times = self.options.time_table?;
         let ns = |tick| self.index.timeline.ns(tick);
-        let chunks = || image.streams.values().flatten();
-        let events = chunks().map(|chunk| chunk.counted).sum();
-        let seen = chunks().filter_map(|chunk| chunk.last_tick);
-        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
-        let end_ns = end_ns.unwrap_or_else(|| seen.max().map_or(start_ns, ns));
+        let chunks = image.streams.values().flatten();
+        let events = chunks.map(|chunk| chunk.counted).sum();
+        let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = image.windows.spans().iter().flat_map(|span| {
             let closed = span.end.as_ref().map(|end| end.tick);
             std::iter::once(span.window.tick).chain(closed)
@@ -394,7 +392,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let children = image.children.iter();
         let forks = children.filter_map(|child| Some(self.index.images.get(child)?.start.tick));
         let mut at = times.to_vec();
-        at.extend(windows.chain(forks).map(ns));
+        let marks = self.index.marks.iter().map(|mark| mark.tick);
+        at.extend(marks.chain(windows).chain(forks).map(ns));
         let buckets = Buckets::new(start_ns, end_ns, &at);
         Some(TableBuilder::new(buckets, events))
     }

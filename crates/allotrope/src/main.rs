@@ -20,8 +20,10 @@ mod exit_status;
 mod export;
 mod filter;
 mod glue;
+mod mark;
 mod message;
 mod metric;
+mod moment;
 mod pager;
 mod per;
 mod program;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
         Subcommand::Show(arguments) => show::run(&arguments),
+        Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),

@@ -25,6 +25,7 @@ use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
+use crate::moment;
 use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
@@ -49,7 +50,7 @@ no trace, or if the process, window or site that an option names is not in it.";
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote
+    /// A trace that `allotrope record` wrote, or FILE@MOMENT for what was live then
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     trace: Option<PathBuf>,
     /// Text for people, JSON (the format allotrope-report/1) for programs, or the first screen
@@ -220,6 +221,12 @@ impl<'a> Request<'a> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
+    let (path, moment) = moment::split(path);
+    let others = [
+        (arguments.window.is_some(), "--window"),
+        (arguments.events, "--events"),
+    ];
+    let time = arguments.time.with_moment(moment, &others)?;
     let mut trace = trace::open(path)?;
     let wanted = if is_screen(arguments) {
         trace::Wanted::FINDINGS
@@ -233,14 +240,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
     };
     let mut profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
-    if let Some(cut) = &profile.cut {
-        message::print(format_args!(
-            "warning: {} is not whole: {cut}",
-            path.shown()
-        ));
+    for note in trace::notes(path, &trace) {
+        message::print(note);
     }
     check_process(arguments, path, &profile)?;
-    check_stacks(arguments, path, &profile)?;
+    check_stacks(arguments, &time, path, &profile)?;
     arguments.filter.check_profile(&profile)?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
@@ -260,7 +264,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let shown = window::one(path, &trace, &profile, name, arguments.run)?;
         (profile, options.window) = (shown.profile, Some(shown.line));
     }
-    if let Some(shown) = arguments.time.select(path, &trace, &profile)? {
+    if let Some(shown) = time.select(path, &trace, &profile)? {
         (profile, options.window) = (shown.profile, Some(shown.line));
         if let Some(id) = arguments.process
             && profile.processes.iter().all(|process| process.id != id)
@@ -268,7 +272,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             let sentence = anyhow!("process {id} did not run then");
             return Err(Failure::new(BAD_INPUT, sentence));
         }
-        if arguments.time.is_moment() {
+        if time.is_moment() {
             options.blocks = Blocks::Leaked;
         }
     }
@@ -456,8 +460,13 @@ fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Resul
 }
 
 /// Refuses options that need events with call stacks for a recording without them.
-fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
-    let time = arguments.time.option();
+fn check_stacks(
+    arguments: &Arguments,
+    time: &TimeArguments,
+    path: &Path,
+    profile: &Profile,
+) -> Result<(), Failure> {
+    let time = time.option();
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
