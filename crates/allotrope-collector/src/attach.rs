@@ -184,6 +184,8 @@ impl Recording {
         }
         let process = Process::new(image.pid_if_seen(), image.own_pid);
         self.process_tree.arrived(process, &start.executable);
+        let first = self.context.first_image_tick.get_or_insert(start.tick);
+        *first = start.tick.min(*first);
         self.context.trace.write(&Record::ImageStart(start));
         if let Watch::Process(process) = &image.watch
             && self.watcher.add(process, slot as u64).is_err()

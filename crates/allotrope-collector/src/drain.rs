@@ -172,7 +172,7 @@ impl Recording {
         };
     }
 
-    fn write_all_events(&mut self) {
+    pub(crate) fn write_all_events(&mut self) {
         for ring in 0..RINGS {
             self.write_stream(ring);
         }

@@ -10,6 +10,7 @@
 //!   are empty and the recorded programs have ended, it symbolises the trace.
 //! - One thread reads the launcher's messages; the caller of [`run`] writes the
 //!   messages to the launcher.
+//! - One thread receives requests to name the present moment (`control`).
 //! - One thread passes the arena's descriptors to recorded processes.
 //! - One thread holds the robust futex by which recorded programs detect the death of
 //!   the collector (`liveness` of `allotrope-shm`); it does nothing else.
@@ -33,14 +34,17 @@
 mod arena_server;
 mod attach;
 mod clock;
+pub mod control;
 mod counts;
 mod descriptors;
 mod drain;
 mod error;
 mod exit;
+mod figures;
 mod image;
 mod jit_symbols;
 mod launcher;
+mod marks;
 mod modules;
 mod poll_backoff;
 mod process;

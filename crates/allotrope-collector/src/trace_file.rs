@@ -10,7 +10,7 @@ use allotrope_files::FileId;
 use allotrope_trace::model::{Event, ImageId, Record, StreamId};
 use allotrope_trace::{TraceWriter, WriteError};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::CollectorError;
 use crate::protocol::MadeFile;
@@ -40,7 +40,12 @@ impl TraceFile {
                 .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
                 .open(path),
         };
-        let writer = opened
+        let locked = opened.inspect(|file| {
+            // By the lock a reader recognises that the trace still grows. A file system
+            // without locks is none of the user's concern.
+            let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
+        });
+        let writer = locked
             .map_err(|source| WriteError::Io { offset: 0, source })
             .and_then(TraceWriter::new)
             .map_err(|source| failure(path, source))?;

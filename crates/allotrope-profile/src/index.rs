@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use allotrope_trace::model::{
-    ImageEnd, ImageId, ImageStart, LossReason, Mapping, MappingId, Module, ModuleId, Record,
+    ImageEnd, ImageId, ImageStart, LossReason, Mapping, MappingId, Mark, Module, ModuleId, Record,
     Recording, StreamId, Symbols, ThreadId, Unrecorded,
 };
 use rustc_hash::FxHashMap;
@@ -15,6 +15,7 @@ use crate::clock::Timeline;
 use crate::counts::Counted;
 use crate::error::ReplayError;
 use crate::jit_code::JitCode;
+use crate::model;
 use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
@@ -28,6 +29,11 @@ pub(crate) struct Index<H> {
     pub modules: FxHashMap<ModuleId, Module>,
     pub symbols: FxHashMap<ModuleId, Vec<Symbols>>,
     pub unrecorded: Vec<Unrecorded>,
+    /// In order of time.
+    pub marks: Vec<Mark>,
+    /// The last tick at which the recording is known to have run, from records that are
+    /// of no image.
+    pub last_tick: Option<u64>,
     /// Number of counted events.
     pub events: u64,
 }
@@ -132,6 +138,8 @@ pub(crate) fn index<S: TraceSource>(
         modules: FxHashMap::default(),
         symbols: FxHashMap::default(),
         unrecorded: Vec::new(),
+        marks: Vec::new(),
+        last_tick: None,
         events: 0,
     };
     let mut names = ThreadNames::default();
@@ -150,7 +158,10 @@ pub(crate) fn index<S: TraceSource>(
                     stacks.push(part);
                 }
             }
-            SourceEntry::Record(Record::Clock(clock)) => clocks.push(clock),
+            SourceEntry::Record(Record::Clock(clock)) => {
+                index.last_tick = index.last_tick.max(Some(clock.tick));
+                clocks.push(clock);
+            }
             SourceEntry::Record(Record::ThreadName(name)) => {
                 names.insert(name.thread, name.name);
             }
@@ -159,6 +170,7 @@ pub(crate) fn index<S: TraceSource>(
         Ok(())
     })?;
     index.timeline = Timeline::new(clocks, index.recording.started_tick);
+    index.marks.sort_by_key(|mark| mark.tick);
     index.link_children();
     for image in index.images.values_mut() {
         image.windows.build(image.threads.get_mut());
@@ -186,6 +198,7 @@ impl<H> Index<H> {
                     .push(symbols);
             }
             Record::Unrecorded(unrecorded) => self.unrecorded.push(unrecorded),
+            Record::Mark(mark) => self.marks.push(mark),
             other => self.take_of_image(other),
         }
     }
@@ -226,6 +239,26 @@ impl<H> Index<H> {
             }
             _ => {}
         }
+    }
+
+    /// The marks with their times.
+    pub(crate) fn named_moments(&self) -> Vec<model::Mark> {
+        let named = self.marks.iter().map(|mark| model::Mark {
+            name: mark.name.clone(),
+            time_ns: self.timeline.ns(mark.tick),
+        });
+        named.collect()
+    }
+
+    /// The end of an image whose end the trace does not have: the last time at which it, or
+    /// the recording, is known to have run. In nanoseconds since the start.
+    pub(crate) fn last_seen(&self, image: &Image<H>) -> u64 {
+        let chunks = image.streams.values().flatten();
+        let seen = chunks.filter_map(|chunk| chunk.last_tick);
+        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
+        let last = seen.chain(self.last_tick).max();
+        let start = self.timeline.ns(image.start.tick);
+        last.map_or(start, |tick| self.timeline.ns(tick).max(start))
     }
 
     /// Moves each image's stacks into it, and builds the tables of its JIT code, which

@@ -31,7 +31,7 @@
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
 //! ```
 //!
-//! Not suitable for following a program while it runs: every replay begins at the start
+//! A replay of a growing trace shows what it has so far, but every replay begins at the start
 //! of the image. The crate prints nothing (`allotrope-report` does) and does not
 //! symbolize (the trace contains the symbols).
 #![forbid(unsafe_code)]
@@ -46,6 +46,7 @@ mod error;
 pub mod evidence;
 mod filter;
 mod frames;
+mod heap_samples;
 mod index;
 mod jit_code;
 mod lifetime;
@@ -56,6 +57,7 @@ pub mod model;
 mod prefetch;
 mod replay;
 mod run_info;
+mod run_times;
 mod series;
 mod site;
 mod site_details;
@@ -78,14 +80,16 @@ pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
 pub use error::ReplayError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
+pub use heap_samples::{HeapSample, ProcessSamples, heap_samples};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
-    EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
+    EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
 pub use run_info::RunInfo;
+pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use site_details::{SiteDetails, SiteEntry, SizeClass, ThreadPair};
 pub use source::{

@@ -37,6 +37,19 @@ pub struct Profile {
     pub processes: Vec<Process>,
     /// Images that could not be recorded.
     pub unrecorded: Vec<Unrecorded>,
+    /// The moments that were named while it was recorded, in order of time.
+    pub marks: Vec<Mark>,
+    /// The recording goes on: this is what was written so far.
+    pub is_growing: bool,
+}
+
+/// A moment of the recording with a name (`allotrope mark`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// Its name. Several marks may have the same.
+    pub name: String,
+    /// Nanoseconds since the start of the recording.
+    pub time_ns: u64,
 }
 
 /// A module file.

@@ -15,6 +15,7 @@ use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::evidence::EvidenceBuilder;
 use crate::frames::{Code, FrameTable};
+use crate::heap_samples::{HeapSample, Sampler, Sampling};
 use crate::index::{Image, Index, ThreadNames, index};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
@@ -126,6 +127,7 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
+    let marks = index.named_moments();
     let processes = done
         .into_iter()
         .filter_map(|done| {
@@ -144,6 +146,8 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
         frames,
         processes,
         unrecorded: index.unrecorded,
+        marks,
+        is_growing: source.is_growing(),
     };
     number_sites(&mut profile);
     Ok(profile)
@@ -191,6 +195,8 @@ pub(crate) struct Done {
     pub windows: Vec<WindowFigures>,
     /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
+    /// In order of time; empty if not wanted.
+    pub samples: Vec<HeapSample>,
 }
 
 /// By image: the indexes of the windows whose stacks are wanted.
@@ -205,6 +211,8 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     detailed: Option<&'a Detailed>,
     /// The only window, in place of the program's.
     range: Option<TimeRange>,
+    /// When the heap is sampled.
+    sampling: Option<Sampling>,
     /// The images whose blocks or windows are wanted, and those they were forked from;
     /// `None`: all.
     needed: Option<FxHashSet<ImageId>>,
@@ -235,6 +243,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             observer,
             detailed,
             range: None,
+            sampling: None,
             needed: observed.or(images),
             done: RefCell::default(),
             later: RefCell::default(),
@@ -245,6 +254,12 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     /// Replays a range of time as the only window, whose stacks are wanted.
     pub(crate) fn within(mut self, range: TimeRange) -> Self {
         self.range = Some(range);
+        self
+    }
+
+    /// Samples the heap at these times.
+    pub(crate) fn sampled(mut self, at: Sampling) -> Self {
+        self.sampling = Some(at);
         self
     }
 
@@ -336,6 +351,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 },
             ),
             windows,
+            sampler: self.sampling.map(|it| Sampler::new(it, start_ns)),
             range: self.range,
             now: start_ns,
             replayer: self,
@@ -359,18 +375,20 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         end_ns: Option<u64>,
         live: &LiveBlocks,
     ) {
-        let timeline = &self.index.timeline;
-        let start_ns = timeline.ns(image.start.tick);
-        let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
-        let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
+        let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = sink.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
+        let level = sink.accumulator.heap();
         let stats = sink.accumulator.close(end_ns, live);
+        let samples = sink
+            .sampler
+            .map(|sampler| sampler.finish(stats.end_ns, level));
         self.done.borrow_mut().push(Done {
             image: id,
             stats,
             windows,
             details,
+            samples: samples.unwrap_or_default(),
         });
     }
 
@@ -383,11 +401,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     ) -> Option<TableBuilder> {
         let times = self.options.time_table?;
         let ns = |tick| self.index.timeline.ns(tick);
-        let chunks = || image.streams.values().flatten();
-        let events = chunks().map(|chunk| chunk.counted).sum();
-        let seen = chunks().filter_map(|chunk| chunk.last_tick);
-        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
-        let end_ns = end_ns.unwrap_or_else(|| seen.max().map_or(start_ns, ns));
+        let chunks = image.streams.values().flatten();
+        let events = chunks.map(|chunk| chunk.counted).sum();
+        let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = image.windows.spans().iter().flat_map(|span| {
             let closed = span.end.as_ref().map(|end| end.tick);
             std::iter::once(span.window.tick).chain(closed)
@@ -395,7 +411,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let children = image.children.iter();
         let forks = children.filter_map(|child| Some(self.index.images.get(child)?.start.tick));
         let mut at = times.to_vec();
-        at.extend(windows.chain(forks).map(ns));
+        let marks = self.index.marks.iter().map(|mark| mark.tick);
+        at.extend(marks.chain(windows).chain(forks).map(ns));
         let buckets = Buckets::new(start_ns, end_ns, &at);
         Some(TableBuilder::new(buckets, events))
     }
@@ -459,6 +476,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
+    sampler: Option<Sampler>,
     range: Option<TimeRange>,
     /// The time of the last event, in nanoseconds.
     now: u64,
@@ -486,7 +504,7 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
 
     #[inline]
     fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize {
-        if self.code_changes || self.windows.is_some() {
+        if self.code_changes || self.windows.is_some() || self.sampler.is_some() {
             return 0;
         }
         let taken = self.accumulator.take_batch(batch, live);
@@ -513,6 +531,11 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
 impl<S: TraceSource> ImageSink<'_, '_, S> {
     #[inline(always)]
     fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+        if let Some(sampler) = &mut self.sampler
+            && sampler.is_due(step.time)
+        {
+            sampler.sample(step.time, self.accumulator.heap());
+        }
         self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             match self.range {

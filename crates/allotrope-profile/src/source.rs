@@ -2,7 +2,7 @@
 //! ([`MemoryTrace`]).
 
 use allotrope_trace::model::{Event, EventKind, ImageId, Record, StackId, StackNode, StreamId};
-use allotrope_trace::{Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
+use allotrope_trace::{CutReason, Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
 
 use crate::error::ReplayError;
 
@@ -81,6 +81,11 @@ pub trait TraceSource: Sync {
 
     /// Why the readable part ends before the trace was closed; `None` if it is whole.
     fn cut(&self) -> Option<String>;
+
+    /// The trace is still being written.
+    fn is_growing(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Source> TraceSource for TraceReader<S> {
@@ -129,8 +134,14 @@ impl<S: Source> TraceSource for TraceReader<S> {
         Ok(self.read_events(handle, into)?)
     }
 
+    fn is_growing(&self) -> bool {
+        TraceReader::is_growing(self)
+    }
+
     fn cut(&self) -> Option<String> {
-        if self.is_complete() {
+        let end = self.cut_at()?;
+        let is_end = matches!(end.reason, CutReason::NotClosed | CutReason::Truncated);
+        if is_end && TraceReader::is_growing(self) {
             return None;
         }
         Some(self.shortfall().map_or_else(

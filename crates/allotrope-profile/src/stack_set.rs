@@ -133,6 +133,33 @@ impl StackSet {
         Self::of_processes(profile, one.unwrap_or_default())
     }
 
+    /// Only the blocks that were live at the end of the profile: each stack counts those
+    /// as its allocations, and stacks without any are left out.
+    pub fn of_live(profile: &Profile) -> Self {
+        let mut set = Self::from(profile);
+        let kept = Metric::LeakedAllocations as usize;
+        set.stacks.retain(|stack| stack.figures[kept] > 0);
+        for CountedStack { figures, .. } in &mut set.stacks {
+            let mut live = MetricValues::default();
+            for (metric, of) in [
+                (Metric::Allocations, Metric::LeakedAllocations),
+                (Metric::Bytes, Metric::LeakedBytes),
+                (Metric::LeakedAllocations, Metric::LeakedAllocations),
+                (Metric::LeakedBytes, Metric::LeakedBytes),
+            ] {
+                live[metric as usize] = figures[of as usize];
+            }
+            *figures = live;
+        }
+        set.known = MetricSet::of(&[
+            Metric::Allocations,
+            Metric::Bytes,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+        ]);
+        set
+    }
+
     fn of_processes(profile: &Profile, processes: &[Process]) -> Self {
         let frames = profile
             .frames

@@ -107,6 +107,7 @@ pub fn replay_range<S: TraceSource>(
     });
     let processes = processes.collect();
     let (modules, frames) = frames.finish();
+    let marks = index.named_moments();
     let mut profile = Profile {
         recording: index.recording,
         cut: source.cut(),
@@ -114,6 +115,8 @@ pub fn replay_range<S: TraceSource>(
         frames,
         processes,
         unrecorded: index.unrecorded,
+        marks,
+        is_growing: source.is_growing(),
     };
     number_sites(&mut profile);
     Ok(profile)

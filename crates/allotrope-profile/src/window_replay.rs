@@ -62,6 +62,7 @@ pub fn replay_windows<S: TraceSource>(
     });
     let processes = processes.collect();
     let (modules, frames) = frames.finish();
+    let marks = index.named_moments();
     let mut profile = Profile {
         recording: index.recording,
         cut: source.cut(),
@@ -69,6 +70,8 @@ pub fn replay_windows<S: TraceSource>(
         frames,
         processes,
         unrecorded: index.unrecorded,
+        marks,
+        is_growing: source.is_growing(),
     };
     number_sites(&mut profile);
     Ok(profile)

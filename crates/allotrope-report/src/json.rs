@@ -7,6 +7,10 @@
 //! `findings` is present if findings were made: of a whole recording with call stacks,
 //! not of a window or a range of time. `docs/findings.md` describes them.
 //!
+//! `marks` is present only if moments were named (`allotrope mark`): a list of
+//! `{name, seconds}`, in seconds since the start of the first process, as `--at` counts.
+//! `still_recording` is present, and true, only if the trace was still being written.
+//!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new format number; fields may be added.
 
@@ -99,6 +103,13 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
         out.write_all(b",\"cut\":")?;
         allotrope_text::to_json_writer(&mut out, cut)?;
     }
+    if !profile.marks.is_empty() {
+        out.write_all(b",\"marks\":")?;
+        allotrope_text::to_json_writer(&mut out, &Marks(profile))?;
+    }
+    if profile.is_growing {
+        out.write_all(b",\"still_recording\":true")?;
+    }
     out.write_all(b"}\n")?;
     out.flush()
 }
@@ -147,6 +158,27 @@ fn write_process(
     };
     json_sites::write(&process.sites, &additions, numbers, out)?;
     out.write_all(b"]}")
+}
+
+/// The named moments.
+struct Marks<'a>(&'a Profile);
+
+#[derive(Serialize)]
+struct MarkForm<'a> {
+    name: &'a str,
+    /// Since the start of the first process.
+    seconds: f64,
+}
+
+impl Serialize for Marks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let started = self.0.processes.iter().map(|it| it.started_us).min();
+        let start_ns = started.unwrap_or(0).saturating_mul(1000);
+        serializer.collect_seq(self.0.marks.iter().map(|mark| MarkForm {
+            name: &mark.name,
+            seconds: mark.time_ns.saturating_sub(start_ns) as f64 / 1e9,
+        }))
+    }
 }
 
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);

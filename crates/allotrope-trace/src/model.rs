@@ -107,6 +107,8 @@ pub enum Record {
     JitSymbols(JitSymbols),
     /// An image of the process tree that could not be recorded.
     Unrecorded(Unrecorded),
+    /// A named moment of the recording.
+    Mark(Mark),
 }
 
 /// The recording as a whole.
@@ -392,6 +394,15 @@ pub struct EntryCounts {
     /// Calls that resized a block. Each also counts as an allocation and as a
     /// deallocation.
     pub reallocations: u64,
+}
+
+/// A moment of the recording that somebody named while it ran (`allotrope mark`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// When.
+    pub tick: u64,
+    /// The name. Several moments may have the same.
+    pub name: String,
 }
 
 /// Waits of a thread for space in its ring since its previous record of this type.

@@ -26,6 +26,10 @@ use crate::varint::{Cursor, Malformed};
 pub struct TraceReader<S = File> {
     source: S,
     scan: Scan,
+    /// See [`TraceReader::set_growing`].
+    is_growing: bool,
+    /// Records that follow those of the file.
+    added: Vec<Record>,
     /// Workspaces that no thread uses now.
     workspaces: Mutex<Vec<Workspace>>,
 }
@@ -73,8 +77,28 @@ impl<S: Source> TraceReader<S> {
         Ok(Self {
             source,
             scan,
+            is_growing: false,
+            added: Vec::new(),
             workspaces: Mutex::default(),
         })
+    }
+
+    /// Notes that the trace is still being written: that it ends without a closing chunk,
+    /// or within a chunk, is no damage then. Chunks that are added after the trace was
+    /// opened are not read.
+    pub fn set_growing(&mut self) {
+        self.is_growing = true;
+    }
+
+    /// Whether [`Self::set_growing`] was called.
+    pub fn is_growing(&self) -> bool {
+        self.is_growing
+    }
+
+    /// Adds records that [`Self::entries`] and [`Self::outline`] return after those of the
+    /// file: names that the file does not have yet. No stack nodes.
+    pub fn add_records(&mut self, records: impl IntoIterator<Item = Record>) {
+        self.added.extend(records);
     }
 
     /// Verifies the checksum of every payload, which reads the whole file once.
@@ -146,6 +170,7 @@ impl<S: Source> TraceReader<S> {
                 let mut records = Entries {
                     chunks: std::slice::from_ref(chunk).iter(),
                     after_cut: [].iter(),
+                    added: [].iter(),
                     ..self.entries()
                 };
                 records.try_for_each(|record| record.map(|_| ()))
@@ -198,6 +223,7 @@ impl<S: Source> TraceReader<S> {
             source: &self.source,
             chunks: self.scan.chunks.iter(),
             after_cut: self.scan.records_after_cut.iter(),
+            added: self.added.iter(),
             only_names: false,
             current: RecordChunk::default(),
         }
@@ -301,6 +327,8 @@ pub struct Entries<'a, S> {
     chunks: std::slice::Iter<'a, Chunk>,
     /// Record chunks after the cut; used when `chunks` is empty.
     after_cut: std::slice::Iter<'a, Chunk>,
+    /// Records that follow those of the file.
+    added: std::slice::Iter<'a, Record>,
     /// The current chunk lies after the cut.
     only_names: bool,
     current: RecordChunk,
@@ -336,6 +364,7 @@ impl<S: Source> Entries<'_, S> {
         let next = self.try_advance(stacks).transpose();
         if matches!(next, Some(Err(_))) {
             (self.chunks, self.after_cut) = ([].iter(), [].iter());
+            self.added = [].iter();
             self.current = RecordChunk::default();
         }
         next
@@ -366,7 +395,10 @@ impl<S: Source> Entries<'_, S> {
                 self.after_cut.next()
             });
             match next {
-                None => return Ok(None),
+                None => {
+                    let added = self.added.next().cloned();
+                    return Ok(added.map(|record| Entry::Record(record).into()));
+                }
                 Some(Chunk::Events(events)) => return Ok(Some(Entry::Events(*events).into())),
                 Some(Chunk::Records { offset, header }) => {
                     self.current.open(self.source, *offset, *header)?;

@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, diff, doctor, exec_program, export, record, report, shell_files, show,
-    symbolize, test,
+    client_header, compare, diff, doctor, exec_program, export, mark, record, report, shell_files,
+    show, stat, symbolize, test,
 };
 
 /// Shown in the help.
@@ -39,6 +39,12 @@ pub enum Subcommand {
     /// Show a finding, a site or a function of a recording in full
     #[command(after_help = show::AFTER_HELP)]
     Show(show::Arguments),
+    /// Run a program and show what it has allocated and freed, a line a second
+    #[command(after_help = stat::AFTER_HELP)]
+    Stat(stat::Arguments),
+    /// Name the present moment of a running recording
+    #[command(after_help = mark::AFTER_HELP)]
+    Mark(mark::Arguments),
     /// Show which call stacks make the difference between two recordings
     #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),

@@ -28,6 +28,7 @@ use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
+use crate::moment;
 use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
@@ -52,7 +53,7 @@ no trace, or if the process, window or site that an option names is not in it.";
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote
+    /// A trace that `allotrope record` wrote, or FILE@MOMENT for what was live then
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     trace: Option<PathBuf>,
     /// Text for people, JSON (the format allotrope-report/1) for programs, or the first screen
@@ -242,11 +243,22 @@ impl<'a> Request<'a> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
+    let (path, moment) = moment::split(path);
+    let others = [
+        (arguments.window.is_some(), "--window"),
+        (arguments.events, "--events"),
+    ];
+    let time = arguments.time.with_moment(moment, &others)?;
+    if arguments.format == Format::Markdown && !is_screen(arguments, &time) {
+        let sentence = anyhow!(
+            "--format markdown writes the first screen; leave out the options that select or rank stacks"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let mut trace = trace::open(path)?;
-    let with_findings = arguments.format == Format::Json
-        && arguments.window.is_none()
-        && arguments.time.option().is_none();
-    let wanted = if is_screen(arguments) {
+    let with_findings =
+        arguments.format == Format::Json && arguments.window.is_none() && time.option().is_none();
+    let wanted = if is_screen(arguments, &time) {
         trace::Wanted::FINDINGS
     } else {
         // Curves need the times of blocks, as findings do.
@@ -258,14 +270,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
     };
     let mut profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
-    if let Some(cut) = &profile.cut {
-        message::print(format_args!(
-            "warning: {} is not whole: {cut}",
-            path.shown()
-        ));
+    for note in trace::notes(path, &trace) {
+        message::print(note);
     }
     check_process(arguments, path, &profile)?;
-    check_stacks(arguments, path, &profile)?;
+    check_stacks(arguments, &time, path, &profile)?;
     arguments.filter.check_profile(&profile)?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
@@ -285,7 +294,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let shown = window::one(path, &trace, &profile, name, arguments.run)?;
         (profile, options.window) = (shown.profile, Some(shown.line));
     }
-    if let Some(shown) = arguments.time.select(path, &trace, &profile)? {
+    if let Some(shown) = time.select(path, &trace, &profile)? {
         (profile, options.window) = (shown.profile, Some(shown.line));
         if let Some(id) = arguments.process
             && profile.processes.iter().all(|process| process.id != id)
@@ -293,7 +302,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             let sentence = anyhow!("process {id} did not run then");
             return Err(Failure::new(BAD_INPUT, sentence));
         }
-        if arguments.time.is_moment() {
+        if time.is_moment() {
             options.blocks = Blocks::Leaked;
         }
     }
@@ -342,7 +351,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             pager.print(|output| text::write_threads(&profile, &options, output))?
         }
         Some(By::Entry) => pager.print(|output| text::write_entries(&profile, &options, output))?,
-        None if is_screen(arguments) && !profile.is_counts_only() => {
+        None if is_screen(arguments, &time) && !profile.is_counts_only() => {
             print_screen(arguments, path, &profile, &options)?;
         }
         Some(By::Stack) | None => pager.print(|output| text::write(&profile, &options, output))?,
@@ -351,7 +360,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 /// Whether the first screen is wanted: no option chooses anything else.
-fn is_screen(arguments: &Arguments) -> bool {
+fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
     let chooses = arguments.lists
         || arguments.by.is_some()
         || arguments.metric.is_some()
@@ -361,7 +370,7 @@ fn is_screen(arguments: &Arguments) -> bool {
         || arguments.suppressions.is_given()
         || arguments.all_leaks
         || arguments.window.is_some()
-        || arguments.time.option().is_some()
+        || time.option().is_some()
         || arguments.per.is_some()
         || arguments.leaked_only
         || arguments.freed_only
@@ -469,12 +478,6 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         (arguments.by.is_some(), "--by"),
         (arguments.lists, "--lists"),
     ];
-    if arguments.format == Format::Markdown && !is_screen(arguments) {
-        let sentence = anyhow!(
-            "--format markdown writes the first screen; leave out the options that select or rank stacks"
-        );
-        return Err(Failure::new(BAD_INPUT, sentence));
-    }
     let selected = selects.iter().find(|(given, _)| *given);
     match selected {
         Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
@@ -507,8 +510,13 @@ fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Resul
 }
 
 /// Refuses options that need events with call stacks for a recording without them.
-fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
-    let time = arguments.time.option();
+fn check_stacks(
+    arguments: &Arguments,
+    time: &TimeArguments,
+    path: &Path,
+    profile: &Profile,
+) -> Result<(), Failure> {
+    let time = time.option();
     let has_stacks = matches!(arguments.by, Some(By::Function | By::Module | By::Stack));
     let needs = [
         (arguments.tree.is_some(), "--tree"),

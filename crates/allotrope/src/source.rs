@@ -8,11 +8,12 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_profile::{Profile, StackSet, WindowKey};
+use allotrope_profile::{Profile, StackSet, WindowKey, run_times};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::message;
+use crate::moment::{self, Moment};
 use crate::progress::Progress;
 use crate::trace;
 use crate::window;
@@ -73,7 +74,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
     let (runs, more) = window::comparable(path, &profile, name)?;
     let keys: Vec<WindowKey> = runs.iter().map(|run| run.key).collect();
     let stacks = window::stacks(path, &trace, &keys)?;
-    let (path, name) = (path.shown(), name.shown());
+    let (of, path, name) = (path, path.shown(), name.shown());
     let title = match runs.len() {
         1 => format!("{path}, window {name}"),
         many => format!("{path}, {many} runs of window {name}"),
@@ -83,10 +84,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
         ..StackSet::of_process(&stacks, at)
     });
     let sets = sets.collect();
-    let cut = profile.cut.iter();
-    let mut notes: Vec<String> = cut
-        .map(|cut| format!("warning: {path} is not whole: {cut}"))
-        .collect();
+    let mut notes = trace::notes(of, &trace);
     notes.extend(more);
     Ok(WindowRuns {
         sets,
@@ -104,8 +102,12 @@ fn is_recording(path: &Path) -> Result<bool, Failure> {
     Ok(first == TRACE)
 }
 
-/// Reads a file in any of the formats.
+/// Reads a file in any of the formats, or what was live at a moment of a recording
+/// (`FILE@MOMENT`).
 pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
+    if let (file, Some(moment)) = moment::split(path) {
+        return live_at(file, &moment, progress);
+    }
     let name = path.shown().into_owned();
     let cannot = || format!("cannot read {name}");
     let mut file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
@@ -152,16 +154,33 @@ fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
     Err(Failure::new(BAD_INPUT, sentence))
 }
 
+/// Reads what was live at a moment of a recording.
+fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Failure> {
+    if !is_recording(path)? {
+        let sentence = anyhow!(
+            "{} is no recording, and only recordings have moments; leave the part from @ on out",
+            path.shown()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let trace = trace::open(path)?;
+    let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
+    let ns = moment::ns(at, &run, "the moment", path)?;
+    let profile = moment::live_at(path, &trace, ns, progress)?;
+    check_stacks(path, &profile)?;
+    Ok(Source {
+        set: StackSet::of_live(&profile),
+        notes: trace::notes(path, &trace),
+    })
+}
+
 fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let mut trace = trace::open(path)?;
     let profile = trace::profile(path, &mut trace, progress)?;
     check_stacks(path, &profile)?;
-    let cut = profile.cut.iter();
     Ok(Source {
         set: StackSet::from(&profile),
-        notes: cut
-            .map(|cut| format!("warning: {} is not whole: {cut}", path.shown()))
-            .collect(),
+        notes: trace::notes(path, &trace),
     })
 }
 

@@ -23,6 +23,7 @@ use crate::message;
 use crate::progress::{self, Progress};
 use crate::record;
 use crate::trace;
+use crate::unfinished;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -63,6 +64,13 @@ pub struct Arguments {
 /// Finds the names and writes the trace with them.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.trace;
+    if trace::is_growing(path) {
+        let sentence = anyhow!(
+            "{} is still being recorded, and gets its names at the end; wait for that",
+            path.shown()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let mut trace = trace::open(path)?;
     let locator = locator(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet));
@@ -133,7 +141,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u64, u64)>) {
+/// Shows how far the naming of `total` modules is.
+pub fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u64, u64)>) {
     let (what, part) = match work {
         Some((Work::Fetching, done, all)) => (progress::FETCHING, (done, all)),
         Some((Work::Reading, done, all)) => (progress::NAMING, (done, all)),
@@ -185,6 +194,7 @@ fn write(
         _ => record::replaceable(output, force).status(BAD_INPUT)?,
     };
     let write_to = |output: Output| -> anyhow::Result<()> {
+        unfinished::remove_on_signal(&output);
         let show = |done, total| progress.show("writing the trace", done, total);
         let output = rewrite(trace, symbols, BufWriter::new(output), show)?;
         let output = output.into_inner().map_err(IntoInnerError::into_error)?;

@@ -1,19 +1,38 @@
 //! Opens and replays a trace file that the command line names. An error becomes one
 //! sentence and an exit status.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use allotrope_profile::{Options, Profile, ReplayError, replay_readable};
+use allotrope_files::open_regular;
+use allotrope_profile::{Options, Profile, ReplayError, TraceSource, replay_readable};
+use allotrope_symbolize::Contents;
+use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
-use allotrope_trace::{ReadError, TraceReader};
+use allotrope_trace::model::{Record, Recording};
+use allotrope_trace::{Entry, ReadError, TraceReader};
 use anyhow::{Context, anyhow};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure};
 use crate::progress::Progress;
+use crate::symbolize;
 
-/// Opens a trace; refuses what is no regular file.
+/// Opens a trace; refuses what is no regular file. If it is still being written, finds the
+/// names of its functions, which the recording writes at its end.
 pub fn open(path: &Path) -> Result<TraceReader, Failure> {
+    let mut trace = open_without_names(path)?;
+    if trace.is_growing() {
+        name(path, &mut trace)?;
+    }
+    Ok(trace)
+}
+
+/// Opens a trace for uses that need no names of functions.
+pub fn open_without_names(path: &Path) -> Result<TraceReader, Failure> {
     let metadata = fs::metadata(path)
         .with_context(|| format!("cannot read {}", path.shown()))
         .map_err(|error| Failure::new(BAD_INPUT, error))?;
@@ -29,7 +48,74 @@ pub fn open(path: &Path) -> Result<TraceReader, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    TraceReader::open(path).map_err(|error| unreadable(path, error))
+    // Asked first: a recording that ends in between is whole when it is opened.
+    let is_growing = is_growing(path);
+    let mut trace = TraceReader::open(path).map_err(|error| unreadable(path, error))?;
+    if is_growing && !trace.is_complete() {
+        trace.set_growing();
+    }
+    Ok(trace)
+}
+
+/// Whether a collector is writing this file: it holds a lock (flock(2)), which ends with
+/// the collector, however that ends.
+pub fn is_growing(path: &Path) -> bool {
+    let lock = |file: File| flock(file, FlockOperation::NonBlockingLockShared);
+    matches!(open_regular(path).map(lock), Ok(Err(Errno::WOULDBLOCK)))
+}
+
+/// Adds the names of all functions to a trace, for as long as it is open.
+fn name(path: &Path, trace: &mut TraceReader) -> Result<(), Failure> {
+    let progress = Arc::new(Progress::new(false));
+    progress.show("reading the trace", 0, 1);
+    let contents = Contents::read(trace).map_err(|error| unreadable(path, error))?;
+    let locator = Locator::new().with_index_cache(IndexCache::of_user());
+    let total = contents.modules().len() as u64;
+    let shown = Arc::clone(&progress);
+    let naming = contents.name(
+        &locator,
+        is_unchanged(trace, &contents),
+        move |done, work| {
+            symbolize::show_naming(&shown, done as u64, total, work);
+        },
+    );
+    progress.finish();
+    trace.add_records(naming.symbols.into_iter().map(Record::Symbols));
+    Ok(())
+}
+
+/// Whether the files of all modules without a build id are older than the recording, and
+/// so those that ran.
+fn is_unchanged(trace: &TraceReader, contents: &Contents) -> bool {
+    let started = Duration::from_nanos(recording(trace).started_unix_ns);
+    let Some(started) = SystemTime::UNIX_EPOCH.checked_add(started) else {
+        return false;
+    };
+    let modules = contents.modules().iter();
+    let mut unverified = modules.filter(|it| it.build_id.is_empty() && it.path.is_absolute());
+    unverified.all(|module| {
+        let changed = fs::metadata(&module.path).and_then(|it| it.modified());
+        changed.is_ok_and(|changed| changed < started)
+    })
+}
+
+/// What a trace says about the recording as a whole.
+pub fn recording(trace: &TraceReader) -> Recording {
+    let recording = trace.entries().find_map(|entry| match entry {
+        Ok(Entry::Record(Record::Recording(it))) => Some(it),
+        _ => None,
+    });
+    recording.unwrap_or_default()
+}
+
+/// What a user should know of a trace that is not whole, a sentence each.
+pub fn notes(path: &Path, trace: &TraceReader) -> Vec<String> {
+    let path = path.shown();
+    let growing = trace
+        .is_growing()
+        .then(|| format!("note: {path} is still being recorded; this is what was recorded so far"));
+    let cut = TraceSource::cut(trace).map(|cut| format!("warning: {path} is not whole: {cut}"));
+    growing.into_iter().chain(cut).collect()
 }
 
 /// Replays a trace into a profile. A damaged trace is replayed up to the damage, which

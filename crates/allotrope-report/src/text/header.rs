@@ -42,10 +42,15 @@ pub(super) fn write(
         1 => "1 process".to_owned(),
         many => format!("{many} processes"),
     });
-    if profile.processes.len() == 1 {
+    if profile.is_growing {
+        facts.push("still being recorded".to_owned());
+    } else if profile.processes.len() == 1 {
         facts.extend(profile.processes.iter().map(exit));
     }
     writeln!(out, "{}", middle(&facts.join(" · "), width))?;
+    if let Some(marks) = marks(profile) {
+        writeln!(out, "{}", middle(&clean(&marks), width))?;
+    }
     if let Some(window) = &options.window {
         writeln!(out, "{}", middle(&clean(window), width))?;
     }
@@ -54,6 +59,23 @@ pub(super) fn write(
         writeln!(out, "{}", middle(&line, width))?;
     }
     Ok(())
+}
+
+/// The named moments, each with its time after the start of the first process.
+fn marks(profile: &Profile) -> Option<String> {
+    const MOST: usize = 8;
+    let start_us = profile.processes.iter().map(|it| it.started_us).min();
+    let start_ns = start_us.unwrap_or(0).saturating_mul(1000);
+    let named = profile.marks.iter().take(MOST).map(|mark| {
+        let ns = mark.time_ns.saturating_sub(start_ns);
+        format!("{} {}", mark.name, duration(ns as f64 / 1e3))
+    });
+    let named: Vec<String> = named.collect();
+    let more = match profile.marks.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" · {more} more"),
+    };
+    (!named.is_empty()).then(|| format!("marks: {}{more}", named.join(" · ")))
 }
 
 /// How a process ended, in words.

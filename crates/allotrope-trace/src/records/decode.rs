@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
-    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin,
+    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, Module, Origin,
     QuietWait, Record, Recording, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
     Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
@@ -130,6 +130,10 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             executable: raw(from)?,
             reason: string(from)?,
             partly: from.varint()? != 0,
+        }),
+        tag::MARK => Record::Mark(Mark {
+            tick: from.varint()?,
+            name: string(from)?,
         }),
         _ => return Ok(None),
     };

@@ -47,6 +47,7 @@ fn tag_of(record: &Record) -> Option<u64> {
         Record::Symbols(_) => tag::SYMBOLS,
         Record::JitSymbols(_) => tag::JIT_SYMBOLS,
         Record::Unrecorded(_) => tag::UNRECORDED,
+        Record::Mark(_) => tag::MARK,
     })
 }
 
@@ -141,6 +142,10 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             raw(&it.executable, out);
             string(&it.reason, out);
             put(out, it.partly.into());
+        }
+        Record::Mark(it) => {
+            put(out, it.tick);
+            string(&it.name, out);
         }
     }
 }

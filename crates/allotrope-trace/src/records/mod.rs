@@ -35,6 +35,7 @@ pub(crate) mod tag {
     pub(crate) const COUNTS: u64 = 19;
     pub(crate) const WINDOW_COUNTS: u64 = 20;
     pub(crate) const WAITS: u64 = 21;
+    pub(crate) const MARK: u64 = 22;
 }
 
 /// Describes the inconsistency of a record, if there is one. Writer and reader both

@@ -277,6 +277,10 @@ fn waits() -> impl Strategy<Value = Record> {
     )
 }
 
+fn mark() -> impl Strategy<Value = Record> {
+    (number(), text()).prop_map(|(tick, name)| Record::Mark(Mark { tick, name }))
+}
+
 fn quiet_wait() -> impl Strategy<Value = QuietWait> {
     prop_oneof![
         Just(QuietWait::NotRequested),
@@ -453,6 +457,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         }),
         loss(),
         waits(),
+        mark(),
         counts(),
         window(),
         window_end(),
