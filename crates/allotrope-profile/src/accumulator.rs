@@ -115,10 +115,6 @@ pub(crate) struct ImageStats {
 
 impl<'a> Accumulator<'a> {
     /// For an image that begins at `start_ns` and inherits the blocks that are `live`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one caller, and each has another type"
-    )]
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,
