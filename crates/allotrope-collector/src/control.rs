@@ -8,8 +8,8 @@
 //! ends ask the kernel who the other is (`SO_PEERCRED`). The server closes the connection
 //! of a user that is neither its own nor root, before it reads a byte. The client skips
 //! servers of other users except root, so a socket with a forged name learns nothing. A
-//! request is one packet of at most [`MOST_BYTES`]; the name in it is checked again by the
-//! server ([`check_name`]). A peer has [`PEER_TIMEOUT`] for its packet, and connections are
+//! request is one packet of at most 4 KiB; the name in it is checked again by the server
+//! ([`check_name`]). A peer has a quarter of a second for its packet, and connections are
 //! served one after the other, so that a user can at most delay own marks.
 
 use std::fs;

@@ -140,6 +140,9 @@ impl Recording {
             self.watcher.remove(process);
         }
         self.context.jit_symbols.end(image.id);
+        if let Some(figures) = &mut self.context.figures {
+            figures.end(image.id);
+        }
         self.ancestors.remember(slot, image.ancestor());
         // An unseen image that only wrote nothing for a while may write again.
         let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();

@@ -40,6 +40,7 @@ mod descriptors;
 mod drain;
 mod error;
 mod exit;
+mod figures;
 mod image;
 mod jit_symbols;
 mod launcher;

@@ -39,7 +39,7 @@ impl Marks {
     }
 
     /// The time from one tick to `now`, in nanoseconds.
-    fn between(&self, tick: u64, now: Clock) -> u64 {
+    pub(crate) fn between(&self, tick: u64, now: Clock) -> u64 {
         let ticks = now.tick.saturating_sub(self.started.tick).max(1) as f64;
         let ns = now.monotonic_ns.saturating_sub(self.started.monotonic_ns) as f64;
         (now.tick.saturating_sub(tick) as f64 * ns / ticks) as u64

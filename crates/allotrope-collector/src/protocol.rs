@@ -68,6 +68,12 @@ pub struct Start {
     /// Only count calls: no stacks, no events.
     #[serde(default)]
     pub counts_only: bool,
+    /// Interval at which [`ToLauncher::Figures`] is sent, in milliseconds; 0: never.
+    #[serde(default)]
+    pub figures_ms: u64,
+    /// Write the names of functions at the end.
+    #[serde(default = "yes")]
+    pub symbolise: bool,
     /// Version of the tool, for the trace.
     #[serde(default)]
     pub tool_version: String,
@@ -94,6 +100,8 @@ impl Start {
             depth_limit: deepest(),
             frame_pointers: false,
             counts_only: false,
+            figures_ms: 0,
+            symbolise: true,
             tool_version: String::new(),
             debug_folders: Vec::new(),
             sysroot: None,
@@ -158,6 +166,14 @@ pub enum ToLauncher {
         /// Process ids, ascending.
         pids: Vec<u32>,
     },
+    /// What the running images have allocated so far, if [`Start::figures_ms`] asks for
+    /// it. Such messages are left out while the launcher does not read them.
+    Figures {
+        /// Nanoseconds since the start of the first image.
+        ns: u64,
+        /// The images in order of start; at most 256.
+        images: Vec<ImageFigures>,
+    },
     /// Recording is over; the collector symbolises the trace.
     Symbolising {
         /// Modules done.
@@ -176,6 +192,24 @@ pub enum ToLauncher {
         /// The error as a sentence for the user.
         message: String,
     },
+}
+
+/// What an image has allocated so far. Freed bytes can differ a little from those that the
+/// trace has, which depend on the order of the threads' events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ImageFigures {
+    /// Process id.
+    pub pid: u32,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
+    /// Bytes freed, of blocks that the image allocated itself.
+    pub deallocated_bytes: u64,
+    /// Resident memory; 0 if unknown.
+    pub resident_bytes: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// Deallocations.
+    pub deallocations: u64,
 }
 
 /// Progress within one module.

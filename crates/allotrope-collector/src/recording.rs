@@ -16,12 +16,14 @@ use crate::arena_server::{ArenaServer, Descriptors};
 use crate::clock;
 use crate::drain::RingState;
 use crate::error::CollectorError;
+use crate::figures::Figures;
 use crate::image::{Ancestors, Image};
 use crate::launcher::{Launcher, Poll};
 use crate::marks::Marks;
 use crate::poll_backoff::PollBackoff;
+use crate::process;
 use crate::process_tree::{Process, ProcessTree};
-use crate::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
+use crate::protocol::{Done, FirstExit, FromLauncher, ImageFigures, OnFull, Start, ToLauncher};
 use crate::random;
 use crate::stopped;
 use crate::symbolise;
@@ -35,6 +37,8 @@ const TICK: Duration = Duration::from_millis(1);
 const AGE_CHECK: Duration = Duration::from_millis(50);
 /// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// Most images whose live figures are sent.
+const MOST_FIGURES: usize = 256;
 /// When both clocks are read together for the second time: without two readings, a reader
 /// of the growing file could not convert ticks to seconds.
 const FIRST_CLOCK: Duration = Duration::from_millis(50);
@@ -102,6 +106,9 @@ pub(crate) struct Recording {
     next_age_check: Instant,
     next_clock: Instant,
     next_flush: Instant,
+    /// When live figures are sent next; `None`: never.
+    next_figures: Option<Instant>,
+    figures_interval: Duration,
     backoff: PollBackoff,
 }
 
@@ -180,7 +187,9 @@ fn finish(
     context.trace.flush();
     let locator = locator(start);
     let modules = context.modules.into_known();
-    symbolise::symbolise(modules, &locator, &mut context.trace, launcher);
+    if start.symbolise {
+        symbolise::symbolise(modules, &locator, &mut context.trace, launcher);
+    }
     let (events, lost_events) = (context.trace.events, context.trace.lost_events);
     let bytes = context.trace.finish()?;
     Ok(Done {
@@ -277,11 +286,14 @@ impl Recording {
         let memory = std::fs::File::from(memory.map_err(CollectorError::Arena)?);
         let arena_inode = memory.metadata().map_err(CollectorError::Arena)?.ino();
         let now = Instant::now();
+        let figures_interval = Duration::from_millis(start.figures_ms);
+        let mut context = TraceContext::new(trace);
+        context.figures = (start.figures_ms > 0).then(Figures::default);
         Ok(Self {
             arena,
             search: Search::new(arena_inode),
             launcher,
-            context: TraceContext::new(trace),
+            context,
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
             rings: (0..RINGS).map(|_| RingState::default()).collect(),
@@ -303,6 +315,8 @@ impl Recording {
             next_age_check: now,
             next_clock: now + FIRST_CLOCK,
             next_flush: now + FIRST_CLOCK,
+            next_figures: (start.figures_ms > 0).then_some(now + figures_interval),
+            figures_interval,
             backoff: PollBackoff::default(),
         })
     }
@@ -383,9 +397,50 @@ impl Recording {
             // a reader of the growing file.
             self.context.trace.flush();
         }
+        if let Some(next) = self.next_figures.filter(|&next| self.now >= next) {
+            // The next one is at a multiple of the interval, however late this one is.
+            let late = (self.now - next).as_nanos() / self.figures_interval.as_nanos().max(1);
+            let passed = u32::try_from(late + 1).unwrap_or(u32::MAX);
+            self.next_figures = Some(next + self.figures_interval * passed);
+            self.send_figures();
+        }
         self.context.jit_symbols.round(&mut self.context.trace);
         self.send_waited_for();
         drained.max(u64::from(arrived))
+    }
+
+    /// Sends the launcher what the running images have allocated so far.
+    fn send_figures(&mut self) {
+        self.write_all_events();
+        let now = clock::reading();
+        let Some(figures) = &mut self.context.figures else {
+            return;
+        };
+        let first = self.context.first_image_tick.unwrap_or(now.tick);
+        let running = self.slots.iter().filter_map(Slot::image);
+        let mut images: Vec<_> = running
+            .map(|image| {
+                let sums = figures.of(image.id);
+                let resident = image.pid_if_seen().and_then(process::resident_bytes);
+                let figures = ImageFigures {
+                    pid: image.pid,
+                    allocated_bytes: sums.allocated_bytes,
+                    deallocated_bytes: sums.deallocated_bytes,
+                    resident_bytes: resident.unwrap_or(0),
+                    allocations: sums.allocations,
+                    deallocations: sums.deallocations,
+                };
+                (image.id, figures)
+            })
+            .collect();
+        images.sort_unstable_by_key(|(id, _)| *id);
+        images.truncate(MOST_FIGURES);
+        figures.next_generation();
+        // Lost if the launcher does not read.
+        self.launcher.send(ToLauncher::Figures {
+            ns: self.marks.between(first, now),
+            images: images.into_iter().map(|(_, figures)| figures).collect(),
+        });
     }
 
     /// Reads the diagnostics that recorders have posted: a program that is about to run,

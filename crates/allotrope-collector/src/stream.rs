@@ -496,6 +496,9 @@ impl Stream {
             return;
         }
         context.pending_events -= self.pending.len();
+        if let Some(figures) = &mut context.figures {
+            figures.take(image.id, self.id, &self.pending);
+        }
         self.first_ordinal +=
             context
                 .trace

@@ -4,6 +4,7 @@
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
 use crate::clock::CoarseClock;
+use crate::figures::Figures;
 use crate::jit_symbols::JitSymbolizer;
 use crate::modules::Modules;
 use crate::stacks::StackBudget;
@@ -16,6 +17,8 @@ pub(crate) struct TraceContext {
     pub(crate) jit_symbols: JitSymbolizer,
     pub(crate) budget: StackBudget,
     pub(crate) coarse_clock: CoarseClock,
+    /// Live figures, if the launcher wants them.
+    pub(crate) figures: Option<Figures>,
     pub(crate) next_image: ImageId,
     /// When the first image began.
     pub(crate) first_image_tick: Option<u64>,
@@ -35,6 +38,7 @@ impl TraceContext {
             jit_symbols: JitSymbolizer::default(),
             budget: StackBudget::default(),
             coarse_clock: CoarseClock::default(),
+            figures: None,
             next_image: 0,
             first_image_tick: None,
             next_stream: 0,

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::block_key::address_of;
 use crate::cursor::Step;
 use crate::evidence::{EvidenceBuilder, HeldPages};
+use crate::heap_samples::HeapSample;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::replay::{Block, Observer};
@@ -423,6 +424,22 @@ impl<'a> Accumulator<'a> {
             lifetime_ns: lived,
             freed_by,
         });
+    }
+
+    /// The heap after the last event.
+    pub(crate) fn heap(&self) -> HeapSample {
+        let sum = |of: fn(&EntryTotals) -> u64| self.entries.iter().map(of).sum::<u64>();
+        let allocated_bytes = self
+            .entries
+            .iter()
+            .fold(0_u64, |sum, entry| sum.wrapping_add(entry.allocated_bytes));
+        HeapSample {
+            time_ns: self.level.now,
+            allocated_bytes,
+            live_bytes: self.level.bytes,
+            allocations: self.level.allocated,
+            deallocations: sum(|entry| entry.deallocations),
+        }
     }
 
     /// The figures at the end of the image.

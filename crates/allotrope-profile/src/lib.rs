@@ -31,7 +31,7 @@
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
 //! ```
 //!
-//! Not suitable for following a program while it runs: every replay begins at the start
+//! A replay of a growing trace shows what it has so far, but every replay begins at the start
 //! of the image. The crate prints nothing (`allotrope-report` does) and does not
 //! symbolize (the trace contains the symbols).
 #![forbid(unsafe_code)]
@@ -46,6 +46,7 @@ mod error;
 pub mod evidence;
 mod filter;
 mod frames;
+mod heap_samples;
 mod index;
 mod jit_code;
 mod lifetime;
@@ -79,6 +80,7 @@ pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
 pub use error::ReplayError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
+pub use heap_samples::{HeapSample, ProcessSamples, heap_samples};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{

@@ -15,6 +15,7 @@ use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::evidence::EvidenceBuilder;
 use crate::frames::{Code, FrameTable};
+use crate::heap_samples::{HeapSample, Sampler, Sampling};
 use crate::index::{Image, Index, ThreadNames, index};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
@@ -195,6 +196,8 @@ pub(crate) struct Done {
     pub windows: Vec<WindowFigures>,
     /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
+    /// In order of time; empty if not wanted.
+    pub samples: Vec<HeapSample>,
 }
 
 /// By image: the indexes of the windows whose stacks are wanted.
@@ -209,6 +212,8 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     detailed: Option<&'a Detailed>,
     /// The only window, in place of the program's.
     range: Option<TimeRange>,
+    /// When the heap is sampled.
+    sampling: Option<Sampling>,
     /// The images whose blocks or windows are wanted, and those they were forked from;
     /// `None`: all.
     needed: Option<FxHashSet<ImageId>>,
@@ -239,6 +244,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             observer,
             detailed,
             range: None,
+            sampling: None,
             needed: observed.or(images),
             done: RefCell::default(),
             later: RefCell::default(),
@@ -249,6 +255,12 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     /// Replays a range of time as the only window, whose stacks are wanted.
     pub(crate) fn within(mut self, range: TimeRange) -> Self {
         self.range = Some(range);
+        self
+    }
+
+    /// Samples the heap at these times.
+    pub(crate) fn sampled(mut self, at: Sampling) -> Self {
+        self.sampling = Some(at);
         self
     }
 
@@ -338,6 +350,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 self.options.site_details.then(DetailsBuilder::default),
             ),
             windows,
+            sampler: self.sampling.map(|it| Sampler::new(it, start_ns)),
             range: self.range,
             now: start_ns,
             replayer: self,
@@ -364,12 +377,17 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = sink.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
+        let level = sink.accumulator.heap();
         let stats = sink.accumulator.close(end_ns, live);
+        let samples = sink
+            .sampler
+            .map(|sampler| sampler.finish(stats.end_ns, level));
         self.done.borrow_mut().push(Done {
             image: id,
             stats,
             windows,
             details,
+            samples: samples.unwrap_or_default(),
         });
     }
 
@@ -457,6 +475,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
+    sampler: Option<Sampler>,
     range: Option<TimeRange>,
     /// The time of the last event, in nanoseconds.
     now: u64,
@@ -484,7 +503,7 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
 
     #[inline]
     fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize {
-        if self.code_changes || self.windows.is_some() {
+        if self.code_changes || self.windows.is_some() || self.sampler.is_some() {
             return 0;
         }
         let taken = self.accumulator.take_batch(batch, live);
@@ -511,6 +530,11 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
 impl<S: TraceSource> ImageSink<'_, '_, S> {
     #[inline(always)]
     fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+        if let Some(sampler) = &mut self.sampler
+            && sampler.is_due(step.time)
+        {
+            sampler.sample(step.time, self.accumulator.heap());
+        }
         self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             match self.range {

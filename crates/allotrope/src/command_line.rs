@@ -9,7 +9,7 @@ use clap::Parser;
 use crate::exit_status;
 use crate::{
     client_header, compare, diff, doctor, exec_program, export, mark, record, report, shell_files,
-    show, symbolize, test,
+    show, stat, symbolize, test,
 };
 
 /// Shown in the help.
@@ -39,6 +39,9 @@ pub enum Subcommand {
     /// Show a finding, a site or a function of a recording in full
     #[command(after_help = show::AFTER_HELP)]
     Show(show::Arguments),
+    /// Run a program and show what it has allocated and freed, a line a second
+    #[command(after_help = stat::AFTER_HELP)]
+    Stat(stat::Arguments),
     /// Name the present moment of a running recording
     #[command(after_help = mark::AFTER_HELP)]
     Mark(mark::Arguments),

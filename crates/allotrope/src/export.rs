@@ -21,6 +21,7 @@ use crate::per;
 use crate::progress::Progress;
 use crate::source;
 use crate::standard_output;
+use crate::unfinished;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -159,6 +160,7 @@ pub fn create<'a>(
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let created = Output::create(path).and_then(|output| {
+        unfinished::remove_on_signal(&output);
         let mut output = BufWriter::new(output);
         write(&mut output)?;
         let output = output.into_inner().map_err(IntoInnerError::into_error)?;

@@ -36,14 +36,16 @@ mod show;
 mod signal_state;
 mod source;
 mod standard_output;
+mod stat;
 mod suppressions;
 mod symbolize;
 mod test;
 mod time;
 mod trace;
+mod unfinished;
 mod window;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use allotrope_text::Shown;
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
         Subcommand::Show(arguments) => show::run(&arguments),
+        Subcommand::Stat(arguments) => stat::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
@@ -103,6 +106,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::from(FINE);
     }
     // A status of `record` below 125 is the program's own.
-    let is_record = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("record"));
+    let command = std::env::args_os().nth(1);
+    let is_record = command.is_some_and(|it| it == *"record" || it == *"stat");
     ExitCode::from(if is_record { RECORD_FAILED } else { BAD_INPUT })
 }

@@ -12,6 +12,7 @@ mod signals;
 mod summary;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -22,8 +23,11 @@ use std::time::{Duration, Instant};
 
 use allotrope_text::{Shown, quoted};
 
-use allotrope_collector::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
+use allotrope_collector::protocol::{
+    Done, FirstExit, FromLauncher, ImageFigures, OnFull, Start, ToLauncher,
+};
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
@@ -33,6 +37,7 @@ use crate::progress::{self, Progress};
 use crate::recorder_library;
 use crate::report;
 use crate::signal_state;
+use crate::stat;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
 use program::Program;
@@ -107,12 +112,43 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
+/// The part of `allotrope stat` in a recording.
+pub struct Stat {
+    /// Interval of the live figures, in milliseconds.
+    pub interval_ms: u64,
+    /// Called with the time since the start of the first process, in nanoseconds, and the
+    /// figures of the running images.
+    pub show: Box<dyn FnMut(u64, &[ImageFigures])>,
+    /// Called with the complete trace.
+    pub finish: Box<dyn FnOnce(&TraceReader) -> Result<(), Failure>>,
+}
+
 impl Arguments {
     /// Those with which the first screen is shown at the end.
     pub fn with_first_screen(self) -> Self {
         Self {
             first_screen: true,
             ..self
+        }
+    }
+
+    /// A recording for `allotrope stat`. Without an output, it has only as much of the
+    /// stacks as cannot be left out.
+    pub fn of_stat(stat: &stat::Arguments) -> Self {
+        Self {
+            output: stat.output.clone(),
+            force: stat.force,
+            no_follow: stat.no_follow,
+            on_full: stat.on_full,
+            counts_only: false,
+            pid: None,
+            quiet: stat.quiet,
+            depth: if stat.output.is_some() { 4096 } else { 1 },
+            frame_pointers: false,
+            debug_files: DebugFiles::default(),
+            recorder: stat.recorder.clone(),
+            command: stat.command.clone(),
+            first_screen: false,
         }
     }
 }
@@ -126,7 +162,7 @@ impl Arguments {
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum WhenFull {
+pub enum WhenFull {
     /// The program waits
     #[default]
     Block,
@@ -145,6 +181,11 @@ enum RecordEvent {
 
 /// Records the program and returns its exit status.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
+    run_with(arguments, None)
+}
+
+/// Records the program, for `allotrope stat` or by itself.
+pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure> {
     let program = Program::find(arguments.command)?;
     if let Some(caveat) = program.caveat()
         && !arguments.quiet
@@ -155,8 +196,11 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
     let servers = arguments.debug_files.servers().status(RECORD_FAILED)?;
     let (debug_folders, sysroot) = arguments.debug_files.absolute().status(RECORD_FAILED)?;
-    let output =
-        OutputFile::create(arguments.output.as_deref(), arguments.force).status(RECORD_FAILED)?;
+    let output = match (&stat, &arguments.output) {
+        (Some(_), None) => OutputFile::temporary(),
+        (_, given) => OutputFile::create(given.as_deref(), arguments.force),
+    };
+    let output = output.status(RECORD_FAILED)?;
     let start = Start {
         on_full: match arguments.on_full {
             WhenFull::Block => OnFull::Block,
@@ -169,6 +213,8 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         sysroot,
         debuginfod_servers: servers,
         counts_only: arguments.counts_only,
+        figures_ms: stat.as_ref().map_or(0, |stat| stat.interval_ms),
+        symbolise: !output.is_temporary(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         made: output.made().status(RECORD_FAILED)?,
         ..Start::new(output.partial(), program.command())
@@ -214,10 +260,14 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
         first_screen: arguments.first_screen,
+        stat,
     };
     let named = launcher.output.publish(program.name(), launcher.child.id());
     if let Err(error) = named {
         launcher.print_unless_quiet(&format!("{error:#}"));
+    } else if std::io::stderr().is_terminal() && !launcher.output.is_temporary() {
+        let path = launcher.output.path().shown();
+        launcher.print_unless_quiet(&format!("recording into {path}"));
     }
     let (handled, changes_handled) = channel();
     launcher
@@ -258,6 +308,7 @@ struct Launcher {
     progress: Progress,
     quiet: bool,
     first_screen: bool,
+    stat: Option<Stat>,
 }
 
 impl Launcher {
@@ -384,6 +435,11 @@ impl Launcher {
     fn handle_message(&mut self, message: ToLauncher) {
         match message {
             ToLauncher::Ready { .. } => {}
+            ToLauncher::Figures { ns, images } => {
+                if let Some(stat) = &mut self.stat {
+                    (stat.show)(ns, &images);
+                }
+            }
             ToLauncher::Waiting { pids } => self.waiting_for(&pids),
             ToLauncher::Symbolising { done, total, part } => {
                 let (done, total) = (u64::from(done), u64::from(total));
@@ -460,10 +516,12 @@ impl Launcher {
     fn leave(&self, signal: Received) -> ! {
         self.progress.finish();
         self.break_line(signal);
-        self.print_unless_quiet(&format!(
-            "not waiting; {} is completed in the background",
-            self.output.path().shown()
-        ));
+        if !self.output.is_temporary() {
+            self.print_unless_quiet(&format!(
+                "not waiting; {} is completed in the background",
+                self.output.path().shown()
+            ));
+        }
         std::process::exit(128 + signal.signal);
     }
 
@@ -502,7 +560,9 @@ impl Launcher {
                 Ok(status)
             }
             Ok(done) => {
-                if !self.quiet {
+                if let Some(stat) = self.stat.take() {
+                    (stat.finish)(&self.output.read()?)?;
+                } else if !self.quiet {
                     let path = self.output.path();
                     summary::print(path, &done, &self.progress);
                 }

@@ -228,7 +228,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     ];
     let time = arguments.time.with_moment(moment, &others)?;
     let mut trace = trace::open(path)?;
-    let wanted = if is_screen(arguments) {
+    let wanted = if is_screen(arguments, &time) {
         trace::Wanted::FINDINGS
     } else {
         // Curves need the times of blocks.
@@ -315,7 +315,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             pager.print(|output| text::write_threads(&profile, &options, output))?
         }
         Some(By::Entry) => pager.print(|output| text::write_entries(&profile, &options, output))?,
-        None if is_screen(arguments) && !profile.is_counts_only() => {
+        None if is_screen(arguments, &time) && !profile.is_counts_only() => {
             print_screen(arguments, path, &profile, &options)?;
         }
         Some(By::Stack) | None => pager.print(|output| text::write(&profile, &options, output))?,
@@ -324,7 +324,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 /// Whether the first screen is wanted: no option chooses anything else.
-fn is_screen(arguments: &Arguments) -> bool {
+fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
     let chooses = arguments.lists
         || arguments.by.is_some()
         || arguments.metric.is_some()
@@ -334,7 +334,7 @@ fn is_screen(arguments: &Arguments) -> bool {
         || arguments.suppressions.is_given()
         || arguments.all_leaks
         || arguments.window.is_some()
-        || arguments.time.option().is_some()
+        || time.option().is_some()
         || arguments.per.is_some()
         || arguments.leaked_only
         || arguments.freed_only

@@ -23,6 +23,7 @@ use crate::message;
 use crate::progress::{self, Progress};
 use crate::record;
 use crate::trace;
+use crate::unfinished;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -193,6 +194,7 @@ fn write(
         _ => record::replaceable(output, force).status(BAD_INPUT)?,
     };
     let write_to = |output: Output| -> anyhow::Result<()> {
+        unfinished::remove_on_signal(&output);
         let show = |done, total| progress.show("writing the trace", done, total);
         let output = rewrite(trace, symbols, BufWriter::new(output), show)?;
         let output = output.into_inner().map_err(IntoInnerError::into_error)?;

@@ -11,7 +11,7 @@ use allotrope_profile::{Options, Profile, ReplayError, TraceSource, replay_reada
 use allotrope_symbolize::Contents;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
-use allotrope_trace::model::Record;
+use allotrope_trace::model::{Record, Recording};
 use allotrope_trace::{Entry, ReadError, TraceReader};
 use anyhow::{Context, anyhow};
 use rustix::fs::{FlockOperation, flock};
@@ -24,6 +24,15 @@ use crate::symbolize;
 /// Opens a trace; refuses what is no regular file. If it is still being written, finds the
 /// names of its functions, which the recording writes at its end.
 pub fn open(path: &Path) -> Result<TraceReader, Failure> {
+    let mut trace = open_without_names(path)?;
+    if trace.is_growing() {
+        name(path, &mut trace)?;
+    }
+    Ok(trace)
+}
+
+/// Opens a trace for uses that need no names of functions.
+pub fn open_without_names(path: &Path) -> Result<TraceReader, Failure> {
     let metadata = fs::metadata(path)
         .with_context(|| format!("cannot read {}", path.shown()))
         .map_err(|error| Failure::new(BAD_INPUT, error))?;
@@ -44,7 +53,6 @@ pub fn open(path: &Path) -> Result<TraceReader, Failure> {
     let mut trace = TraceReader::open(path).map_err(|error| unreadable(path, error))?;
     if is_growing && !trace.is_complete() {
         trace.set_growing();
-        name(path, &mut trace)?;
     }
     Ok(trace)
 }
@@ -79,12 +87,8 @@ fn name(path: &Path, trace: &mut TraceReader) -> Result<(), Failure> {
 /// Whether the files of all modules without a build id are older than the recording, and
 /// so those that ran.
 fn is_unchanged(trace: &TraceReader, contents: &Contents) -> bool {
-    let started = trace.entries().find_map(|entry| match entry {
-        Ok(Entry::Record(Record::Recording(it))) => Some(it.started_unix_ns),
-        _ => None,
-    });
-    let started = started.map(Duration::from_nanos);
-    let Some(started) = started.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else {
+    let started = Duration::from_nanos(recording(trace).started_unix_ns);
+    let Some(started) = SystemTime::UNIX_EPOCH.checked_add(started) else {
         return false;
     };
     let modules = contents.modules().iter();
@@ -93,6 +97,15 @@ fn is_unchanged(trace: &TraceReader, contents: &Contents) -> bool {
         let changed = fs::metadata(&module.path).and_then(|it| it.modified());
         changed.is_ok_and(|changed| changed < started)
     })
+}
+
+/// What a trace says about the recording as a whole.
+pub fn recording(trace: &TraceReader) -> Recording {
+    let recording = trace.entries().find_map(|entry| match entry {
+        Ok(Entry::Record(Record::Recording(it))) => Some(it),
+        _ => None,
+    });
+    recording.unwrap_or_default()
 }
 
 /// What a user should know of a trace that is not whole, a sentence each.

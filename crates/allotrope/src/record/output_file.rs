@@ -9,7 +9,7 @@
 //! trace is replaced only with `--force`.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,12 @@ use std::path::{Path, PathBuf};
 use allotrope_collector::protocol::MadeFile;
 use allotrope_files::{NewFile, Target};
 use allotrope_text::shown_path;
-use allotrope_trace::MAGIC;
+use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
+
+use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::trace;
 
 /// The trace file, with its hidden and its final name.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub struct OutputFile {
     published: Option<PathBuf>,
     /// Replace any regular file, not only a trace.
     force: bool,
+    /// For a temporary file, which has no name once the program runs: the open file.
+    temporary: Option<File>,
 }
 
 impl OutputFile {
@@ -65,7 +70,47 @@ impl OutputFile {
             file: Some(file),
             published: None,
             force,
+            temporary: None,
         })
+    }
+
+    /// Creates a file that has no name as soon as the program runs, and is gone when it is
+    /// closed.
+    pub fn temporary() -> Result<Self> {
+        let folder = std::env::temp_dir();
+        let failed = || {
+            format!(
+                "cannot write a temporary trace into {}; name a file by -o, or a folder by TMPDIR",
+                shown_path(&folder)
+            )
+        };
+        let folder = fs::canonicalize(&folder).with_context(failed)?;
+        let file = NewFile::in_folder(&folder).with_context(failed)?;
+        let temporary = file.file().try_clone().with_context(failed)?;
+        Ok(Self {
+            given: None,
+            partial: file.path().to_owned(),
+            file: Some(file),
+            published: None,
+            force: false,
+            temporary: Some(temporary),
+            folder,
+        })
+    }
+
+    /// Whether it is a temporary file.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
+    /// Opens the complete trace.
+    pub fn read(&self) -> Result<TraceReader, Failure> {
+        let Some(file) = &self.temporary else {
+            return trace::open(self.path());
+        };
+        let file = file.try_clone().context("cannot read the trace");
+        let read = file.and_then(|file| TraceReader::new(file).context("cannot read the trace"));
+        read.status(RECORD_FAILED)
     }
 
     /// The path to which the collector writes.
@@ -92,6 +137,10 @@ impl OutputFile {
         let Some(file) = self.file.take() else {
             return Ok(());
         };
+        if self.temporary.is_some() {
+            // The collector has the file open. Dropping this deletes its name.
+            return Ok(());
+        }
         let path = match &self.given {
             Some(path) => path.clone(),
             None => {

@@ -1,0 +1,317 @@
+//! `allotrope stat`: what a program has allocated and freed over time, a line an interval.
+//!
+//! The program is recorded. While it runs, the collector sends live figures. At its end the
+//! trace is replayed: the last lines, the CSV file, the plot and the log have its numbers,
+//! which are exact. The trace is a temporary file, unless `-o` names one to keep, and has
+//! next to no stacks then. `allotrope stat FILE` reads a recording.
+
+mod plot;
+mod rows;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use allotrope_collector::protocol::ImageFigures;
+use allotrope_files::Output;
+use allotrope_profile::{Options, heap_samples, run_times};
+use allotrope_text::Shown;
+use allotrope_trace::{MAGIC, TraceReader};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
+use crate::export;
+use crate::message;
+use crate::moment;
+use crate::progress::Progress;
+use crate::record::{self, Stat, WhenFull};
+use crate::standard_output;
+use crate::trace;
+use rows::{HEAD, Row, Rows};
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+The lines of a program that runs go to the standard error output: bytes allocated
+and freed so far, live bytes, resident memory, allocations a second. They come while
+the program runs; the last line of each process and the files have exact numbers,
+those of `allotrope record`. Freed bytes are those of blocks that the process has
+allocated itself, and live bytes are the difference. A process that calls exec
+begins anew. In place of a program, a recording can be given.
+
+The CSV file has a row for each process and interval:
+  seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations
+The log has a line an interval, for all processes together:
+  Time: 1717171717, Allocated: 12345, Deallocated: 2345
+
+Exit status: that of `allotrope record`, which is the program's own; for a recording
+0 if it could be read, 1 if allotrope failed, 2 if it cannot be used.";
+
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Most intervals that are in memory.
+const MOST_INTERVALS: u64 = 1 << 20;
+/// Most processes whose last lines are printed.
+const MOST_LAST: usize = 20;
+
+/// Arguments of `allotrope stat`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "allotrope stat [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope stat [OPTIONS] FILE"
+)]
+pub struct Arguments {
+    /// Time between two lines
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Write the numbers of each process to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw live and resident bytes over time, of all processes together
+    #[arg(long, value_name = "OUT.svg")]
+    plot: Option<PathBuf>,
+    /// Write allocated and freed bytes of all processes together to this file
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Keep the recording in this file, with all call stacks
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file of --output even if it is no trace
+    #[arg(long)]
+    pub force: bool,
+    /// Record neither child processes nor what the program execs
+    #[arg(long)]
+    pub no_follow: bool,
+    /// What the program does when it allocates faster than the trace is written:
+    /// wait, or go on and lose events (they are counted)
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub on_full: WhenFull,
+    /// Print no lines, only errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Preload the recorder at PATH in place of the built-in one
+    #[arg(long, value_name = "PATH")]
+    pub recorder: Option<PathBuf>,
+    /// The program to run, and its arguments; or a recording
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// Parses the interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = moment::time(text).map(|us| Duration::from_secs_f64((us / 1e6).min(1e9)));
+    match time {
+        Some(time) if time >= SHORTEST => Ok(time),
+        Some(_) => Err("the shortest interval is 10ms".to_owned()),
+        None => Err("write a time such as `1s` or `500ms`".to_owned()),
+    }
+}
+
+/// Runs the program, or reads the recording.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let [only] = &arguments.command[..]
+        && is_recording(Path::new(only))
+    {
+        return of_file(arguments, Path::new(only));
+    }
+    for path in arguments.files() {
+        // Before the program runs for hours.
+        Output::create(path)
+            .map(drop)
+            .with_context(|| format!("cannot write {}", path.shown()))
+            .status(RECORD_FAILED)?;
+    }
+    let mut live = LiveLines::default();
+    let quiet = arguments.quiet;
+    let files = arguments.outputs();
+    let stat = Stat {
+        interval_ms: u64::try_from(arguments.interval.as_millis()).unwrap_or(u64::MAX),
+        show: Box::new(move |ns, images| {
+            if !quiet {
+                live.print(ns, images);
+            }
+        }),
+        finish: Box::new(move |trace| {
+            let rows = files.read(Path::new("the recording"), trace)?;
+            files.write(&rows, None)?;
+            if !quiet {
+                print_last(&rows);
+            }
+            Ok(())
+        }),
+    };
+    record::run_with(record::Arguments::of_stat(arguments), Some(stat)).map_err(|failure| {
+        // A status below 125 is the program's own.
+        Failure {
+            status: failure.status.max(RECORD_FAILED),
+            ..failure
+        }
+    })
+}
+
+fn is_recording(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let is_file = path.metadata().is_ok_and(|it| it.is_file());
+    let read = |mut file: File| file.read_exact(&mut magic);
+    is_file && File::open(path).and_then(read).is_ok() && magic == MAGIC
+}
+
+fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
+    if arguments.output.is_some() {
+        let sentence =
+            anyhow!("--output keeps the recording of a program, and FILE is one already");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let trace = trace::open_without_names(path)?;
+    let files = arguments.outputs();
+    let rows = files.read(path, &trace)?;
+    for note in trace::notes(path, &trace) {
+        message::print(note);
+    }
+    files.write(&rows, Some(&path.to_owned()))?;
+    if !arguments.quiet {
+        standard_output::print(|out| print_all(&rows, out))?;
+    }
+    Ok(FINE)
+}
+
+impl Arguments {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.csv, &self.plot, &self.log].into_iter().flatten()
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs {
+            interval: self.interval,
+            csv: self.csv.clone(),
+            plot: self.plot.clone(),
+            log: self.log.clone(),
+            quiet: self.quiet,
+        }
+    }
+}
+
+/// What is made of a complete recording.
+struct Outputs {
+    interval: Duration,
+    csv: Option<PathBuf>,
+    plot: Option<PathBuf>,
+    log: Option<PathBuf>,
+    quiet: bool,
+}
+
+impl Outputs {
+    /// Replays the recording.
+    fn read(&self, path: &Path, trace: &TraceReader) -> Result<Rows, Failure> {
+        let recording = trace::recording(trace);
+        if recording.counts_only {
+            let sentence = anyhow!(
+                "{} was recorded with --counts-only, which leaves out what is freed; record the program without it",
+                path.shown()
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        let unreadable = |error| trace::unreplayable(path, error);
+        let run = run_times(trace).map_err(unreadable)?;
+        let mut each = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        while run.lasted_ns() / each > MOST_INTERVALS {
+            each = each.saturating_mul(2);
+        }
+        if u128::from(each) != self.interval.as_nanos() {
+            let interval = Duration::from_nanos(each);
+            message::print(format_args!(
+                "note: for a run this long, the interval is {interval:?}"
+            ));
+        }
+        let progress = Progress::new(self.quiet);
+        let show = |done, total| progress.show("reading the recording", done, total);
+        let options = Options {
+            progress: Some(&show),
+            ..Options::default()
+        };
+        let samples = heap_samples(trace, &options, run.started_ns, each);
+        progress.finish();
+        Ok(Rows::new(
+            samples.map_err(unreadable)?,
+            &run,
+            recording.started_unix_ns,
+        ))
+    }
+
+    /// Writes the files that are wanted; none may be `input`.
+    fn write(&self, rows: &Rows, input: Option<&PathBuf>) -> Result<(), Failure> {
+        if let Some(path) = &self.csv {
+            export::create(path, input, |out| rows.write_csv(out))?;
+        }
+        if let Some(path) = &self.log {
+            export::create(path, input, |out| rows.write_log(out))?;
+        }
+        if let Some(path) = &self.plot {
+            export::create(path, input, |out| plot::write(rows, out))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the lines of a program that runs.
+#[derive(Default)]
+struct LiveLines {
+    has_head: bool,
+    /// By process: the time and the allocations of its last line.
+    last: HashMap<u32, (f64, u64)>,
+}
+
+impl LiveLines {
+    fn print(&mut self, ns: u64, images: &[ImageFigures]) {
+        let seconds = ns as f64 / 1e9;
+        let mut text = String::new();
+        if !self.has_head && !images.is_empty() {
+            self.has_head = true;
+            text.push_str(HEAD);
+        }
+        for image in images {
+            let row = Row {
+                seconds,
+                pid: image.pid,
+                allocated_bytes: image.allocated_bytes,
+                deallocated_bytes: image.deallocated_bytes,
+                resident_bytes: image.resident_bytes,
+                allocations: image.allocations,
+                deallocations: image.deallocations,
+            };
+            let now = (seconds, image.allocations);
+            let before = self.last.insert(image.pid, now).unwrap_or_default();
+            text.push_str(&row.line(before));
+        }
+        // Nobody may read it.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// Prints the last row of each process, those that allocated most first.
+fn print_last(rows: &Rows) {
+    let mut text = format!("at the end:\n{HEAD}");
+    let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
+    last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
+    for row in last.iter().take(MOST_LAST) {
+        // The rate is that of the whole run.
+        text.push_str(&row.line((0.0, 0)));
+    }
+    if last.len() > MOST_LAST {
+        text.push_str(&format!("{} more processes\n", last.len() - MOST_LAST));
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints all rows, in order of time.
+fn print_all(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(HEAD.as_bytes())?;
+    let mut last: HashMap<u32, (f64, u64)> = HashMap::new();
+    for row in rows.in_order() {
+        let now = (row.seconds, row.allocations);
+        let before = last.insert(row.pid, now).unwrap_or_default();
+        out.write_all(row.line(before).as_bytes())?;
+    }
+    Ok(())
+}

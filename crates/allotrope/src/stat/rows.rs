@@ -1,0 +1,282 @@
+//! The numbers of each process at regular times, and their text forms.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Mark, ProcessSamples, RunTimes};
+use allotrope_report::numbers::{bytes, count};
+
+/// The head of the lines.
+pub const HEAD: &str =
+    "     time      pid    allocated  deallocated         live     resident  allocations/s\n";
+
+/// A process at a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// Since the start of the first process.
+    pub seconds: f64,
+    pub pid: u32,
+    pub allocated_bytes: u64,
+    pub deallocated_bytes: u64,
+    pub resident_bytes: u64,
+    pub allocations: u64,
+    pub deallocations: u64,
+}
+
+/// All processes together at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Total {
+    /// Since the start of the first process.
+    pub seconds: f64,
+    /// Since the start of the run, of all processes.
+    pub allocated_bytes: u64,
+    /// As above.
+    pub deallocated_bytes: u64,
+    /// Of the processes that run.
+    pub live_bytes: u64,
+    /// Of the processes that run.
+    pub resident_bytes: u64,
+}
+
+/// The rows of a recording.
+pub struct Rows {
+    /// By process, in order of start; each in order of time.
+    processes: Vec<Vec<Row>>,
+    /// The start of the first process, in seconds since 1970 UTC.
+    started: f64,
+    /// The named moments, in seconds since the start of the first process.
+    pub marks: Vec<(String, f64)>,
+}
+
+impl Row {
+    pub fn live_bytes(&self) -> u64 {
+        self.allocated_bytes.wrapping_sub(self.deallocated_bytes)
+    }
+
+    /// A line for people. `before` has the time and the allocations of the last line.
+    pub fn line(&self, before: (f64, u64)) -> String {
+        let passed = self.seconds - before.0;
+        let more = self.allocations.saturating_sub(before.1);
+        let rate = match passed > 0.0 {
+            true => count((more as f64 / passed).round() as u64),
+            false => "-".to_owned(),
+        };
+        format!(
+            "{:>7.2} s {:>8} {:>12} {:>12} {:>12} {:>12} {rate:>14}\n",
+            self.seconds,
+            self.pid,
+            bytes(self.allocated_bytes),
+            bytes(self.deallocated_bytes),
+            bytes(self.live_bytes()),
+            bytes(self.resident_bytes),
+        )
+    }
+}
+
+impl Rows {
+    /// The recording began at `started_unix_ns`, in nanoseconds since 1970 UTC.
+    pub fn new(samples: Vec<ProcessSamples>, run: &RunTimes, started_unix_ns: u64) -> Self {
+        let seconds = |ns: u64| ns.saturating_sub(run.started_ns) as f64 / 1e9;
+        let rows = |process: ProcessSamples| {
+            let resident = |ns: u64| {
+                let resident = &process.resident;
+                let after = resident.partition_point(|it| it.time_us <= ns / 1000);
+                // Before the first one, that one is the best guess.
+                let at = resident.get(after.saturating_sub(1));
+                at.map_or(0, |it| it.bytes)
+            };
+            let row = |sample: &allotrope_profile::HeapSample| Row {
+                seconds: seconds(sample.time_ns),
+                pid: process.pid,
+                allocated_bytes: sample.allocated_bytes,
+                deallocated_bytes: sample.deallocated_bytes(),
+                resident_bytes: resident(sample.time_ns),
+                allocations: sample.allocations,
+                deallocations: sample.deallocations,
+            };
+            process.samples.iter().map(row).collect()
+        };
+        let mark = |mark: &Mark| (mark.name.clone(), seconds(mark.time_ns));
+        Self {
+            processes: samples.into_iter().map(rows).collect(),
+            started: started_unix_ns.saturating_add(run.started_ns) as f64 / 1e9,
+            marks: run.marks.iter().map(mark).collect(),
+        }
+    }
+
+    /// The rows of each process.
+    pub fn processes(&self) -> impl Iterator<Item = &[Row]> {
+        self.processes.iter().map(Vec::as_slice)
+    }
+
+    /// All rows in order of time; at one time in order of the processes' start.
+    pub fn in_order(&self) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.processes.iter().flatten().collect();
+        rows.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+        rows
+    }
+
+    /// All processes together, at each time at which there is a row.
+    pub fn totals(&self) -> Vec<Total> {
+        let numbered = self.processes.iter().enumerate();
+        let mut rows: Vec<(usize, usize)> = numbered
+            .flat_map(|(process, rows)| (0..rows.len()).map(move |at| (process, at)))
+            .collect();
+        let row = |&(process, at): &(usize, usize)| self.processes[process][at];
+        rows.sort_by(|one, other| row(one).seconds.total_cmp(&row(other).seconds));
+        let mut totals = Vec::new();
+        let mut total = Total::default();
+        for same_time in rows.chunk_by(|one, other| row(one).seconds == row(other).seconds) {
+            let mut ended = [0_u64; 2];
+            for &(process, at) in same_time {
+                let of_process = &self.processes[process];
+                let now = of_process[at];
+                let before = at.checked_sub(1).map(|before| of_process[before]);
+                let change = |sum: &mut u64, of: fn(&Row) -> u64| {
+                    let was = before.as_ref().map_or(0, of);
+                    *sum = sum.wrapping_add(of(&now)).wrapping_sub(was);
+                };
+                total.seconds = now.seconds;
+                change(&mut total.allocated_bytes, |it| it.allocated_bytes);
+                change(&mut total.deallocated_bytes, |it| it.deallocated_bytes);
+                change(&mut total.live_bytes, Row::live_bytes);
+                change(&mut total.resident_bytes, |it| it.resident_bytes);
+                if at + 1 == of_process.len() {
+                    ended[0] = ended[0].wrapping_add(now.live_bytes());
+                    ended[1] = ended[1].wrapping_add(now.resident_bytes);
+                }
+            }
+            totals.push(total);
+            total.live_bytes = total.live_bytes.wrapping_sub(ended[0]);
+            total.resident_bytes = total.resident_bytes.wrapping_sub(ended[1]);
+        }
+        totals
+    }
+
+    /// Writes a CSV file (RFC 4180, but with line feeds only).
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations"
+        )?;
+        for row in self.in_order() {
+            writeln!(
+                out,
+                "{:.6},{},{},{},{},{},{},{}",
+                row.seconds,
+                row.pid,
+                row.allocated_bytes,
+                row.deallocated_bytes,
+                row.live_bytes(),
+                row.resident_bytes,
+                row.allocations,
+                row.deallocations
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line for each time: seconds since 1970 UTC, bytes allocated and freed.
+    pub fn write_log(&self, out: &mut dyn Write) -> io::Result<()> {
+        for total in self.totals() {
+            let time = (self.started + total.seconds) as u64;
+            let (allocated, deallocated) = (total.allocated_bytes, total.deallocated_bytes);
+            writeln!(
+                out,
+                "Time: {time}, Allocated: {allocated}, Deallocated: {deallocated}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_profile::{HeapSample, ResidentSample};
+
+    fn process(pid: u32, samples: &[(u64, u64, u64)]) -> ProcessSamples {
+        let sample = |&(seconds, allocated_bytes, live_bytes): &(u64, u64, u64)| HeapSample {
+            time_ns: seconds * 1_000_000_000,
+            allocated_bytes,
+            live_bytes,
+            allocations: allocated_bytes / 10,
+            deallocations: 0,
+        };
+        ProcessSamples {
+            id: pid,
+            pid,
+            executable: "/bin/x".into(),
+            samples: samples.iter().map(sample).collect(),
+            resident: vec![ResidentSample {
+                time_us: 1_500_000,
+                bytes: 5000,
+            }],
+        }
+    }
+
+    fn rows() -> Rows {
+        let run = RunTimes {
+            started_ns: 1_000_000_000,
+            ..RunTimes::default()
+        };
+        let samples = vec![
+            process(7, &[(2, 100, 60), (3, 200, 50)]),
+            process(8, &[(3, 30, 30), (4, 40, 20)]),
+        ];
+        Rows::new(samples, &run, 500_000_000_000)
+    }
+
+    #[test]
+    fn the_csv_file_has_a_row_for_each_process_and_time() {
+        let mut csv = Vec::new();
+        rows().write_csv(&mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let lines: Vec<&str> = csv.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "1.000000,7,100,40,60,5000,10,0",
+                "2.000000,7,200,150,50,5000,20,0",
+                "2.000000,8,30,0,30,5000,3,0",
+                "3.000000,8,40,20,20,5000,4,0",
+            ]
+        );
+    }
+
+    #[test]
+    fn totals_drop_what_was_live_in_processes_that_have_ended() {
+        let totals = rows().totals();
+        let seen: Vec<_> = totals
+            .iter()
+            .map(|it| {
+                (
+                    it.seconds,
+                    it.allocated_bytes,
+                    it.live_bytes,
+                    it.resident_bytes,
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (1.0, 100, 60, 5000),
+                (2.0, 230, 80, 10_000),
+                (3.0, 240, 20, 5000)
+            ]
+        );
+        let mut log = Vec::new();
+        rows().write_log(&mut log).unwrap();
+        let log = String::from_utf8(log).unwrap();
+        assert!(
+            log.starts_with("Time: 502, Allocated: 100, Deallocated: 40\n"),
+            "{log}"
+        );
+    }
+
+    #[test]
+    fn lines_fit_80_columns() {
+        let line = rows().processes[0][0].line((0.0, 0));
+        assert!(HEAD.trim_end().len() <= 80 && line.trim_end().len() == HEAD.trim_end().len());
+    }
+}

@@ -1,0 +1,45 @@
+//! Removes an unfinished output file if a signal ends the command, so that Ctrl-C leaves no
+//! half file under its hidden name. (`record` handles signals itself.)
+
+use std::path::PathBuf;
+use std::sync::{Mutex, Once, PoisonError};
+
+use allotrope_files::Output;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::signal_state;
+
+/// The hidden name of the file that is being written; one at a time is.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// From now on, a signal that ends the command removes this output's file if that has not
+/// been renamed by then.
+pub fn remove_on_signal(output: &Output) {
+    static STARTED: Once = Once::new();
+    let Output::File(file, _) = output else {
+        return;
+    };
+    let path = file.path().to_owned();
+    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+    STARTED.call_once(start);
+}
+
+fn start() {
+    let ignored = signal_state::ignored();
+    let ending = [SIGHUP, SIGINT, SIGTERM].into_iter();
+    let Ok(mut signals) = Signals::new(ending.filter(|&signal| !ignored.contains(signal))) else {
+        return;
+    };
+    std::thread::spawn(move || {
+        for signal in &mut signals {
+            let path = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(path) = &*path {
+                // Fails if the file has its final name already.
+                let _ = std::fs::remove_file(path);
+            }
+            let _ = emulate_default_handler(signal);
+        }
+    });
+}
