@@ -15,7 +15,7 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
         all.push(format!("Incomplete: {cut}; what precedes is shown."));
-    } else if !profile.processes.is_empty() && !profile.is_complete() {
+    } else if !profile.is_growing && !profile.processes.is_empty() && !profile.is_complete() {
         all.push(
             "The recording ended before all of its processes; what was recorded until then is \
              shown."

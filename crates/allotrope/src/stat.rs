@@ -289,10 +289,11 @@ impl LiveLines {
     }
 }
 
-/// Prints the last row of each process.
+/// Prints the last row of each process, those that allocated most first.
 fn print_last(rows: &Rows) {
     let mut text = format!("at the end:\n{HEAD}");
-    let last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
+    let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
+    last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
     for row in last.iter().take(MOST_LAST) {
         // The rate is that of the whole run.
         text.push_str(&row.line((0.0, 0)));

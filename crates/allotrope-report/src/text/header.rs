@@ -48,8 +48,8 @@ pub(super) fn write(
         facts.extend(profile.processes.iter().map(exit));
     }
     writeln!(out, "{}", middle(&facts.join(" · "), width))?;
-    if let Some(marks) = marks(profile) {
-        writeln!(out, "{}", middle(&clean(&marks), width))?;
+    if let Some(marks) = marks(profile, width) {
+        writeln!(out, "{marks}")?;
     }
     if let Some(window) = &options.window {
         writeln!(out, "{}", middle(&clean(window), width))?;
@@ -62,7 +62,7 @@ pub(super) fn write(
 }
 
 /// The named moments, each with its time after the start of the first process.
-fn marks(profile: &Profile) -> Option<String> {
+pub(super) fn marks(profile: &Profile, width: usize) -> Option<String> {
     const MOST: usize = 8;
     let start_us = profile.processes.iter().map(|it| it.started_us).min();
     let start_ns = start_us.unwrap_or(0).saturating_mul(1000);
@@ -75,7 +75,8 @@ fn marks(profile: &Profile) -> Option<String> {
         0 => String::new(),
         more => format!(" · {more} more"),
     };
-    (!named.is_empty()).then(|| format!("marks: {}{more}", named.join(" · ")))
+    let line = || format!("marks: {}{more}", named.join(" · "));
+    (!named.is_empty()).then(|| middle(&clean(&line()), width))
 }
 
 /// How a process ended, in words.

@@ -94,6 +94,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
     let shown: Vec<&Process> = processes(profile, options).collect();
     let mut lines = vec![style.paint(Role::Title, &title(profile, &shown, width))];
     lines.extend(warning_lines(profile, options));
+    lines.extend(header::marks(profile, width));
     match shown.as_slice() {
         [] => {
             lines.push(String::new());
