@@ -112,15 +112,20 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
+/// Shows the figures of the running images at a time since the start of the first process,
+/// in nanoseconds.
+type ShowFigures = Box<dyn FnMut(u64, &[ImageFigures])>;
+/// Gets the complete trace.
+type ShowTrace = Box<dyn FnOnce(&TraceReader) -> Result<(), Failure>>;
+
 /// The part of `allotrope stat` in a recording.
 pub struct Stat {
     /// Interval of the live figures, in milliseconds.
     pub interval_ms: u64,
-    /// Called with the time since the start of the first process, in nanoseconds, and the
-    /// figures of the running images.
-    pub show: Box<dyn FnMut(u64, &[ImageFigures])>,
-    /// Called with the complete trace.
-    pub finish: Box<dyn FnOnce(&TraceReader) -> Result<(), Failure>>,
+    /// Called after each interval.
+    pub show: ShowFigures,
+    /// Called at the end.
+    pub finish: ShowTrace,
 }
 
 impl Arguments {

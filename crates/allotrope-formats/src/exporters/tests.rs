@@ -118,7 +118,7 @@ fn set() -> impl Strategy<Value = StackSet> {
             figures[0] += 1;
             add(&mut set, frames, figures);
             let last = set.stacks.last_mut().unwrap();
-            last.maximum = (figures[1] % 2 == 0).then_some(Maximum {
+            last.maximum = figures[1].is_multiple_of(2).then_some(Maximum {
                 bytes: figures[1],
                 allocations: figures[2],
             });
