@@ -133,11 +133,11 @@ pub fn ns(moment: &Moment, run: &RunTimes, what: &str, path: &Path) -> Result<u6
             let named = run.marks.iter().rev().find(|mark| mark.name == *name);
             named.map(|mark| mark.time_ns).ok_or_else(|| {
                 let none = match run.marks.is_empty() {
-                    true => " and there are no others",
+                    true => ", nor any other",
                     false => "",
                 };
                 refuse(format!(
-                    "{what} {}: there is no such mark{none}, and a time is written as `2s` or `500ms`",
+                    "{what} {}: there is no such mark{none}; for a time, write a time after the start, such as `2s` or `500ms`",
                     shown(name)
                 ))
             })
