@@ -175,6 +175,7 @@ pub fn live_at(
     let show = |done, total| progress.show("reading the recording", done, total);
     let options = Options {
         progress: Some(&show),
+        site_details: true,
         ..Options::default()
     };
     let profile = replay_range(trace, &options, [0, ns]);
