@@ -168,6 +168,8 @@ fn packet_socket() -> io::Result<OwnedFd> {
 
 fn connect_to(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = packet_socket()?;
+    // Connecting waits for a server that accepts nothing, which may be anybody's.
+    set_socket_timeout(&socket, Timeout::Send, Some(PEER_TIMEOUT))?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     Ok(socket)
 }
@@ -278,7 +280,6 @@ pub fn mark(target: Target, name: &str) -> Result<u64, MarkError> {
 
 fn request_mark(server: &OwnedFd, request: &Request) -> io::Result<Option<Answer>> {
     set_socket_timeout(server, Timeout::Recv, Some(ANSWER_TIMEOUT + PEER_TIMEOUT))?;
-    set_socket_timeout(server, Timeout::Send, Some(PEER_TIMEOUT))?;
     send_packet(server, request)?;
     receive(server)
 }
@@ -366,6 +367,20 @@ mod tests {
         assert_eq!(receive::<Answer>(&socket).unwrap(), Some(Answer::Refused));
         drop(silent);
         assert!(received.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_server_that_accepts_nothing_is_given_up() {
+        let name = format!("allotrope-test-deaf-{}", std::process::id()).into_bytes();
+        let listener = packet_socket().unwrap();
+        bind(
+            &listener,
+            &SocketAddrUnix::new_abstract_name(&name).unwrap(),
+        )
+        .unwrap();
+        listen(&listener, 0).unwrap();
+        let waiting: Vec<_> = (0..4).map(|_| connect_to(&name)).collect();
+        assert!(waiting.iter().any(Result::is_err));
     }
 
     #[test]
