@@ -7,7 +7,7 @@ use allotrope_report::numbers::{bytes, count};
 
 /// The head of the lines.
 pub const HEAD: &str =
-    "     time      pid    allocated  deallocated         live     resident  allocations/s\n";
+    "     time     pid   allocated deallocated        live    resident allocations/s\n";
 
 /// A process at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,7 +61,7 @@ impl Row {
             false => "-".to_owned(),
         };
         format!(
-            "{:>7.2} s {:>8} {:>12} {:>12} {:>12} {:>12} {rate:>14}\n",
+            "{:>7.2} s {:>7} {:>11} {:>11} {:>11} {:>11} {rate:>13}\n",
             self.seconds,
             self.pid,
             bytes(self.allocated_bytes),
