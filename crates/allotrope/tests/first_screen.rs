@@ -82,12 +82,9 @@ fn a_function_that_only_passes_requests_on_heads_nothing() {
 
 #[test]
 fn lists_by_module_thread_and_process() {
-    for by in ["module", "thread", "entry", "process"] {
+    for by in ["module", "process"] {
         let text = printed(&CHAIN, "report", &["--by", by]);
-        assert!(
-            text.contains("attribution") || by == "entry",
-            "{by}: {text}"
-        );
+        assert!(text.contains("attribution"), "{by}: {text}");
     }
     let threads = printed(&CHAIN, "report", &["--by", "thread"]);
     assert!(threads.contains("59 B"), "{threads}");

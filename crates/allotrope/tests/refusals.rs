@@ -265,13 +265,17 @@ fn a_malformed_command_line() {
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
-    for arguments in [
-        &["report"][..],
-        &["no-such-command"],
-        &["report", "--metric", "x", "y"],
-    ] {
+    for arguments in [&["report"][..], &["report", "--metric", "x", "y"]] {
         let output = support::allotrope(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
+    // Neither a subcommand nor a program: as if a shell had started it.
+    let output = support::allotrope(&["reprot", "x"]);
+    assert_eq!(output.status.code(), Some(127));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("did you mean `allotrope report`?"),
+        "{stderr}"
+    );
 }
