@@ -235,7 +235,7 @@ fn standing_out(
     let mut lines = vec![String::new()];
     if found.is_empty() {
         lines.push(format!(
-            "{} nothing that the rules know.",
+            "{} nothing.",
             style.paint(Role::Title, "What stands out:")
         ));
         return lines;
