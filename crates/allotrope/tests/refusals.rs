@@ -271,7 +271,7 @@ fn a_malformed_command_line() {
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
     // Neither a subcommand nor a program: as if a shell had started it.
-    let output = support::allotrope(&["reprot", "x"]);
+    let output = support::allotrope(["reprot", "x"]);
     assert_eq!(output.status.code(), Some(127));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(

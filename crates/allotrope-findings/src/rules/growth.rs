@@ -196,7 +196,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             true => Severity::Problem,
             false => Severity::Hint,
         },
-        title: "grows and never comes down".to_owned(),
+        title: "keeps growing".to_owned(),
         measure: format!("{}, {} of the peak", in_bytes(growth.most), percent(stake)),
         text,
         advice: "If it is a cache, give it a limit; otherwise free what is no longer needed. \

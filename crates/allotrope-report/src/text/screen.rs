@@ -256,7 +256,7 @@ fn standing_out(
     let rest = found.len() - shown;
     if rest > 0 && lines.len() <= room {
         let text = format!(
-            " … {} more: allotrope show {} all",
+            " … {} more: allotrope show {}",
             count(rest as u64),
             screen.trace
         );
@@ -382,13 +382,29 @@ fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec
     let most = shown.iter().max_by_key(|it| it.totals.allocated_bytes);
     let more = match most {
         Some(most) if shown.len() > 1 => {
-            format!("--process {} · --by process · --lists", most.id)
+            vec![
+                format!("--process {}", most.id),
+                "--by process".to_owned(),
+                "--lists".to_owned(),
+            ]
         }
-        _ => "--lists · --by module · --tree".to_owned(),
+        _ => ["--lists", "--by module", "--tree"]
+            .map(str::to_owned)
+            .to_vec(),
     };
-    let line = match screen.findings.is_empty() {
-        true => format!("more: allotrope report {trace} {more}"),
-        false => format!("more: report {more}   next: allotrope show {trace} 1"),
+    let columns = options.style.columns();
+    // As many options as fit the line.
+    let line = |options: usize| {
+        let more = more[..options].join(" · ");
+        match screen.findings.is_empty() {
+            true => format!("more: allotrope report {trace} {more}"),
+            false => format!("more: report {more}   next: allotrope show {trace} 1"),
+        }
     };
-    vec![middle(&line, options.style.columns())]
+    let fitting = (1..=more.len()).rev().map(line);
+    let line = fitting
+        .clone()
+        .find(|line| line.chars().count() <= columns)
+        .unwrap_or_else(|| line(1));
+    vec![middle(&line, columns)]
 }
