@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::finding::{Finding, Rule};
+use crate::finding::{Finding, Rule, Severity};
 
 /// The most findings of a rule in a process.
 const MOST_OF_A_RULE: usize = 5;
@@ -69,8 +69,22 @@ fn weight(candidate: &Candidate) -> f64 {
     }
 }
 
+/// Whether the growth of a function is mostly a leak, which names the path as well.
+fn is_leak(growth: &Candidate, leak: &Candidate) -> bool {
+    growth.finding.rule == Rule::Growth
+        && leak.finding.rule == Rule::Leak
+        && leak.finding.severity == Severity::Problem
+        && growth.function == leak.function
+        && leak.stake >= growth.stake / 2.0
+}
+
 /// The findings of a process without those that others say better.
-pub(crate) fn without_repetitions(mut found: Vec<Candidate>) -> Vec<Candidate> {
+pub(crate) fn without_repetitions(found: Vec<Candidate>) -> Vec<Candidate> {
+    let (leaks, mut found): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|it| it.finding.rule == Rule::Leak);
+    found.retain(|growth| !leaks.iter().any(|leak| is_leak(growth, leak)));
+    found.extend(leaks);
     let said = found.iter().flat_map(|candidate| {
         let functions = candidate.function.iter().chain(&candidate.also);
         functions.map(|&function| (candidate.finding.rule, Some(function)))
@@ -110,7 +124,6 @@ fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Severity;
 
     fn candidate(rule: Rule, function: u32, stake: f64) -> Candidate {
         Candidate {
@@ -173,6 +186,18 @@ mod tests {
             candidate(Rule::Peak, 3, 0.6),
         ];
         assert_eq!(ranked(found), [Rule::Growth, Rule::GrowthChain, Rule::Peak]);
+    }
+
+    #[test]
+    fn growth_that_is_a_leak_is_one() {
+        let ranked_with = |leaked: f64, severity| {
+            let mut leak = candidate(Rule::Leak, 1, leaked);
+            leak.finding.severity = severity;
+            ranked(vec![leak, candidate(Rule::Growth, 1, 0.9)])
+        };
+        assert_eq!(ranked_with(0.5, Severity::Problem), [Rule::Leak]);
+        assert_eq!(ranked_with(0.4, Severity::Problem), [Rule::Growth]);
+        assert_eq!(ranked_with(0.5, Severity::Hint), [Rule::Growth]);
     }
 
     #[test]
