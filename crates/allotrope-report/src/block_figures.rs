@@ -7,7 +7,7 @@ use allotrope_profile::Block;
 use allotrope_trace::model::ImageId;
 use rustc_hash::FxHashMap;
 
-/// Most sizes that are told apart.
+/// Most sizes that are counted separately.
 const SIZES: usize = 4096;
 /// Buckets of lifetimes for each power of two: a quantile is at most an eighth too large.
 const PARTS: u32 = 8;

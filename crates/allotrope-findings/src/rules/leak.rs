@@ -121,7 +121,8 @@ fn not_suppressed(context: &Context<'_>, sites: &[u32]) -> Vec<u32> {
     leaks.collect()
 }
 
-/// In how many tenths of the time in which the program allocates the blocks were allocated that are live at the end.
+/// Divides the time from the first allocation to the last event into ten parts; in how many
+/// of these the blocks were allocated that are live at the end.
 fn tenths(context: &Context<'_>, sites: &[u32]) -> usize {
     let mut seen = [false; 10];
     for cell in context.cells(sites) {

@@ -56,7 +56,7 @@ fn spike(context: &Context<'_>) -> Option<Spike> {
     let last = (top + 1..samples.len()).find(|&at| low(at))? - 1;
     let width = (last + 1 - first) as u64 * series.width_ns;
     let duration = context.duration_ns() as f64;
-    // A sample is the least that can be told apart.
+    // A sample is the resolution of the curve.
     if width as f64 > (WIDEST * duration).max(series.width_ns as f64) {
         return None;
     }

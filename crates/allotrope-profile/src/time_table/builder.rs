@@ -135,7 +135,8 @@ impl TableBuilder {
         });
     }
 
-    /// Widens the buckets of sites until there are not too many cells: first of those with the fewest blocks for each cell, whose cells say least.
+    /// Widens the buckets of sites until there are not too many cells: first of those with the
+    /// fewest blocks for each cell, whose cells say least.
     fn widen(&mut self) {
         while self.log.len() > self.most {
             let width = |site: u32| self.widened.get(site as usize).copied().unwrap_or(0);
