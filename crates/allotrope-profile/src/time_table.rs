@@ -53,6 +53,8 @@ pub struct TimeTable {
     /// unless there would have been too many cells. Then a cell names the first of these
     /// buckets. Empty if it is 0 for all sites.
     pub widened: Vec<u8>,
+    /// For each site, the index of its first cell, and the number of cells at the end.
+    first: Vec<u32>,
 }
 
 /// Blocks and their bytes.
@@ -129,11 +131,32 @@ impl RangeFigures {
 }
 
 impl TimeTable {
+    /// `cells` are in order of site.
+    fn new(starts_ns: Vec<u64>, end_ns: u64, cells: Vec<TimeCell>, widened: Vec<u8>) -> Self {
+        let mut first = Vec::new();
+        for (index, cell) in (0..).zip(&cells) {
+            // Also of the sites before it that have no cells.
+            while first.len() <= cell.site as usize {
+                first.push(index);
+            }
+        }
+        first.push(cells.len() as u32);
+        Self {
+            starts_ns,
+            end_ns,
+            cells,
+            widened,
+            first,
+        }
+    }
+
     /// The cells of a site, by its index in [`Process::sites`](crate::Process::sites).
     pub fn cells_of(&self, site: u32) -> &[TimeCell] {
-        let from = self.cells.partition_point(|cell| cell.site < site);
-        let count = self.cells[from..].partition_point(|cell| cell.site == site);
-        &self.cells[from..from + count]
+        let site = site as usize;
+        match self.first.get(site..site.saturating_add(2)) {
+            Some(&[from, to]) => &self.cells[from as usize..to as usize],
+            _ => &[],
+        }
     }
 
     /// The bucket that contains a time; the first or last one for a time outside.

@@ -2,9 +2,9 @@
 //!
 //! Most blocks are freed in the present bucket, and belong to few sites at a time. So a
 //! small table in the processor's cache sums up the cells of the present bucket; a cell
-//! that has to make room for another one is written to a log. When the log is full, it is
-//! sorted and the cells that are equal are added up. If too many are left, the buckets of
-//! the sites with the fewest blocks for each cell are widened.
+//! that has to make room for another one is written to a log. When the log is full, equal
+//! cells in it are added up. If too many are left, the buckets of the sites with the fewest
+//! blocks for each cell are widened.
 
 use super::{Buckets, LIVE_AT_END, TimeCell, TimeTable};
 
@@ -12,7 +12,7 @@ use super::{Buckets, LIVE_AT_END, TimeCell, TimeTable};
 const MOST_CELLS: usize = 2_000_000;
 /// Slots of the small table: 96 KiB at most, and less for an image of few events.
 const SLOTS: [usize; 2] = [64, 4096];
-/// How often the buckets of a site are widened at most: then all times are one bucket.
+/// The binary logarithm of the widest buckets: then all times are one bucket.
 const WIDEST: u8 = 16;
 /// Factor of Fibonacci hashing: 2^64 divided by the golden ratio (Knuth, The Art of
 /// Computer Programming, volume 3, section 6.4).
@@ -31,7 +31,7 @@ pub(crate) struct TableBuilder {
     /// The most cells, and the number at which the log is summed up.
     most: usize,
     full: usize,
-    /// By site: how many times its buckets were widened; empty if none were.
+    /// By site: the binary logarithm of the width of its buckets; empty if it is 0 for all.
     widened: Vec<u8>,
 }
 
@@ -114,25 +114,53 @@ impl TableBuilder {
         }
     }
 
-    /// Sorts the log and adds up equal cells.
+    /// Brings the cells of each site together and adds up equal ones.
     fn sum_up(&mut self) {
-        let widened = &self.widened;
-        if !widened.is_empty() {
-            for cell in &mut self.log {
-                let width = widened.get(cell.site as usize).copied().unwrap_or(0);
-                *cell = wider(*cell, width);
-            }
-        }
-        let key = |cell: &TimeCell| (cell.site, cell.allocated, cell.freed);
-        self.log.sort_unstable_by_key(key);
-        self.log.dedup_by(|cell, sum| {
-            let same = key(cell) == key(sum);
-            if same {
-                sum.blocks += cell.blocks;
-                sum.bytes = sum.bytes.wrapping_add(cell.bytes);
-            }
-            same
+        self.group_by_site();
+        let widened = std::mem::take(&mut self.widened);
+        self.for_each_site(|site, cells| {
+            add_up(cells, widened.get(site as usize).copied().unwrap_or(0))
         });
+        self.widened = widened;
+    }
+
+    /// Sorts the log by site, by counting: sites are numbered without gaps, and there are
+    /// many cells for each. Cells of a site keep their order.
+    fn group_by_site(&mut self) {
+        let mut starts: Vec<usize> = Vec::new();
+        for cell in &self.log {
+            let site = cell.site as usize;
+            if starts.len() <= site {
+                starts.resize(site + 1, 0);
+            }
+            starts[site] += 1;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += std::mem::replace(start, sum);
+        }
+        let mut grouped = vec![TimeCell::default(); self.log.len()];
+        for cell in &self.log {
+            let next = &mut starts[cell.site as usize];
+            grouped[*next] = *cell;
+            *next += 1;
+        }
+        self.log = grouped;
+    }
+
+    /// Calls `change` with the cells of each site; the log must be in order of site. Only
+    /// the first cells are kept: as many as it returns.
+    fn for_each_site(&mut self, mut change: impl FnMut(u32, &mut [TimeCell]) -> usize) {
+        let (mut from, mut kept) = (0, 0);
+        while let Some(&TimeCell { site, .. }) = self.log.get(from) {
+            let others = self.log[from..].iter().position(|cell| cell.site != site);
+            let end = others.map_or(self.log.len(), |count| from + count);
+            let count = change(site, &mut self.log[from..end]);
+            self.log.copy_within(from..from + count, kept);
+            kept += count;
+            from = end;
+        }
+        self.log.truncate(kept);
     }
 
     /// Widens the buckets of sites until there are not too many cells: first of those with the
@@ -156,18 +184,26 @@ impl TableBuilder {
             // As many sites as have half of the cells. Others follow if that is too little.
             let half = sites.iter().map(|(.., cells)| cells).sum::<usize>() / 2;
             let mut covered = 0;
-            for (_, site, cells) in sites {
-                if covered > half {
-                    break;
-                }
+            let chosen = sites.iter().take_while(|(.., cells)| {
+                let is_chosen = covered <= half;
                 covered += cells;
+                is_chosen
+            });
+            let mut is_chosen = Vec::new();
+            for &(_, site, _) in chosen {
                 let at = site as usize;
-                if self.widened.len() <= at {
-                    self.widened.resize(at + 1, 0);
+                if is_chosen.len() <= at {
+                    is_chosen.resize(at + 1, false);
                 }
-                self.widened[at] += 1;
+                is_chosen[at] = true;
             }
-            self.sum_up();
+            let mut widened = std::mem::take(&mut self.widened);
+            widened.resize(is_chosen.len().max(widened.len()), 0);
+            self.for_each_site(|site, cells| match is_chosen.get(site as usize) {
+                Some(true) => halve(cells, &mut widened[site as usize]),
+                _ => cells.len(),
+            });
+            self.widened = widened;
         }
         self.full = (2 * self.most).max(self.log.len() + self.most / 2);
     }
@@ -178,31 +214,65 @@ impl TableBuilder {
         let slots = std::mem::take(&mut self.slots);
         self.log
             .extend(slots.into_iter().filter(|cell| cell.blocks > 0));
-        self.sum_up();
-        self.widen();
         let position = |site: u32| positions.get(site as usize).copied().unwrap_or(site);
-        let mut widened = Vec::new();
+        for cell in &mut self.log {
+            cell.site = position(cell.site);
+        }
         if !self.widened.is_empty() {
-            widened = vec![0; positions.len()];
+            let mut widened = vec![0; positions.len()];
             for (site, &width) in (0_u32..).zip(&self.widened) {
                 if let Some(at) = widened.get_mut(position(site) as usize) {
                     *at = width;
                 }
             }
+            self.widened = widened;
         }
-        for cell in &mut self.log {
-            cell.site = position(cell.site);
-        }
-        // Cells of a site are in order; only the sites have to be moved.
-        self.log.sort_by_key(|cell| cell.site);
+        self.sum_up();
+        self.widen();
         self.log.shrink_to_fit();
-        TimeTable {
-            starts_ns: self.buckets.starts().to_vec(),
+        TimeTable::new(
+            self.buckets.starts().to_vec(),
             end_ns,
-            cells: self.log,
-            widened,
+            self.log,
+            self.widened,
+        )
+    }
+}
+
+/// Widens the cells of a site, sorts them by time, and adds up those that are equal: the
+/// sums are the first cells. Returns their number.
+fn add_up(cells: &mut [TimeCell], width: u8) -> usize {
+    let key = |cell: &TimeCell| u32::from(cell.allocated) << u16::BITS | u32::from(cell.freed);
+    if width > 0 {
+        cells
+            .iter_mut()
+            .for_each(|cell| *cell = wider(*cell, width));
+    }
+    cells.sort_unstable_by_key(key);
+    let mut last = 0;
+    for at in 1..cells.len() {
+        let cell = cells[at];
+        if key(&cells[last]) == key(&cell) {
+            cells[last].blocks += cell.blocks;
+            cells[last].bytes = cells[last].bytes.wrapping_add(cell.bytes);
+        } else {
+            last += 1;
+            cells[last] = cell;
         }
     }
+    (last + 1).min(cells.len())
+}
+
+/// Widens the cells of a site until there are at most half as many, or there is one bucket.
+/// Returns their number.
+fn halve(cells: &mut [TimeCell], width: &mut u8) -> usize {
+    let mut count = cells.len();
+    while count > cells.len() / 2 && *width < WIDEST {
+        // One step seldom helps.
+        *width = (*width + 2).min(WIDEST);
+        count = add_up(&mut cells[..count], *width);
+    }
+    count
 }
 
 /// The cell with buckets that are `2^width` times as wide.
