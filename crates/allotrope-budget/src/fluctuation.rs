@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_diff::{Glue, Standing};
+use allotrope_diff::{Glue, Heads};
 use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
@@ -98,7 +98,7 @@ impl<'a> AllStacks<'a> {
                 let frames = frames.filter_map(|&frame| numbered.get(frame as usize).copied());
                 let mut frames: Vec<u32> = frames.collect();
                 let of_stack = frames.iter().map(|&frame| codes[frame as usize]);
-                frames.drain(..Standing::first_shown(of_stack));
+                frames.drain(..Heads::of(of_stack).first_shown as usize);
                 let parts = all.stacks.entry(frames).or_default();
                 parts.push((run, &stack.figures));
             }

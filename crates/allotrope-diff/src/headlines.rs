@@ -1,12 +1,12 @@
 //! Which frame of each of a profile's stacks heads it: the one function through which all
 //! commands find it.
 
-use allotrope_profile::Profile;
+use allotrope_profile::{Profile, Site};
 use rustc_hash::FxHashMap;
 
 use crate::Glue;
 use crate::own_code::Origin;
-use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
+use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
 
 /// Whose code each frame of a profile is, and which of the functions are allocation
 /// wrappers: by name, or because they only pass requests on in this profile.
@@ -16,6 +16,8 @@ pub struct Headlines {
     codes: Vec<Code>,
     /// By frame: the number of its function.
     functions: Vec<u32>,
+    /// By [`Site::number`]: of its stack, and the frame that heads it.
+    heads: Vec<(Heads, Option<u32>)>,
 }
 
 impl Headlines {
@@ -39,19 +41,52 @@ impl Headlines {
             bytes: site.allocated_bytes,
         });
         mark_forwarding(&mut codes, &functions, stacks);
-        Self { codes, functions }
+        let mut headlines = Self {
+            codes,
+            functions,
+            heads: Vec::new(),
+        };
+        headlines.find_heads(profile);
+        headlines
     }
 
-    /// The index in a stack, innermost first, of the frame that heads it; 0 if there is
-    /// no better one.
-    pub fn headline(&self, stack: &[u32]) -> usize {
-        Standing::headline(self.of(stack))
+    fn find_heads(&mut self, profile: &Profile) {
+        let origins = self.codes.iter().map(|code| code.origin);
+        let most = origins.max().unwrap_or(Origin::Glue);
+        let mut heads = Vec::new();
+        for site in profile.processes.iter().flat_map(|it| &it.sites) {
+            let number = site.number as usize;
+            if heads.len() <= number {
+                heads.resize(number + 1, Default::default());
+            }
+            let codes = site.stack.iter().map(|&frame| self.code(frame));
+            let of_site = Heads::within(codes, most);
+            let head = site.stack.get(of_site.headline as usize).copied();
+            heads[number] = (of_site, head);
+        }
+        self.heads = heads;
     }
 
-    /// The index in a stack of the first frame that is shown: that of the headline, or a
-    /// wrapper of the user's further in.
-    pub fn first_shown(&self, stack: &[u32]) -> usize {
-        Standing::first_shown(self.of(stack))
+    /// The index in a site's stack, innermost first, of the frame that heads it; 0 if there
+    /// is no better one.
+    pub fn headline(&self, site: &Site) -> usize {
+        self.heads(site).0.headline as usize
+    }
+
+    /// The index in a site's stack of the first frame that is shown: that of the headline,
+    /// or a wrapper of the user's further in.
+    pub fn first_shown(&self, site: &Site) -> usize {
+        self.heads(site).0.first_shown as usize
+    }
+
+    /// The frame that heads a site's stack; `None` if the stack is empty.
+    pub fn head(&self, site: &Site) -> Option<u32> {
+        self.heads(site).1
+    }
+
+    fn heads(&self, site: &Site) -> (Heads, Option<u32>) {
+        let heads = self.heads.get(site.number as usize);
+        heads.copied().unwrap_or_default()
     }
 
     /// Whose code a frame is.
@@ -68,9 +103,5 @@ impl Headlines {
     fn code(&self, frame: u32) -> Code {
         let code = self.codes.get(frame as usize);
         code.copied().unwrap_or(Code::NONE)
-    }
-
-    fn of(&self, stack: &[u32]) -> impl Iterator<Item = Code> + Clone {
-        stack.iter().map(|&frame| self.code(frame))
     }
 }

@@ -58,7 +58,7 @@ pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
 pub use crate::own_code::Origin;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
-pub use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
+pub use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].

@@ -8,7 +8,7 @@
 use crate::names;
 
 /// Whose code a frame is. The larger, the better it stands for a whole stack: see
-/// [`Standing`](crate::Standing).
+/// [`Heads`](crate::Heads).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// Allocators, language runtimes, standard libraries, thread starts.
@@ -29,26 +29,36 @@ pub enum Origin {
     Repository,
 }
 
-impl Origin {
-    /// The least origin of the frames that stand for a stack: the best that it has.
-    /// `origins` are innermost first. A `main` without source does not stand for what a
-    /// library does below it.
-    pub fn best(origins: impl Iterator<Item = Self>) -> Self {
-        let (mut best, mut root) = (Self::Glue, Self::Glue);
-        for origin in origins {
-            if origin == Self::Repository {
-                return origin;
-            }
-            // What calls `main` in a stripped program is a `_start` without a name.
-            let is_start = origin == Self::Unnamed && root == Self::Program;
-            if origin > Self::Glue && !is_start {
-                best = best.max(root);
-                root = origin;
-            }
+/// Finds the least origin of the frames that stand for a stack: the best that it has. A
+/// `main` without source does not stand for what a library does below it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BestOrigin {
+    best: Origin,
+    /// Of the outermost frame so far that is not glue.
+    root: Origin,
+}
+
+impl BestOrigin {
+    pub(crate) const NONE: Self = Self {
+        best: Origin::Glue,
+        root: Origin::Glue,
+    };
+
+    /// Adds the next frame, further out than those before.
+    #[inline]
+    pub(crate) fn add(&mut self, origin: Origin) {
+        // What calls `main` in a stripped program is a `_start` without a name.
+        let is_start = origin == Origin::Unnamed && self.root == Origin::Program;
+        if origin > Origin::Glue && !is_start {
+            self.best = self.best.max(self.root);
+            self.root = origin;
         }
-        match root {
-            Self::Program if best == Self::Library => best,
-            root => best.max(root),
+    }
+
+    pub(crate) fn get(self) -> Origin {
+        match self.root {
+            Origin::Program if self.best == Origin::Library => self.best,
+            root => self.best.max(root),
         }
     }
 }
@@ -373,7 +383,9 @@ mod tests {
             (&[Glue, Glue], Glue),
             (&[], Glue),
         ] {
-            assert_eq!(Origin::best(origins.iter().copied()), best, "{origins:?}");
+            let mut found = BestOrigin::NONE;
+            origins.iter().for_each(|&origin| found.add(origin));
+            assert_eq!(found.get(), best, "{origins:?}");
         }
     }
 

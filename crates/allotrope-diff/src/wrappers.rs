@@ -3,14 +3,14 @@
 //! their caller. They are known by name (`wrappers.txt`) or by what they do: see
 //! [`mark_forwarding`].
 //!
-//! Here is also which frame stands for a stack: [`Standing`].
+//! Here is also which frame stands for a stack: [`Heads`].
 
 use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Glue;
-use crate::own_code::Origin;
+use crate::own_code::{BestOrigin, Origin};
 
 const LIST: &str = include_str!("wrappers.txt");
 
@@ -49,17 +49,73 @@ impl From<Origin> for Code {
 /// Wrappers count if they are the user's and the stack has no other function of the
 /// user's, or if it has nothing else at all but glue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     least: Origin,
     with_wrappers: bool,
 }
 
-impl Standing {
+/// Which frames of a stack head it, as indexes into the stack, innermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Heads {
+    /// The frame that stands for the stack: the innermost that can. 0 if all are glue, or
+    /// there is none.
+    pub headline: u32,
+    /// The first frame that is shown: that of the headline, or a wrapper of the user's
+    /// further in, whose line must not be lost.
+    pub first_shown: u32,
+}
+
+impl Heads {
     /// Of a stack with these frames, innermost first.
     pub fn of(frames: impl Iterator<Item = Code> + Clone) -> Self {
-        let others = frames.clone().filter(|code| !code.is_wrapper);
-        let others = Origin::best(others.map(|code| code.origin));
-        let all = Origin::best(frames.map(|code| code.origin));
+        Self::within(frames, Origin::Repository)
+    }
+
+    /// The same for stacks that have no better frames than `most`.
+    #[inline]
+    pub(crate) fn within(frames: impl Iterator<Item = Code> + Clone, most: Origin) -> Self {
+        let standing = Standing::within(frames.clone(), most);
+        let mut first_own = None;
+        for (index, code) in (0..).zip(frames) {
+            if standing.includes(code) {
+                return Self {
+                    headline: index,
+                    first_shown: first_own.unwrap_or(index),
+                };
+            }
+            if first_own.is_none() && code.origin >= Origin::Own {
+                first_own = Some(index);
+            }
+        }
+        Self::default()
+    }
+}
+
+impl Standing {
+    /// Of a stack with these frames, innermost first.
+    pub fn of(frames: impl Iterator<Item = Code>) -> Self {
+        Self::within(frames, Origin::Repository)
+    }
+
+    /// The same for stacks that have no better frames than `most`.
+    #[inline]
+    fn within(frames: impl Iterator<Item = Code>, most: Origin) -> Self {
+        let (mut others, mut all) = (BestOrigin::NONE, BestOrigin::NONE);
+        for code in frames {
+            all.add(code.origin);
+            if code.is_wrapper {
+                continue;
+            }
+            if code.origin == most && most >= Origin::Own {
+                // No frame further out is better.
+                return Self {
+                    least: most,
+                    with_wrappers: false,
+                };
+            }
+            others.add(code.origin);
+        }
+        let (others, all) = (others.get(), all.get());
         let is_enough = others == all || all < Origin::Own && others > Origin::Glue;
         Self {
             least: if is_enough { others } else { all },
@@ -75,23 +131,6 @@ impl Standing {
     /// Whether the stack has frames that are not glue.
     pub fn is_known(&self) -> bool {
         self.least > Origin::Glue
-    }
-
-    /// The index of the frame that stands for a stack: the innermost that can. 0 if all
-    /// are glue, or there is none.
-    pub fn headline(frames: impl Iterator<Item = Code> + Clone) -> usize {
-        let standing = Self::of(frames.clone());
-        let mut frames = frames;
-        frames.position(|code| standing.includes(code)).unwrap_or(0)
-    }
-
-    /// The index of the first frame that is shown of a stack: that of the headline, or a
-    /// wrapper of the user's further in, whose line must not be lost.
-    pub fn first_shown(frames: impl Iterator<Item = Code> + Clone) -> usize {
-        let headline = Self::headline(frames.clone());
-        let mut inner = frames.take(headline);
-        let own = inner.position(|code| code.origin >= Origin::Own);
-        own.unwrap_or(headline)
     }
 }
 
@@ -119,13 +158,6 @@ pub struct Requests<I> {
     pub bytes: u64,
 }
 
-/// What is known about a function that may be a wrapper.
-#[derive(Default)]
-struct Candidate {
-    /// By calling function: blocks and bytes.
-    callers: FxHashMap<u32, [u64; 2]>,
-}
-
 /// Marks the functions as wrappers that only pass requests on:
 ///
 /// - in every stack they are the innermost function that is neither glue nor a wrapper of
@@ -142,48 +174,53 @@ pub fn mark_forwarding<I>(
 ) where
     I: Iterator<Item = u32>,
 {
-    let mut candidates: FxHashMap<u32, Candidate> = FxHashMap::default();
-    let mut callers: FxHashSet<u32> = FxHashSet::default();
-    let code = |frame: u32| codes.get(frame as usize).copied().unwrap_or(Code::NONE);
-    let function = |frame: u32| functions.get(frame as usize).copied().unwrap_or(u32::MAX);
+    // By frame: the number of its function, if it is neither glue nor a wrapper.
+    let numbers = codes.iter().zip(functions).map(|(code, &function)| {
+        let is_other = code.origin > Origin::Glue && !code.is_wrapper;
+        is_other.then_some(function)
+    });
+    let numbers: Vec<Option<u32>> = numbers.collect();
+    let count = functions.iter().max().map_or(0, |&last| last as usize + 1);
+    // By function: whether it calls another one, or nothing calls it.
+    let mut calls = vec![false; count];
+    // By function and caller: blocks and bytes.
+    let mut requests: FxHashMap<(u32, u32), [u64; 2]> = FxHashMap::default();
     for stack in stacks {
-        let frames = stack.frames.filter(|&frame| {
-            let code = code(frame);
-            code.origin > Origin::Glue && !code.is_wrapper
-        });
-        let mut frames = frames.map(function);
-        let Some(innermost) = frames.next() else {
+        let number = |frame: u32| numbers.get(frame as usize).copied().flatten();
+        let mut functions = stack.frames.filter_map(number);
+        let Some(innermost) = functions.next() else {
             continue;
         };
-        let mut outer = frames.skip_while(|&function| function == innermost);
+        let mut outer = functions.skip_while(|&function| function == innermost);
         let Some(caller) = outer.next() else {
-            // Nothing calls it: a `main`.
-            callers.insert(innermost);
+            // A `main`.
+            calls[innermost as usize] = true;
             continue;
         };
-        let sums = candidates.entry(innermost).or_default();
-        let sums = sums.callers.entry(caller).or_default();
+        let sums = requests.entry((innermost, caller)).or_default();
         sums[0] = sums[0].saturating_add(stack.blocks);
         sums[1] = sums[1].saturating_add(stack.bytes);
-        callers.insert(caller);
-        callers.extend(outer);
+        calls[caller as usize] = true;
+        outer.for_each(|function| calls[function as usize] = true);
     }
-    let forwarding: FxHashSet<u32> = candidates
-        .iter()
-        .filter(|(function, candidate)| !callers.contains(function) && candidate.forwards())
-        .map(|(&function, _)| function)
-        .collect();
+    let mut callers: FxHashMap<u32, Vec<[u64; 2]>> = FxHashMap::default();
+    for ((function, _), sums) in requests {
+        if !calls[function as usize] {
+            callers.entry(function).or_default().push(sums);
+        }
+    }
+    callers.retain(|_, sums| forwards(sums));
     for (code, function) in codes.iter_mut().zip(functions) {
-        code.is_wrapper |= code.origin > Origin::Glue && forwarding.contains(function);
+        code.is_wrapper |= code.origin > Origin::Glue && callers.contains_key(function);
     }
 }
 
-impl Candidate {
-    fn forwards(&self) -> bool {
-        let mean = |[blocks, bytes]: &[u64; 2]| bytes.checked_div(*blocks);
-        let sizes: FxHashSet<u64> = self.callers.values().filter_map(mean).collect();
-        self.callers.len() >= CALLERS && sizes.len() * 2 >= self.callers.len()
-    }
+/// Whether a function with these callers, of which each requested these blocks and bytes,
+/// leaves the sizes to them.
+fn forwards(callers: &[[u64; 2]]) -> bool {
+    let mean = |[blocks, bytes]: &[u64; 2]| bytes.checked_div(*blocks);
+    let sizes: FxHashSet<u64> = callers.iter().filter_map(mean).collect();
+    callers.len() >= CALLERS && sizes.len() * 2 >= callers.len()
 }
 
 #[cfg(test)]
@@ -253,8 +290,14 @@ mod tests {
             (&[], 0, 0),
         ] {
             let codes = || frames.iter().copied();
-            assert_eq!(Standing::headline(codes()), headline, "{frames:?}");
-            assert_eq!(Standing::first_shown(codes()), shown, "{frames:?}");
+            let expected = Heads {
+                headline,
+                first_shown: shown,
+            };
+            assert_eq!(Heads::of(codes()), expected, "{frames:?}");
+            let most = codes().map(|code| code.origin).max();
+            let most = most.unwrap_or(Origin::Glue);
+            assert_eq!(Heads::within(codes(), most), expected, "{frames:?}");
         }
     }
 

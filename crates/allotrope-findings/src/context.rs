@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
         };
         let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (index, site) in (0..).zip(&process.sites) {
-            let head = site.stack.get(frames.headline(&site.stack)).copied();
+            let head = frames.head(site);
             let function = head.map_or(u32::MAX, |head| frames.function(head));
             by_function.entry(function).or_default().push(index);
         }
@@ -165,14 +165,13 @@ impl<'a> Context<'a> {
 
     /// The headline frame of a site.
     pub(crate) fn head(&self, site: u32) -> Option<u32> {
-        let stack = &self.site(site).stack;
-        stack.get(self.frames.headline(stack)).copied()
+        self.frames.head(self.site(site))
     }
 
     /// The innermost frames of the user's code, at most four.
     pub(crate) fn path(&self, site: u32) -> Vec<u32> {
-        let stack = &self.site(site).stack;
-        let own = stack.iter().skip(self.frames.headline(stack)).copied();
+        let site = self.site(site);
+        let own = site.stack.iter().skip(self.frames.headline(site)).copied();
         let own = own.filter(|&frame| self.frames.origin(frame) > Origin::UnnamedLibrary);
         own.take(PATH_FRAMES).collect()
     }
@@ -198,13 +197,13 @@ impl<'a> Context<'a> {
     }
 
     /// The cells of these sites.
-    pub(crate) fn cells(&self, sites: &[u32]) -> Vec<TimeCell> {
-        let cells = sites.iter().flat_map(|&site| self.table.cells_of(site));
-        cells.copied().collect()
+    pub(crate) fn cells(&self, sites: &[u32]) -> impl Iterator<Item = &'a TimeCell> + Clone {
+        let table = self.table;
+        sites.iter().flat_map(move |&site| table.cells_of(site))
     }
 
     pub(crate) fn curve(&self, sites: &[u32]) -> Curve {
-        Curve::new(self.table, &self.cells(sites))
+        Curve::new(self.table, self.cells(sites))
     }
 
     /// The end of a bucket, in nanoseconds since the start of the recording.

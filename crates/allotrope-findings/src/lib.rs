@@ -21,7 +21,7 @@ mod rules;
 
 use std::collections::BTreeSet;
 
-use allotrope_diff::{Glue, Headlines, Suppressions};
+use allotrope_diff::{Headlines, Suppressions};
 use allotrope_profile::Profile;
 
 pub use finding::{Finding, Number, Rule, Severity, Value};
@@ -31,20 +31,17 @@ use context::Context;
 /// How findings are made.
 #[derive(Debug, Clone, Default)]
 pub struct FindingOptions {
-    /// The frames that are not the user's own.
-    pub glue: Glue,
     /// Leaks that are expected.
     pub suppressions: Suppressions,
     /// The rules that are switched off.
     pub off: BTreeSet<Rule>,
 }
 
-/// The findings of all processes, best first.
-pub fn find(profile: &Profile, options: &FindingOptions) -> Vec<Finding> {
-    let frames = Headlines::new(profile, &options.glue);
+/// The findings of all processes, best first. `frames` are the profile's.
+pub fn find(profile: &Profile, frames: &Headlines, options: &FindingOptions) -> Vec<Finding> {
     let mut found = Vec::new();
     for process in &profile.processes {
-        let Some(context) = Context::new(profile, process, &frames, options) else {
+        let Some(context) = Context::new(profile, process, frames, options) else {
             continue;
         };
         let mut of_process = rules::find(&context);

@@ -38,8 +38,8 @@ pub(crate) struct Group<'a> {
     pub leaked_blocks: u64,
     /// Temporary allocations.
     pub temporary: u64,
-    /// By source file and line: bytes at the peak.
-    lines: BTreeMap<(&'a str, u32), u64>,
+    /// By the frame that heads the stacks: bytes at the peak.
+    heads: FxHashMap<u32, u64>,
 }
 
 impl<'a> Group<'a> {
@@ -55,11 +55,11 @@ impl<'a> Group<'a> {
             leaked_bytes: 0,
             leaked_blocks: 0,
             temporary: 0,
-            lines: BTreeMap::new(),
+            heads: FxHashMap::default(),
         }
     }
 
-    fn add(&mut self, process: &'a Process, site: &'a Site, frame: Option<&'a Frame>) {
+    fn add(&mut self, process: &'a Process, site: &'a Site, head: Option<u32>) {
         let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         self.sites.push((process, site));
         add(&mut self.allocations, site.allocations);
@@ -69,9 +69,8 @@ impl<'a> Group<'a> {
         add(&mut self.leaked_bytes, site.leaked_bytes);
         add(&mut self.leaked_blocks, site.leaked_allocations);
         add(&mut self.temporary, site.temporary_allocations);
-        if let Some(frame) = frame.filter(|frame| frame.line > 0) {
-            let line = self.lines.entry((&frame.file, frame.line)).or_default();
-            add(line, site.bytes_at_peak);
+        if let Some(head) = head {
+            add(self.heads.entry(head).or_default(), site.bytes_at_peak);
         }
     }
 
@@ -90,9 +89,17 @@ impl<'a> Group<'a> {
 
     /// The source file with the most bytes at the peak and its lines, the one with the
     /// most first; `None` if no line is known.
-    pub(crate) fn lines(&self) -> Option<(&'a str, Vec<u32>)> {
-        let (&(file, _), _) = self.lines.iter().max_by_key(|&(_, &bytes)| bytes)?;
-        let of_file = self.lines.iter().filter(|((of, _), _)| *of == file);
+    pub(crate) fn lines(&self, profile: &'a Profile) -> Option<(&'a str, Vec<u32>)> {
+        let mut lines: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+        for (&head, &bytes) in &self.heads {
+            let frame = profile.frames.get(head as usize);
+            if let Some(frame) = frame.filter(|frame| frame.line > 0) {
+                let line = lines.entry((&frame.file, frame.line)).or_default();
+                *line = line.saturating_add(bytes);
+            }
+        }
+        let (&(file, _), _) = lines.iter().max_by_key(|&(_, &bytes)| bytes)?;
+        let of_file = lines.iter().filter(|((of, _), _)| *of == file);
         let mut lines: Vec<(u64, u32)> = of_file.map(|(&(_, line), &it)| (it, line)).collect();
         lines.sort_by_key(|&(bytes, line)| (std::cmp::Reverse(bytes), line));
         Some((file, lines.into_iter().map(|(_, line)| line).collect()))
@@ -111,7 +118,7 @@ pub(crate) fn groups<'a>(
     let mut by_key: FxHashMap<(bool, u32), usize> = FxHashMap::default();
     for process in processes {
         for site in &process.sites {
-            let index = site.stack.get(headlines.headline(&site.stack)).copied();
+            let index = headlines.head(site);
             let frame = index.and_then(|index| profile.frames.get(index as usize));
             let key = match (index, frame) {
                 (Some(index), Some(frame)) => {
@@ -128,7 +135,7 @@ pub(crate) fn groups<'a>(
             if group == groups.len() {
                 groups.push(Group::new(frame, key.0));
             }
-            groups[group].add(process, site, frame);
+            groups[group].add(process, site, index);
         }
     }
     groups

@@ -107,7 +107,9 @@ impl Numbers {
 
     /// The sites as objects, each after a comma. `first`: the index of the first one.
     fn text_of(&self, sites: &[Site], first: usize, additions: &Additions<'_>) -> Vec<u8> {
-        let mut text = Vec::new();
+        // A little more than most need, so that it seldom has to grow.
+        let lengths = sites.iter().map(|site| 1024 + 6 * site.stack.len());
+        let mut text = Vec::with_capacity(lengths.sum());
         for (index, site) in (first..).zip(sites) {
             self.append(site, &mut text);
             additions.append(index, site, &mut text);
@@ -160,8 +162,13 @@ pub(crate) fn append_number(name: &str, number: u64, text: &mut Vec<u8>) {
 /// The same with a number that is not whole.
 fn append_float(name: &str, number: f64, text: &mut Vec<u8>) {
     append_name(name, text);
-    let number = serde_json::Value::from(number);
-    text.extend_from_slice(number.to_string().as_bytes());
+    append_float_text(number, text);
+}
+
+/// Appends a number; `null` if it is infinite or none.
+fn append_float_text(number: f64, text: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(text, &number);
 }
 
 /// Appends a comma, the name of a field and a colon.
@@ -185,20 +192,20 @@ pub(crate) fn append_lifetimes(lifetimes: &Lifetimes, text: &mut Vec<u8>) {
 
 impl Additions<'_> {
     fn append(&self, index: usize, site: &Site, text: &mut Vec<u8>) {
-        let mut field = |name: &str, value: serde_json::Value| {
-            text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
-        };
         let share = match self.duration_us {
-            0 => serde_json::Value::Null,
-            duration => (site.lifetimes.mean_us() / duration as f64).into(),
+            0 => f64::NAN,
+            duration => site.lifetimes.mean_us() / duration as f64,
         };
-        field("lifetime_share", share);
+        append_float("lifetime_share", share, text);
         if let Some(per) = self.per {
-            let each = |figure: u64| serde_json::Value::from(figure as f64 / per);
-            field("allocations_each", each(site.allocations));
-            field("allocated_bytes_each", each(site.allocated_bytes));
+            append_float("allocations_each", site.allocations as f64 / per, text);
+            let bytes = site.allocated_bytes as f64;
+            append_float("allocated_bytes_each", bytes / per, text);
         }
         if let Some(Some(rule)) = self.rules.get(index) {
+            let mut field = |name: &str, value: serde_json::Value| {
+                text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+            };
             field("suppressed", rule.text().into());
             field("suppressed_by", rule.list().into());
         }

@@ -4,8 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
-use allotrope_profile::{Frame, Process, Profile, command_text};
+use allotrope_profile::{Frame, Process, command_text};
 
 use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
@@ -36,7 +35,7 @@ pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) ->
         many => write_processes(many, out)?,
     }
     write_findings(screen, options, out)?;
-    write_functions(profile, &shown, options, out)
+    write_functions(screen, &shown, out)
 }
 
 fn write_totals(process: &Process, out: &mut dyn Write) -> io::Result<()> {
@@ -119,19 +118,12 @@ fn write_findings(
     writeln!(out)
 }
 
-fn write_functions(
-    profile: &Profile,
-    shown: &[&Process],
-    options: &TextOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let headlines = Headlines::new(profile, &options.glue);
-    let mut all = groups(
-        profile,
-        shown.iter().copied(),
-        &headlines,
-        Grouping::Function,
-    );
+fn write_functions(screen: &Screen<'_>, shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
+    let Screen {
+        profile, headlines, ..
+    } = *screen;
+    let of_shown = shown.iter().copied();
+    let mut all = groups(profile, of_shown, headlines, Grouping::Function);
     all.retain(|group| group.peak_bytes > 0);
     if all.is_empty() {
         return Ok(());

@@ -161,11 +161,11 @@ impl<'a> FrameTable<'a> {
 
     /// The stack from its innermost own frame on; from the best it has, if it has none.
     /// And the index in it of the frame that heads it.
-    fn shown(&self, stack: &'a [u32], all_frames: bool) -> (&'a [u32], usize) {
-        let first = self.headlines.first_shown(stack);
+    fn shown(&self, site: &'a Site, all_frames: bool) -> (&'a [u32], usize) {
+        let (stack, first) = (&*site.stack, self.headlines.first_shown(site));
         match all_frames {
             true => (stack, 0),
-            false => (&stack[first..], self.headlines.headline(stack) - first),
+            false => (&stack[first..], self.headlines.headline(site) - first),
         }
     }
 
@@ -214,7 +214,7 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Ro
                 None => figures.clone(),
             };
             let suppressed = rule.map(|rule| (site, rule));
-            let shown = table.shown(&site.stack, options.all_frames);
+            let shown = table.shown(site, options.all_frames);
             let row = *by_key.entry(table.key(shown)).or_insert(rows.len());
             match rows.get_mut(row) {
                 Some(row) => {

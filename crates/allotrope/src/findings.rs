@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use allotrope_diff::{Glue, Suppressions};
+use allotrope_diff::Suppressions;
 use allotrope_findings::{FindingOptions, Rule};
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
@@ -48,15 +48,9 @@ impl FindingArguments {
         Ok(off)
     }
 
-    /// How findings are made, with the frames that are not the user's own and the leaks that
-    /// are expected.
-    pub fn options(
-        &self,
-        glue: &Glue,
-        suppressions: &Suppressions,
-    ) -> Result<FindingOptions, Failure> {
+    /// How findings are made, with the leaks that are expected.
+    pub fn options(&self, suppressions: &Suppressions) -> Result<FindingOptions, Failure> {
         Ok(FindingOptions {
-            glue: glue.clone(),
             suppressions: suppressions.clone(),
             off: self.off()?,
         })

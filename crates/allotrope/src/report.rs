@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use allotrope_findings::{Finding, find};
 use allotrope_text::{Shown, quoted};
 
-use allotrope_diff::Suppressions;
+use allotrope_diff::{Headlines, Suppressions};
 use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, blocks_of_sites};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, BlockList, Screen, TextOptions, TreeOrder};
@@ -269,7 +270,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             site_details: arguments.site.is_some() || arguments.format == Format::Json,
         }
     };
-    let mut profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
+    let profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
+    // The process ends: freeing hundreds of thousands of sites would only take time.
+    let mut profile = ManuallyDrop::new(profile);
     for note in trace::notes(path, &trace) {
         message::print(note);
     }
@@ -292,10 +295,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let shown = window::one(path, &trace, &profile, name, arguments.run)?;
-        (profile, options.window) = (shown.profile, Some(shown.line));
+        (*profile, options.window) = (shown.profile, Some(shown.line));
     }
     if let Some(shown) = time.select(path, &trace, &profile)? {
-        (profile, options.window) = (shown.profile, Some(shown.line));
+        (*profile, options.window) = (shown.profile, Some(shown.line));
         if let Some(id) = arguments.process
             && profile.processes.iter().all(|process| process.id != id)
         {
@@ -312,11 +315,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let source = options.source.as_deref();
-        let how = arguments
-            .findings
-            .options(&options.glue, &options.suppressions)?;
         let with_findings = with_findings && !profile.is_counts_only();
-        let findings = with_findings.then(|| find(&profile, &how));
+        let findings = match with_findings {
+            true => {
+                let headlines = Headlines::new(&profile, &options.glue);
+                Some(findings(
+                    &profile,
+                    &headlines,
+                    &options,
+                    &arguments.findings,
+                )?)
+            }
+            false => None,
+        };
         let options = JsonOptions {
             source,
             glue: options.glue,
@@ -329,8 +340,6 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         for warning in source.iter().flat_map(|source| source.warnings()) {
             message::print(format_args!("warning: {warning}"));
         }
-        // The process ends: freeing hundreds of thousands of sites would only take time.
-        std::mem::forget(profile);
         return Ok(FINE);
     }
     if let Some(number) = arguments.site {
@@ -390,9 +399,11 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
         style: style(Color::Auto),
         ..TextOptions::default()
     };
-    let findings = findings(&profile, &options, &FindingArguments::default())?;
+    let headlines = Headlines::new(&profile, &options.glue);
+    let findings = findings(&profile, &headlines, &options, &FindingArguments::default())?;
     let screen = Screen {
         profile: &profile,
+        headlines: &headlines,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
@@ -406,9 +417,11 @@ fn print_screen(
     profile: &Profile,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let findings = findings(profile, options, &arguments.findings)?;
+    let headlines = Headlines::new(profile, &options.glue);
+    let findings = findings(profile, &headlines, options, &arguments.findings)?;
     let screen = Screen {
         profile,
+        headlines: &headlines,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: arguments.merge,
@@ -426,11 +439,12 @@ fn print_screen(
 /// What stands out in a profile, which has [evidence](trace::Wanted::FINDINGS).
 pub fn findings(
     profile: &Profile,
+    headlines: &Headlines,
     options: &TextOptions,
     arguments: &FindingArguments,
 ) -> Result<Vec<Finding>, Failure> {
-    let how = arguments.options(&options.glue, &options.suppressions)?;
-    Ok(find(profile, &how))
+    let how = arguments.options(&options.suppressions)?;
+    Ok(find(profile, headlines, &how))
 }
 
 /// When the recording began, if the clock was set.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::{Options, Profile, blocks_of_sites};
-use allotrope_report::text::{self, Subject, TextOptions};
+use allotrope_report::text::{self, Screen, Subject, TextOptions};
 use allotrope_report::{BlockFigures, SourceLines, sites_of_row};
 use allotrope_text::{Shown, quoted, shown};
 use anyhow::anyhow;
@@ -88,15 +88,22 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ))),
         ..TextOptions::default()
     };
-    let findings = report::findings(&profile, &options, &arguments.findings)?;
+    let headlines = Headlines::new(&profile, &options.glue);
+    let findings = report::findings(&profile, &headlines, &options, &arguments.findings)?;
+    let screen = Screen {
+        profile: &profile,
+        headlines: &headlines,
+        findings: &findings,
+        trace: quoted(path.as_os_str()),
+        merge: false,
+    };
     let Some(what) = &arguments.what else {
-        let trace = quoted(path.as_os_str());
         arguments
             .pager
-            .print(|output| text::write_findings(&profile, &findings, &trace, &options, output))?;
+            .print(|output| text::write_findings(&screen, &options, output))?;
         return Ok(FINE);
     };
-    let subject = subject(what, path, &profile, &findings, &options)?;
+    let subject = subject(what, path, &screen, &options)?;
     let mut blocks = BlockFigures::default();
     let sites = subject.blocks_of(&profile);
     if !sites.is_empty() {
@@ -111,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     arguments
         .pager
-        .print(|output| text::write_subject(&profile, &subject, &blocks, &options, output))?;
+        .print(|output| text::write_subject(&screen, &subject, &blocks, &options, output))?;
     Ok(FINE)
 }
 
@@ -119,18 +126,17 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 fn subject<'a>(
     what: &str,
     path: &Path,
-    profile: &Profile,
-    findings: &'a [Finding],
+    screen: &Screen<'a>,
     options: &TextOptions,
 ) -> Result<Subject<'a>, Failure> {
     if let Ok(number) = what.parse::<usize>() {
-        return finding(number, path, findings);
+        return finding(number, path, screen.findings);
     }
     let site = what
         .strip_prefix("site:")
         .or_else(|| what.strip_prefix('#'));
     match site.map(str::parse::<u32>) {
-        Some(Ok(number)) => site_subject(number, path, profile, options),
+        Some(Ok(number)) => site_subject(number, path, screen.profile, options),
         Some(Err(_)) => Err(Failure::new(
             BAD_INPUT,
             anyhow!(
@@ -138,7 +144,7 @@ fn subject<'a>(
                 shown(what)
             ),
         )),
-        None => function(what, path, profile, options),
+        None => function(what, path, screen),
     }
 }
 
@@ -203,12 +209,10 @@ fn site_subject(
 
 /// The sites that a function heads; those that it is a caller of if it heads none. Its
 /// name, the last part of its name, or a part of it that no other function has.
-fn function(
-    what: &str,
-    path: &Path,
-    profile: &Profile,
-    options: &TextOptions,
-) -> Result<Subject<'static>, Failure> {
+fn function(what: &str, path: &Path, screen: &Screen<'_>) -> Result<Subject<'static>, Failure> {
+    let Screen {
+        profile, headlines, ..
+    } = *screen;
     let names = profile.frames.iter().map(|frame| frame.function.as_str());
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
@@ -219,7 +223,6 @@ fn function(
         &|name| name.rsplit("::").next() == Some(what),
         &|name| name.to_lowercase().contains(&lower),
     ];
-    let headlines = Headlines::new(profile, &options.glue);
     let sites = || profile.processes.iter().flat_map(|process| &process.sites);
     let name_of = |frame: u32| {
         let frame = profile.frames.get(frame as usize);
@@ -234,8 +237,8 @@ fn function(
     }
     let headed = |name: &str| -> Vec<u32> {
         let headed = sites().filter(|site| {
-            let head = site.stack.get(headlines.headline(&site.stack));
-            head.is_some_and(|&frame| name_of(frame) == name)
+            let head = headlines.head(site);
+            head.is_some_and(|frame| name_of(frame) == name)
         });
         headed.map(|site| site.number).collect()
     };

@@ -138,9 +138,7 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
         return None;
     }
     let cells = context.cells(&group.sites);
-    let before = cells
-        .iter()
-        .filter(|cell| usize::from(cell.allocated) <= highest);
+    let before = cells.filter(|cell| usize::from(cell.allocated) <= highest);
     let allocated: u64 = before.map(|cell| cell.bytes).sum();
     let freed_before = 1.0 - ratio(most.bytes, allocated.max(most.bytes));
     (freed_before <= MOSTLY_KEPT).then_some(Growth {

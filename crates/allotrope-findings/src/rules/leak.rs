@@ -140,7 +140,7 @@ fn tenths(context: &Context<'_>, sites: &[u32]) -> usize {
 /// The old ones of a path whose blocks are nearly all freed.
 fn some_of_many(context: &Context<'_>, path: &Group) -> Option<Leak> {
     let cells = context.cells(&path.sites);
-    let freed = cells.iter().filter(|cell| cell.freed != LIVE_AT_END);
+    let freed = cells.filter(|cell| cell.freed != LIVE_AT_END);
     let life = |allocated: u16, freed: u16| {
         let start = context.table.starts_ns[usize::from(allocated)];
         context.bucket_end_ns(freed).saturating_sub(start)
@@ -154,7 +154,7 @@ fn some_of_many(context: &Context<'_>, path: &Group) -> Option<Leak> {
     let oldest = usual.saturating_mul(OLDER).max(of_run as u64);
     let sites = not_suppressed(context, &path.sites);
     let left = context.cells(&sites);
-    let old = left.iter().filter(|cell| {
+    let old = left.filter(|cell| {
         let age = context.end_ns - context.bucket_end_ns(cell.allocated);
         cell.freed == LIVE_AT_END && age >= oldest
     });
@@ -207,8 +207,9 @@ fn parting_frame(context: &Context<'_>, group: &Group, sites: &[u32]) -> Option<
     let most = sites
         .iter()
         .max_by_key(|&&site| context.site(site).leaked_allocations)?;
-    let stack = &context.site(*most).stack;
-    let own = stack.iter().skip(context.frames.headline(stack)).copied();
+    let site = context.site(*most);
+    let own = site.stack.iter().skip(context.frames.headline(site));
+    let own = own.copied();
     let mut own = own.filter(|&frame| context.frames.origin(frame) > Origin::UnnamedLibrary);
     own.find(|frame| !seen.contains(frame))
 }

@@ -103,8 +103,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     if (group.mean_life_ns() as f64) < LEAST_WAIT * duration {
         return None;
     }
-    let cells = context.cells(&group.sites);
-    let curve = Curve::new(context.table, &cells);
+    let curve = context.curve(&group.sites);
     let most = curve.highest().map(|at| curve.live()[at].bytes)?;
     let most_bytes = most.max(group.peak_bytes);
     let most_blocks = curve.most_blocks().max(group.peak_blocks);
@@ -118,8 +117,8 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         return None;
     }
     let by = |freed: bool| {
+        let cells = context.cells(&group.sites);
         let mut weights: Vec<(u64, u64)> = cells
-            .iter()
             .map(|cell| {
                 let bucket = if freed { cell.freed } else { cell.allocated };
                 (context.bucket_end_ns(bucket), cell.blocks)

@@ -13,6 +13,9 @@ use crate::numbers::{blocks, some};
 use crate::rank::Candidate;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+    if !context.profile.frames.iter().any(|it| it.interrupted) {
+        return Vec::new();
+    }
     // By the handler: the frame that the signal frame called.
     let mut handlers: Vec<(u32, Vec<u32>)> = Vec::new();
     for (index, site) in (0..).zip(&context.process.sites) {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_diff::{Code, Diff, Entry, EntryStack, Kind, Origin, Standing};
+use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
@@ -298,7 +298,7 @@ fn own_frames<'a>(diff: &Diff, entry: &Entry, stack: &'a EntryStack) -> &'a [u32
         .iter()
         .map(|&index| Code::from(diff.origins[index as usize]));
     // With wrappers: the user's own innermost line is shown.
-    let own = Standing::headline(origins);
+    let own = Heads::of(origins).headline as usize;
     let blamed = stack.frames.iter().position(|&index| index == entry.blame);
     &stack.frames[blamed.map_or(own, |blamed| blamed.min(own))..]
 }

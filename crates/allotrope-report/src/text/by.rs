@@ -120,7 +120,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
 
 fn location(profile: &Profile, group: &Group<'_>) -> Location {
     const MOST: usize = 3;
-    let Some((file, lines)) = group.lines() else {
+    let Some((file, lines)) = group.lines(profile) else {
         let frame = group.frame.filter(|_| !group.is_unnamed);
         let module = frame.map(|frame| clean(&profile.module_name(frame)));
         let module = module.filter(|module| !module.is_empty());

@@ -35,20 +35,26 @@ pub(super) fn write(
         .iter()
         .filter(|row| row.ranked.blocks(metric) > 0)
         .collect();
-    ranked.sort_by_key(|row| {
+    let rank = |row: &&Row<'_>| {
         let figures = &row.ranked;
         (
             Reverse(figures.value(metric)),
             Reverse(figures.blocks(metric)),
             row.number(),
         )
-    });
+    };
+    // There may be hundreds of thousands.
+    let top = options.top.min(ranked.len());
+    if top < ranked.len() {
+        ranked.select_nth_unstable_by_key(top, rank);
+    }
+    let (shown, rest) = ranked.split_at_mut(top);
+    shown.sort_by_key(rank);
     writeln!(
         out,
         "\n{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
-    let shown = &ranked[..ranked.len().min(options.top)];
     let cells = |row: &&Row<'_>| cells(row, metric, &whole, options.per(row.process));
     let cells: Vec<[String; 5]> = shown.iter().map(cells).collect();
     let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
@@ -80,7 +86,6 @@ pub(super) fn write(
         }
         write_source(profile, row, options, out)?;
     }
-    let rest = &ranked[shown.len()..];
     if !rest.is_empty() {
         let value: u64 = rest.iter().map(|row| row.ranked.value(metric)).sum();
         let value = amount(metric, value);

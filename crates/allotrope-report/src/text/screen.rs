@@ -38,6 +38,8 @@ const MOST_CURVE: usize = 120;
 pub struct Screen<'a> {
     /// The profile.
     pub profile: &'a Profile,
+    /// Which frames head its stacks.
+    pub headlines: &'a Headlines,
     /// What stands out in it, best first.
     pub findings: &'a [Finding],
     /// The trace's name for commands that are proposed, as a shell reads it.
@@ -61,25 +63,17 @@ pub fn write_screen(
 
 /// Writes all findings.
 pub fn write_findings(
-    profile: &Profile,
-    findings: &[Finding],
-    trace: &str,
+    screen: &Screen<'_>,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
-    let screen = Screen {
-        profile,
-        findings,
-        trace: trace.to_owned(),
-        merge: false,
-    };
-    if findings.is_empty() {
+    if screen.findings.is_empty() {
         writeln!(out, "Nothing stands out that the rules know.")?;
     }
-    let many = profile.processes.len() > 1;
-    for finding in findings {
-        for line in finding_lines(&screen, finding, true, many, options) {
+    let many = screen.profile.processes.len() > 1;
+    for finding in screen.findings {
+        for line in finding_lines(screen, finding, true, many, options) {
             writeln!(out, "{line}")?;
         }
     }
@@ -121,7 +115,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
     lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
     let used = lines.len() + footer.len() + usize::from(windows.is_some());
     let room = LINES.saturating_sub(used + 2).clamp(1, FUNCTIONS);
-    lines.extend(held(profile, &shown, room, options));
+    lines.extend(held(screen, &shown, room, options));
     lines.extend(windows);
     lines.extend(footer);
     lines
@@ -326,10 +320,15 @@ fn finding_lines(
 }
 
 /// What held the memory at the peak, by function.
-fn held(profile: &Profile, shown: &[&Process], room: usize, options: &TextOptions) -> Vec<String> {
-    let headlines = Headlines::new(profile, &options.glue);
+fn held(
+    screen: &Screen<'_>,
+    shown: &[&Process],
+    room: usize,
+    options: &TextOptions,
+) -> Vec<String> {
+    let profile = screen.profile;
     let of_shown = shown.iter().copied();
-    let mut all = groups(profile, of_shown, &headlines, Grouping::Function);
+    let mut all = groups(profile, of_shown, screen.headlines, Grouping::Function);
     all.retain(|group| group.peak_bytes > 0);
     if all.is_empty() {
         return Vec::new();

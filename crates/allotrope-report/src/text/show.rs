@@ -14,7 +14,7 @@ use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
 use crate::shorten::{clean, columns, end, middle, name, wrap};
 use crate::style::Role;
-use crate::text::{TextOptions, chart, lists};
+use crate::text::{Screen, TextOptions, chart, lists};
 
 /// Columns of a word before a text.
 const WORD: usize = 12;
@@ -46,12 +46,15 @@ impl Subject<'_> {
 
 /// Writes a subject with the figures of its blocks.
 pub fn write_subject(
-    profile: &Profile,
+    screen: &Screen<'_>,
     subject: &Subject<'_>,
     blocks: &BlockFigures,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let Screen {
+        profile, headlines, ..
+    } = *screen;
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let style = options.style;
     let width = style.columns();
@@ -81,11 +84,10 @@ pub fn write_subject(
         }
     }
     write_curve(&sites, width, &mut out)?;
-    let headlines = Headlines::new(profile, &options.glue);
     let title = format!("Allocated at {}", stacks(sites.len()));
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     for (_, site) in sites.iter().take(options.top) {
-        write_stack(profile, site, &headlines, options, &mut out)?;
+        write_stack(profile, site, headlines, options, &mut out)?;
     }
     if let Some(rest) = sites.get(options.top..).filter(|rest| !rest.is_empty()) {
         let text = format!("  … {} (--top N shows more)", stacks(rest.len()));
@@ -315,9 +317,9 @@ fn write_stack(
     writeln!(out, "{}", end(&head, width))?;
     let first = match options.all_frames {
         true => 0,
-        false => headlines.first_shown(&site.stack),
+        false => headlines.first_shown(site),
     };
-    let own = headlines.headline(&site.stack);
+    let own = headlines.headline(site);
     for (index, &frame) in site.stack.iter().enumerate().skip(first) {
         let Some(frame) = profile.frames.get(frame as usize) else {
             continue;
