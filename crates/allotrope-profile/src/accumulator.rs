@@ -19,7 +19,7 @@ use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::DetailsBuilder;
-use crate::time_table::TableBuilder;
+use crate::time_table::Tables;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
 /// key count as one deallocation that was put in the wrong order among threads, not as
@@ -74,7 +74,7 @@ pub(crate) struct Accumulator<'a> {
     level: Level,
     peak_ns: u64,
     series: Plotter,
-    times: Option<TableBuilder>,
+    times: Option<Tables>,
     evidence: Option<EvidenceBuilder>,
     details: Option<DetailsBuilder>,
     implied_losses: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Accumulator<'a> {
 
 /// What is gathered only on request.
 pub(crate) struct Requested {
-    pub times: Option<TableBuilder>,
+    pub times: Option<Tables>,
     pub evidence: bool,
     pub details: bool,
 }
@@ -105,7 +105,7 @@ pub(crate) struct ImageStats {
     pub threads: Vec<ThreadFigures>,
     pub entries: Vec<EntryTotals>,
     pub series: Series,
-    pub times: Option<TableBuilder>,
+    pub times: Option<Tables>,
     pub evidence: Option<(EvidenceBuilder, Option<HeldPages>)>,
     pub details: Option<DetailsBuilder>,
     pub implied_losses: u64,
@@ -378,7 +378,7 @@ impl<'a> Accumulator<'a> {
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
         if let Some(times) = &mut self.times {
-            times.free(block.site, block.size, block.allocated_ns, self.level.now);
+            times.free(&block, self.level.now);
         }
         if let Some(observer) = self.observer {
             self.show(observer, key, block, Some(lifetime), by);
@@ -497,7 +497,7 @@ impl<'a> Accumulator<'a> {
             self.sites
                 .add_survivor(block.site, end_ns - block.allocated_ns);
             if let Some(times) = &mut self.times {
-                times.survive(block.site, block.size, block.allocated_ns);
+                times.survive(&block);
             }
             if let Some(evidence) = &mut self.evidence {
                 evidence.survived(number, &block);

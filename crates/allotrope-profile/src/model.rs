@@ -186,6 +186,9 @@ pub struct Process {
     /// When the blocks of each site were allocated and freed, if the replay was
     /// [asked for it](crate::Options::time_table).
     pub times: Option<TimeTable>,
+    /// The same by the thread that allocated a block, if the replay was
+    /// [asked for it](crate::Options::thread_times).
+    pub thread_times: Option<TimeTable>,
     /// Evidence for findings, if the replay was [asked for it](crate::Options::evidence).
     pub evidence: Option<Evidence>,
 }

@@ -25,7 +25,7 @@ use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
 use crate::time_range::TimeRange;
-use crate::time_table::{Buckets, TableBuilder};
+use crate::time_table::{Buckets, TableBuilder, Tables};
 use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -50,6 +50,8 @@ pub struct Options<'a> {
     /// times, in nanoseconds since the start of the recording; where windows open and
     /// close; and where children are forked.
     pub time_table: Option<&'a [u64]>,
+    /// With a time table, makes another one by the threads that allocate.
+    pub thread_times: bool,
     /// Collects [`Evidence`](crate::Evidence) for findings in each process.
     pub evidence: bool,
     /// Gathers the [details](crate::SiteDetails) of each site.
@@ -345,7 +347,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 self.observer,
                 image.streams.len() > 1,
                 Requested {
-                    times: self.time_table(image, start_ns, end_ns),
+                    times: self.time_tables(image, start_ns, end_ns),
                     evidence: self.options.evidence,
                     details: self.options.site_details,
                 },
@@ -392,13 +394,13 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
     }
 
-    /// The builder of an image's time table, if it is wanted.
-    fn time_table(
+    /// The builders of an image's time tables, if they are wanted.
+    fn time_tables(
         &self,
         image: &Image<S::Handle>,
         start_ns: u64,
         end_ns: Option<u64>,
-    ) -> Option<TableBuilder> {
+    ) -> Option<Tables> {
         let times = self.options.time_table?;
         let ns = |tick| self.index.timeline.ns(tick);
         let chunks = image.streams.values().flatten();
@@ -414,7 +416,11 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let marks = self.index.marks.iter().map(|mark| mark.tick);
         at.extend(marks.chain(windows).chain(forks).map(ns));
         let buckets = Buckets::new(start_ns, end_ns, &at);
-        Some(TableBuilder::new(buckets, events))
+        let by_thread = self.options.thread_times;
+        Some(Tables {
+            threads: by_thread.then(|| TableBuilder::new(buckets.clone(), events)),
+            sites: TableBuilder::new(buckets, events),
+        })
     }
 
     /// The accumulator of an image's windows; `None` if it has no windows.
@@ -628,6 +634,7 @@ pub(crate) fn process<H>(
             .collect(),
         windows: Vec::new(),
         times: None,
+        thread_times: None,
         evidence: None,
     };
     let in_us = |ticks| {
@@ -684,8 +691,11 @@ pub(crate) fn process<H>(
         for (position, &site) in (0..).zip(&order) {
             positions[site as usize] = position;
         }
-        let finish = |times: TableBuilder| times.finish(&positions, stats.end_ns);
-        process.times = stats.times.map(finish);
+        if let Some(Tables { sites, threads }) = stats.times {
+            process.times = Some(sites.finish(&positions, stats.end_ns));
+            let same: Vec<u32> = (0..process.threads.len() as u32).collect();
+            process.thread_times = threads.map(|it| it.finish(&same, stats.end_ns));
+        }
         let finish = |(evidence, held): (EvidenceBuilder, _)| evidence.finish(&positions, held);
         process.evidence = stats.evidence.map(finish);
     }

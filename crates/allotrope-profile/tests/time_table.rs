@@ -5,7 +5,8 @@ mod story;
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay, replay_range,
+    Block, BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay,
+    replay_range,
 };
 use allotrope_trace::model::Event;
 use proptest::prelude::*;
@@ -61,11 +62,20 @@ fn story(operations: &[(usize, u64, u64)], threads: usize) -> Story {
 
 /// The blocks of each stack.
 fn blocks(story: &Story, stacks: &[u32]) -> BTreeMap<u32, Vec<Lived>> {
+    blocks_by(story, stacks, |block| block.stack)
+}
+
+/// The blocks of these stacks, by what a function says of them.
+fn blocks_by(
+    story: &Story,
+    stacks: &[u32],
+    key: impl Fn(&Block) -> u32,
+) -> BTreeMap<u32, Vec<Lived>> {
     let mut blocks: BTreeMap<u32, Vec<Lived>> = BTreeMap::new();
     let wanted: Vec<_> = stacks.iter().map(|&stack| (0, stack)).collect();
     blocks_of_sites(&story.trace, &Options::default(), &wanted, &mut |block| {
         let freed = block.lifetime_ns.map(|lived| block.allocated_ns + lived);
-        let of_stack = blocks.entry(block.stack).or_default();
+        let of_stack = blocks.entry(key(block)).or_default();
         of_stack.push((block.allocated_ns, freed, block.size));
     })
     .expect("a story can be replayed");
@@ -107,6 +117,7 @@ proptest! {
         for helpers in [Helpers::Never, Helpers::Always] {
             let options = Options {
                 time_table: Some(&range),
+                thread_times: true,
                 helpers,
                 ..Options::default()
             };
@@ -122,6 +133,12 @@ proptest! {
             let all: Vec<Lived> = blocks.into_values().flatten().collect();
             prop_assert_eq!(table.total(buckets), figures(&all, range));
             prop_assert_eq!(table.end_ns, END);
+            let by_thread = process.thread_times.as_ref().expect("it was asked for");
+            let blocks = blocks_by(&story, &stacks, |block| block.thread);
+            for (thread, blocks) in &blocks {
+                prop_assert_eq!(by_thread.of_site(*thread, buckets), figures(blocks, range));
+            }
+            prop_assert_eq!(by_thread.total(buckets), figures(&all, range));
         }
     }
 }

@@ -155,7 +155,7 @@ enum By {
     Module,
     /// Whole stacks; the list of --lists for one metric
     Stack,
-    /// Threads
+    /// Threads, with what each of them allocated and held over time
     Thread,
     /// The functions through which blocks were allocated: malloc, operator new
     Entry,
@@ -263,9 +263,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         trace::Wanted::FINDINGS
     } else {
         // Curves need the times of blocks, as findings do.
-        let has_curves = arguments.site.is_some() || arguments.by == Some(By::Function);
+        let has_curves =
+            arguments.site.is_some() || matches!(arguments.by, Some(By::Function | By::Thread));
         trace::Wanted {
             times: (has_curves || with_findings).then_some(&[]),
+            thread_times: arguments.by == Some(By::Thread),
             evidence: with_findings,
             site_details: arguments.site.is_some() || arguments.format == Format::Json,
         }

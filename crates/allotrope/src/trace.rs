@@ -133,6 +133,8 @@ pub fn profile(
 pub struct Wanted<'a> {
     /// Time tables, which are exact at these times.
     pub times: Option<&'a [u64]>,
+    /// Time tables of the threads, too.
+    pub thread_times: bool,
     /// Evidence for findings.
     pub evidence: bool,
     /// The details of each site.
@@ -143,6 +145,7 @@ impl Wanted<'_> {
     /// What findings are made of.
     pub const FINDINGS: Self = Self {
         times: Some(&[]),
+        thread_times: false,
         evidence: true,
         site_details: false,
     };
@@ -159,6 +162,7 @@ pub fn profile_with(
     let options = Options {
         progress: Some(&show),
         time_table: wanted.times,
+        thread_times: wanted.thread_times,
         evidence: wanted.evidence,
         site_details: wanted.site_details,
         ..Options::default()

@@ -88,6 +88,11 @@ fn lists_by_module_thread_and_process() {
     }
     let threads = printed(&CHAIN, "report", &["--by", "thread"]);
     assert!(threads.contains("59 B"), "{threads}");
+    // What it held over time.
+    assert!(
+        threads.contains("live bytes") && threads.contains('█'),
+        "{threads}"
+    );
     let entries = printed(&CHAIN, "report", &["--by", "entry"]);
     assert!(entries.contains("malloc"), "{entries}");
 }

@@ -287,7 +287,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         let sites = &mut self.totals.sites;
         sites.deallocate(site, size, lifetime, temporary);
         if let Some(times) = &mut self.totals.times {
-            times.free(site, size, allocated_ns, self.level.now);
+            times.free(block, self.level.now);
         }
         if let Some(details) = &mut self.totals.details {
             details.free(site, size, thread, Some(self.by), lifetime);

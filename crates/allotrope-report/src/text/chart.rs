@@ -1,6 +1,6 @@
 //! Live bytes over time, drawn with bars.
 
-use allotrope_profile::{Process, Site};
+use allotrope_profile::{Process, Site, TimeCell, TimeTable};
 
 /// From nothing to the most.
 pub(super) const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -94,7 +94,22 @@ pub(super) fn of_sites<'a>(
     let table = process.times.as_ref()?;
     let first = process.sites.first()?.number;
     let sites = sites.map(|site| site.number - first);
-    let live = table.live_at_ends(sites.flat_map(|site| table.cells_of(site)));
+    of_cells(table, sites.flat_map(|site| table.cells_of(site)), count)
+}
+
+/// The live bytes of what a thread of a process allocated, by the thread's index; `None`
+/// without a time table of threads, or if nothing was live at the end of any of its buckets.
+pub(super) fn of_thread(process: &Process, thread: u32, count: usize) -> Option<Vec<u64>> {
+    let table = process.thread_times.as_ref()?;
+    of_cells(table, table.cells_of(thread), count)
+}
+
+fn of_cells<'a>(
+    table: &TimeTable,
+    cells: impl IntoIterator<Item = &'a TimeCell>,
+    count: usize,
+) -> Option<Vec<u64>> {
+    let live = table.live_at_ends(cells);
     if live.iter().all(|live| live.bytes == 0) {
         return None;
     }

@@ -1,6 +1,7 @@
-//! The tables of a recording made with `--counts-only`, which has no call stacks:
-//! allocations by entry point and by thread.
+//! Tables of allocations by entry point and by thread: lists of their own, and all that a
+//! recording made with `--counts-only` has.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
@@ -10,13 +11,22 @@ use crate::numbers::{bytes, count};
 use crate::selection::processes;
 use crate::shorten::{clean, columns, middle, wrap};
 use crate::style::{Role, Style};
-use crate::text::TextOptions;
+use crate::text::{TextOptions, chart};
 
 /// Explains which figures are missing, and how to record them.
 const WHY: &str = "Recorded with --counts-only: what is temporary, leaked or at the peak and the call stacks were not measured; record without it to see them.";
 
-/// A name and its counts.
-type Row = (String, [u64; 3]);
+/// Columns of a curve.
+const CURVE: usize = 10;
+
+/// A line of a table.
+struct Row {
+    name: String,
+    /// Allocations, their bytes, deallocations.
+    counts: [u64; 3],
+    /// The live bytes over time.
+    curve: Option<String>,
+}
 
 /// Writes the tables of the processes that are shown.
 pub(super) fn write(
@@ -79,19 +89,21 @@ fn write_tables(
 fn entries(process: &Process) -> Vec<Row> {
     let entries = process.entries.iter();
     entries
-        .map(|it| {
-            let name = it.entry.name().to_owned();
-            (name, [it.allocations, it.allocated_bytes, it.deallocations])
+        .map(|it| Row {
+            name: it.entry.name().to_owned(),
+            counts: [it.allocations, it.allocated_bytes, it.deallocations],
+            curve: None,
         })
         .collect()
 }
 
 fn threads(process: &Process) -> Vec<Row> {
-    let threads = process.threads.iter();
+    let threads = (0..).zip(&process.threads);
     threads
-        .map(|it| {
-            let name = format!("{} {}", it.tid, clean(&it.name));
-            (name, [it.allocations, it.allocated_bytes, it.deallocations])
+        .map(|(index, it)| Row {
+            name: format!("{} {}", it.tid, clean(&it.name)),
+            counts: [it.allocations, it.allocated_bytes, it.deallocations],
+            curve: chart::of_thread(process, index, CURVE).map(|values| chart::bars(&values)),
         })
         .collect()
 }
@@ -105,29 +117,45 @@ fn table(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let style = options.style;
-    rows.sort_by(|(_, a), (_, b)| b.cmp(a));
+    rows.sort_by_key(|row| Reverse(row.counts));
     let rest = rows.split_off(rows.len().min(options.top));
     if !rest.is_empty() {
         let mut sums = [0_u64; 3];
-        for (_, figures) in &rest {
-            for (sum, figure) in sums.iter_mut().zip(figures) {
-                *sum = sum.saturating_add(*figure);
+        for row in &rest {
+            for (sum, figure) in sums.iter_mut().zip(row.counts) {
+                *sum = sum.saturating_add(figure);
             }
         }
-        rows.push((format!("{} more", count(rest.len() as u64)), sums));
+        rows.push(Row {
+            name: format!("{} more", count(rest.len() as u64)),
+            counts: sums,
+            curve: None,
+        });
     }
     writeln!(out, "\n{}", style.paint(Role::Title, title))?;
-    let cells: Vec<[String; 4]> = std::iter::once(["", "allocations", "bytes", "deallocations"])
-        .map(|titles| titles.map(String::from))
-        .chain(rows.into_iter().map(|(name, [allocations, size, given])| {
-            [name, count(allocations), bytes(size), count(given)]
+    let held = match rows.iter().any(|row| row.curve.is_some()) {
+        true => "live bytes",
+        false => "",
+    };
+    let titles = ["", "allocations", "bytes", "deallocations", held];
+    let cells: Vec<[String; 5]> = std::iter::once(titles.map(String::from))
+        .chain(rows.into_iter().map(|row| {
+            let [allocations, size, given] = row.counts;
+            let curve = row.curve.unwrap_or_default();
+            [
+                row.name,
+                count(allocations),
+                bytes(size),
+                count(given),
+                curve,
+            ]
         }))
         .collect();
     lines(&cells, style, out)
 }
 
-fn lines(cells: &[[String; 4]], style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let mut widths = [0; 4];
+fn lines(cells: &[[String; 5]], style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut widths = [0; 5];
     for row in cells {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = columns(cell).max(*width);
@@ -139,7 +167,7 @@ fn lines(cells: &[[String; 4]], style: Style, out: &mut dyn Write) -> io::Result
         for (cell, width) in figures.iter().zip(&widths[1..]) {
             text.push_str(&format!("  {cell:>width$}"));
         }
-        writeln!(out, "{}", middle(&text, style.columns()))?;
+        writeln!(out, "{}", middle(text.trim_end(), style.columns()))?;
     }
     Ok(())
 }
