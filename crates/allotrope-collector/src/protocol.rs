@@ -68,6 +68,9 @@ pub struct Start {
     /// Only count calls: no stacks, no events.
     #[serde(default)]
     pub counts_only: bool,
+    /// Record the stacks of deallocations, too.
+    #[serde(default)]
+    pub free_stacks: bool,
     /// Interval at which [`ToLauncher::Figures`] is sent, in milliseconds; 0: never.
     #[serde(default)]
     pub figures_ms: u64,
@@ -100,6 +103,7 @@ impl Start {
             depth_limit: deepest(),
             frame_pointers: false,
             counts_only: false,
+            free_stacks: false,
             figures_ms: 0,
             symbolise: true,
             tool_version: String::new(),

@@ -231,6 +231,7 @@ fn settings(start: &Start, key: u64) -> Settings {
         no_follow: !start.follow,
         frame_pointers: start.frame_pointers,
         counts_only: start.counts_only,
+        free_stacks: start.free_stacks,
         key,
     }
 }
@@ -338,6 +339,7 @@ impl Recording {
             architecture: std::env::consts::ARCH.into(),
             depth_limit: start.depth_limit.clamp(1, 4096),
             counts_only: start.counts_only,
+            free_stacks: start.free_stacks,
         }));
         trace.write(&Record::Clock(clock));
         trace.flush();

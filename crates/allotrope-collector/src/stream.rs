@@ -162,7 +162,9 @@ impl Stream {
             return Ok(0);
         };
         match kind {
-            wire::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
+            wire::kind::ALLOCATION | wire::kind::DEALLOCATION_AT => {
+                return Ok(self.take_short(first, Some(second)));
+            }
             wire::kind::NODE => {
                 self.define_node(wire::decode_node(first, second), image, context)?
             }
@@ -172,8 +174,8 @@ impl Stream {
         Ok(2)
     }
 
-    /// Decodes a deallocation or, with a second word, a short allocation; returns the
-    /// number of words decoded, 0 if they are invalid.
+    /// Decodes a deallocation or, with a second word, a short allocation or a deallocation
+    /// with its stack; returns the number of words decoded, 0 if they are invalid.
     #[inline(always)]
     fn take_short(&mut self, first: u64, second: Option<u64>) -> usize {
         let Some(entry) = EntryPoint::from_number((first >> 56) as u8) else {
@@ -190,8 +192,10 @@ impl Stream {
             return 1;
         };
         let id = (second & wire::STACK_MASK) as u32;
-        event.kind = EventKind::Allocation;
-        event.size = second >> wire::STACK_BITS;
+        if (first >> 48) as u8 == wire::kind::ALLOCATION {
+            event.kind = EventKind::Allocation;
+            event.size = second >> wire::STACK_BITS;
+        }
         event.stack = match self.stacks.get(id) {
             _ if id <= stack_end::NOT_RECORDED => id,
             Some(stack) => stack,
@@ -223,15 +227,25 @@ impl Stream {
                 address,
                 size,
             },
-            WireEvent::Deallocation { entry, address } => Event {
+            WireEvent::Deallocation {
+                entry,
+                address,
+                stack,
+            } => Event {
                 kind: EventKind::Deallocation,
                 entry: entry_point(entry)?,
+                stack: stack.map_or(0, |stack| self.stack(stack, image, context)),
                 address,
                 ..EMPTY_EVENT
             },
-            WireEvent::ReallocationStart { entry, address } => Event {
+            WireEvent::ReallocationStart {
+                entry,
+                address,
+                stack,
+            } => Event {
                 kind: EventKind::ReallocationStart,
                 entry: entry_point(entry)?,
+                stack: stack.map_or(0, |stack| self.stack(stack, image, context)),
                 address,
                 ..EMPTY_EVENT
             },

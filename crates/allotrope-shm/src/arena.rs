@@ -36,6 +36,8 @@ pub struct Settings {
     pub frame_pointers: bool,
     /// Count calls, write no events.
     pub counts_only: bool,
+    /// Record the stacks of deallocations, too.
+    pub free_stacks: bool,
     /// See [`Control::key`].
     pub key: u64,
 }
@@ -159,6 +161,9 @@ impl Arena {
         control
             .counts_only
             .store(u32::from(settings.counts_only), Relaxed);
+        control
+            .free_stacks
+            .store(u32::from(settings.free_stacks), Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         let word = &raw const control.collector_alive;
         // SAFETY: the control file is unmapped when `arena` is dropped, after
@@ -430,6 +435,7 @@ mod tests {
             no_follow: false,
             frame_pointers: false,
             counts_only: false,
+            free_stacks: false,
             key: 7,
         })
         .unwrap()

@@ -75,6 +75,11 @@ pub mod kind {
     pub const DESCRIPTORS: u8 = 21;
     /// `[ticks]`: the thread has waited that long for space in its ring.
     pub const WAITED: u8 = 22;
+    /// `[address, entry] [stack 24]`: as [`DEALLOCATION`], with the stack of the call.
+    pub const DEALLOCATION_AT: u8 = 23;
+    /// `[old address, entry] [stack 24]`: as [`REALLOCATION_START`], with the stack of
+    /// the call.
+    pub const REALLOCATION_START_AT: u8 = 24;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
     /// the ring's counters at the end of its last thread, without entries that are all
     /// 0. `entry` indexes [`Counters::all`](crate::layout::Counters::all).
@@ -164,6 +169,12 @@ const fn short_result(kind: u8, entry: u8, address: u64, size: u64, stack: u32) 
 #[inline(always)]
 pub const fn block_event(kind: u8, entry: u8, address: u64) -> [u64; 1] {
     [head(kind, entry, address)]
+}
+
+/// `DEALLOCATION_AT` or `REALLOCATION_START_AT`.
+#[inline(always)]
+pub const fn block_event_at(kind: u8, entry: u8, address: u64, stack: u32) -> [u64; 2] {
+    [head(kind, entry, address), stack as u64]
 }
 
 /// `TIMESTAMP`.
@@ -341,10 +352,14 @@ pub enum WireEvent<'a, S = PackedBytes<'a>> {
     Deallocation {
         entry: u8,
         address: u64,
+        /// The stack of the call, if it was recorded.
+        stack: Option<u32>,
     },
     ReallocationStart {
         entry: u8,
         address: u64,
+        /// The stack of the call, if it was recorded.
+        stack: Option<u32>,
     },
     ReallocationEnd {
         entry: u8,
@@ -614,12 +629,26 @@ impl<S: ByteString> Encode for WireEvent<'_, S> {
                     allocation_long(entry, address, size, stack, alignment_log2).encode(put)
                 }
             }
-            Self::Deallocation { entry, address } => {
-                block_event(kind::DEALLOCATION, entry, address).encode(put)
-            }
-            Self::ReallocationStart { entry, address } => {
-                block_event(kind::REALLOCATION_START, entry, address).encode(put)
-            }
+            Self::Deallocation {
+                entry,
+                address,
+                stack,
+            } => match stack {
+                None => block_event(kind::DEALLOCATION, entry, address).encode(put),
+                Some(stack) => {
+                    block_event_at(kind::DEALLOCATION_AT, entry, address, stack).encode(put)
+                }
+            },
+            Self::ReallocationStart {
+                entry,
+                address,
+                stack,
+            } => match stack {
+                None => block_event(kind::REALLOCATION_START, entry, address).encode(put),
+                Some(stack) => {
+                    block_event_at(kind::REALLOCATION_START_AT, entry, address, stack).encode(put)
+                }
+            },
             Self::ReallocationEnd {
                 entry,
                 address,
@@ -703,9 +732,13 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::UNMAPPED
         | kind::DESCRIPTORS
         | kind::WAITED => 1,
-        kind::ALLOCATION | kind::REALLOCATION_END | kind::TIMESTAMP | kind::THREAD | kind::NODE => {
-            2
-        }
+        kind::ALLOCATION
+        | kind::REALLOCATION_END
+        | kind::TIMESTAMP
+        | kind::THREAD
+        | kind::NODE
+        | kind::DEALLOCATION_AT
+        | kind::REALLOCATION_START_AT => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
         kind::WINDOW_END => 4,
         kind::WINDOW_COUNTS => WINDOW_COUNTS_WORDS,
@@ -746,8 +779,16 @@ pub fn decode(words: &[u64]) -> Result<(WireEvent<'_>, usize), Malformed> {
             stack,
             alignment_log2: (second(1) >> STACK_BITS) as u8,
         },
-        kind::DEALLOCATION => WireEvent::Deallocation { entry, address },
-        kind::REALLOCATION_START => WireEvent::ReallocationStart { entry, address },
+        kind::DEALLOCATION | kind::DEALLOCATION_AT => WireEvent::Deallocation {
+            entry,
+            address,
+            stack: (tag == kind::DEALLOCATION_AT).then_some(stack),
+        },
+        kind::REALLOCATION_START | kind::REALLOCATION_START_AT => WireEvent::ReallocationStart {
+            entry,
+            address,
+            stack: (tag == kind::REALLOCATION_START_AT).then_some(stack),
+        },
         kind::REALLOCATION_END => WireEvent::ReallocationEnd {
             entry,
             address,
@@ -930,6 +971,35 @@ mod tests {
                 1
             ))
         );
+    }
+
+    #[test]
+    fn deallocations_are_decoded_with_and_without_their_stack() {
+        let (entry, address) = (9, 0x7fff_1234_5670);
+        let short = block_event(kind::DEALLOCATION, entry, address);
+        let stack = None;
+        let expected = WireEvent::Deallocation {
+            entry,
+            address,
+            stack,
+        };
+        assert_eq!(decode(&short), Ok((expected, 1)));
+        let words = block_event_at(kind::DEALLOCATION_AT, entry, address, 0xabcdef);
+        let stack = Some(0xabcdef);
+        let expected = WireEvent::Deallocation {
+            entry,
+            address,
+            stack,
+        };
+        assert_eq!(decode(&words), Ok((expected, 2)));
+        assert_eq!(decode(&words[..1]), Err(Malformed::Short));
+        let words = block_event_at(kind::REALLOCATION_START_AT, entry, address, 0xabcdef);
+        let expected = WireEvent::ReallocationStart {
+            entry,
+            address,
+            stack,
+        };
+        assert_eq!(decode(&words), Ok((expected, 2)));
     }
 
     #[test]

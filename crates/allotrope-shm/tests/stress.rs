@@ -32,6 +32,7 @@ fn arena() -> Arena {
         no_follow: false,
         frame_pointers: false,
         counts_only: false,
+        free_stacks: false,
         key: 1,
     })
     .expect("an arena can be made")

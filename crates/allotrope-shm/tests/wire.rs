@@ -80,8 +80,16 @@ fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
             stack,
             alignment_log2: if flag { entry } else { 0 },
         },
-        1 => WireEvent::Deallocation { entry, address },
-        2 => WireEvent::ReallocationStart { entry, address },
+        1 => WireEvent::Deallocation {
+            entry,
+            address,
+            stack: flag.then_some(stack),
+        },
+        2 => WireEvent::ReallocationStart {
+            entry,
+            address,
+            stack: flag.then_some(stack),
+        },
         3 => WireEvent::ReallocationEnd {
             entry,
             address,

@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"ALLOTROP";
 /// Incremented when a reader of the old version would misread a new file.
 pub(crate) const MAJOR: u16 = 2;
 /// Incremented when the format gets an addition that old readers may skip.
-pub(crate) const MINOR: u16 = 3;
+pub(crate) const MINOR: u16 = 4;
 /// Bytes of the file header: magic, major, minor, flags.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a chunk header without its summary.
@@ -43,6 +43,8 @@ pub(crate) mod kind {
     pub(crate) const EVENTS: u16 = 2;
     /// The closing chunk, with totals.
     pub(crate) const END: u16 = 3;
+    /// The stacks of the deallocations of the event chunk that follows it.
+    pub(crate) const FREE_STACKS: u16 = 4;
 }
 
 /// How a payload is stored.

@@ -131,6 +131,8 @@ pub struct Recording {
     /// The recorder counted calls ([`Record::Counts`]) and emitted no events. Such
     /// a trace has no temporary, live, leaked or peak figures.
     pub counts_only: bool,
+    /// The recorder emitted the stacks of deallocations, too ([`Event::stack`]).
+    pub free_stacks: bool,
 }
 
 /// Simultaneous readings of two clocks.
@@ -335,7 +337,9 @@ pub struct Event {
     pub entry: EntryPoint,
     /// Base-2 logarithm of the requested alignment; 0 if the call has none.
     pub alignment_log2: u8,
-    /// The call stack, for allocations.
+    /// The call stack, for allocations. For deallocations and starts of reallocations of
+    /// a recording with [`Recording::free_stacks`], the stack of that call; a stack end if
+    /// it was not recorded.
     pub stack: StackId,
     /// Address of the block; for other kinds see [`EventKind`].
     pub address: u64,

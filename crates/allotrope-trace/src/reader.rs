@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::chunk::{FILE_HEADER, Header};
 use crate::error::{Cut, CutReason, ReadError, Shortfall};
 use crate::events::{COLUMN_NAMES, Decoder, columns_of};
+use crate::free_stacks;
 use crate::model::{Event, Record};
 use crate::payload::PayloadBuffer;
 use crate::records;
@@ -107,7 +108,14 @@ impl<S: Source> TraceReader<S> {
     /// checksum errors.
     pub fn verify(&mut self) -> Result<(), ReadError> {
         let mut payload = PayloadBuffer::default();
-        let verify = |chunk: &Chunk| payload.read(&self.source, chunk.offset(), chunk.header());
+        let verify = |chunk: &Chunk| {
+            if let Chunk::Events(events) = chunk
+                && let Some((offset, header)) = &events.free_stacks
+            {
+                payload.read(&self.source, *offset, header)?;
+            }
+            payload.read(&self.source, chunk.offset(), chunk.header())
+        };
         if let Some((position, cut)) = self.first_damage(verify)? {
             self.cut_before(position, cut)?;
         }
@@ -280,12 +288,16 @@ impl<S: Source> TraceReader<S> {
             .decoder
             .decode(payload, at.header.items as usize, into)
             .map_err(|malformed| malformed_at(at.offset, malformed))?;
-        if counted == at.counted as usize {
-            Ok(())
-        } else {
+        if counted != at.counted as usize {
             let malformed = Malformed("the summary counts more or fewer events than there are");
-            Err(malformed_at(at.offset, malformed))
+            return Err(malformed_at(at.offset, malformed));
         }
+        if let Some((offset, header)) = &at.free_stacks {
+            let payload = workspace.payload.load(&self.source, *offset, header)?;
+            free_stacks::decode(payload, into)
+                .map_err(|malformed| malformed_at(*offset, malformed))?;
+        }
+        Ok(())
     }
 
     fn workspaces(&self) -> MutexGuard<'_, Vec<Workspace>> {

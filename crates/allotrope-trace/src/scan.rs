@@ -73,6 +73,8 @@ struct Walk<'a, S> {
     length: u64,
     offset: u64,
     chunks: Vec<Chunk>,
+    /// The chunk before this one, if it is one of free stacks.
+    free_stacks: Option<(u64, Header)>,
     totals: Totals,
     summary: Vec<u8>,
 }
@@ -90,6 +92,7 @@ pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
         length,
         offset: FILE_HEADER as u64,
         chunks: Vec::new(),
+        free_stacks: None,
         totals: Totals::default(),
         summary: Vec::new(),
     };
@@ -139,6 +142,7 @@ impl<S: Source> Walk<'_, S> {
     /// Scans one chunk. Returns whether it was the closing one.
     fn step(&mut self) -> Result<bool, Stop> {
         let header = self.header()?;
+        let free_stacks = self.free_stacks.take();
         match header.kind {
             kind::RECORDS => {
                 header.coding()?;
@@ -151,7 +155,14 @@ impl<S: Source> Walk<'_, S> {
                     header,
                 });
             }
-            kind::EVENTS => self.events(header)?,
+            kind::EVENTS => self.events(header, free_stacks)?,
+            kind::FREE_STACKS => {
+                header.coding()?;
+                if header.items > MAX_EVENTS {
+                    return Err(CutReason::TooLarge.into());
+                }
+                self.free_stacks = Some((self.offset, header));
+            }
             kind::END => {
                 self.end(header)?;
                 self.offset += header.length();
@@ -206,13 +217,14 @@ impl<S: Source> Walk<'_, S> {
             .map_err(Stop::Failed)
     }
 
-    fn events(&mut self, header: Header) -> Result<(), Stop> {
+    fn events(&mut self, header: Header, free_stacks: Option<(u64, Header)>) -> Result<(), Stop> {
         header.coding()?;
         if header.items > MAX_EVENTS {
             return Err(CutReason::TooLarge.into());
         }
-        let events = EventsRef::from_chunk(self.offset, header, &self.summary)
+        let mut events = EventsRef::from_chunk(self.offset, header, &self.summary)
             .map_err(|malformed| CutReason::Malformed(malformed.0))?;
+        events.free_stacks = free_stacks;
         self.totals
             .add_events(events.events.into(), events.counted.into());
         self.chunks.push(Chunk::Events(events));

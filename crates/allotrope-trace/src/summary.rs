@@ -50,6 +50,8 @@ pub struct EventsRef {
     pub(crate) offset: u64,
     /// Header of the chunk.
     pub(crate) header: Header,
+    /// Offset and header of the chunk with the stacks of its deallocations.
+    pub(crate) free_stacks: Option<(u64, Header)>,
 }
 
 /// Totals over the events of a chunk. The encoder adds each event to them.
@@ -181,6 +183,7 @@ impl EventsRef {
             allocated_bytes: cursor.u64()?,
             offset,
             header,
+            free_stacks: None,
         };
         if counted > header.items {
             return Err(Malformed("the summary counts more events than there are"));
@@ -256,6 +259,7 @@ mod tests {
             allocated_bytes: 57,
             offset: 400,
             header,
+            free_stacks: None,
         };
         let summary = sums.to_summary(1, 2, 30);
         assert_eq!(EventsRef::from_chunk(400, header, &summary), Ok(expected));

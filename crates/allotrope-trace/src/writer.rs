@@ -10,6 +10,7 @@ use zstd::zstd_safe::{CParameter, compress_bound};
 use crate::chunk::{self, CHUNK_HEADER, Coding, Header, MAX_EVENTS, MAX_RECORDS, kind};
 use crate::error::WriteError;
 use crate::events::{COLUMNS, Encoder};
+use crate::free_stacks;
 use crate::model::{Event, Events, ImageId, Record, StreamId};
 use crate::records;
 use crate::totals::Totals;
@@ -55,6 +56,8 @@ pub struct TraceWriter<W: Write> {
     failed: bool,
     compression: Compression,
     encoder: Encoder,
+    /// The encoder of the stacks of deallocations, in a recording that has them.
+    free_stacks: Option<free_stacks::Encoder>,
     records: Pending,
     /// The payload of the current chunk before compression.
     payload: Vec<u8>,
@@ -81,6 +84,7 @@ impl<W: Write> TraceWriter<W> {
             failed: false,
             compression: Compression::Fast,
             encoder: Encoder::default(),
+            free_stacks: None,
             records: Pending::default(),
             payload: Vec::new(),
             chunk: ChunkBuffer::new()
@@ -94,7 +98,8 @@ impl<W: Write> TraceWriter<W> {
     /// Writes a record. Events, and all records before them, reach the sink at once.
     /// Other records may stay in memory until [`Self::flush`].
     ///
-    /// Fields of an event that its kind does not use are lost. Large
+    /// Fields of an event that its kind does not use are lost; so are the stacks of
+    /// deallocations unless a [`Record::Recording`] with them was written before. Large
     /// [`Record::Stacks`] and [`Record::Symbols`] become several records.
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         if let Record::Events(Events {
@@ -106,6 +111,10 @@ impl<W: Write> TraceWriter<W> {
         {
             self.write_events(*image, *stream, *first_ordinal, events)?;
             return Ok(());
+        }
+        if let Record::Recording(recording) = record {
+            let wanted = recording.free_stacks;
+            self.free_stacks = wanted.then(free_stacks::Encoder::default);
         }
         if let Some(inconsistency) = records::inconsistency(record) {
             return Err(WriteError::Inconsistent(inconsistency));
@@ -220,6 +229,7 @@ impl<W: Write> TraceWriter<W> {
         first_ordinal: u64,
         events: &[Event],
     ) -> Result<u64, WriteError> {
+        self.write_free_stacks(events)?;
         self.payload.clear();
         let sums = self.encoder.encode(events, &mut self.payload);
         // Columns have different byte statistics. So a long column begins a zstd
@@ -237,6 +247,19 @@ impl<W: Write> TraceWriter<W> {
         let count = events.len() as u32;
         self.write_chunk(self.coding(), kind::EVENTS, &summary, count, &frames)?;
         Ok(counted)
+    }
+
+    /// Writes the stacks of the deallocations among the events of the next chunk, if the
+    /// recording has them.
+    fn write_free_stacks(&mut self, events: &[Event]) -> Result<(), WriteError> {
+        let Some(encoder) = &mut self.free_stacks else {
+            return Ok(());
+        };
+        self.payload.clear();
+        match encoder.encode(events, &mut self.payload) {
+            0 => Ok(()),
+            count => self.write_chunk(self.coding(), kind::FREE_STACKS, &[], count, &[]),
+        }
     }
 
     fn coding(&self) -> Coding {

@@ -49,6 +49,73 @@ fn written_with_boundaries(records: &[Record]) -> (Vec<u8>, Vec<(usize, usize)>)
     (writer.finish().unwrap(), boundaries)
 }
 
+/// A trace with the stacks of deallocations, and the offset and length of the chunk with
+/// them, which precedes that of the events.
+fn with_free_stacks() -> (Vec<u8>, usize, usize) {
+    let event = Event {
+        kind: EventKind::Deallocation,
+        entry: EntryPoint::Free,
+        alignment_log2: 0,
+        stack: 8,
+        address: 16,
+        size: 0,
+    };
+    let recording = Recording {
+        free_stacks: true,
+        ..Recording::default()
+    };
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    writer.write(&Record::Recording(recording)).unwrap();
+    writer.flush().unwrap();
+    let start = writer.bytes_written() as usize;
+    writer.write_events(0, 0, 0, &[event; 3]).unwrap();
+    // A varint with the length of the numbers, three numbers, a stack.
+    (writer.finish().unwrap(), start, CHUNK_HEADER + 5)
+}
+
+#[test]
+fn damaged_free_stacks_end_the_readable_part_before_them() {
+    let (good, start, length) = with_free_stacks();
+    assert_eq!(good[start..start + 2], [4, 0], "the kind of the chunk");
+    let mut file = good.clone();
+    file[start + length - 1] ^= 1;
+    let mut reader = TraceReader::new(&file[..]).unwrap();
+    reader.cut_at_damage().unwrap();
+    let cut = reader.cut_at().unwrap();
+    assert_eq!(cut.offset, start as u64);
+    assert_eq!(cut.reason, CutReason::PayloadChecksum);
+    let (records, error) = records_of(&reader);
+    assert!(error.is_none());
+    assert_eq!(records.len(), 1, "the events are not read without");
+    for end in start..good.len() {
+        let (records, error) = records_of(&TraceReader::new(&good[..end]).unwrap());
+        assert!(error.is_none());
+        assert!((1..=2).contains(&records.len()));
+    }
+}
+
+/// As a reader of minor version 3 does, to which the kind is unknown.
+#[test]
+fn without_the_chunk_of_free_stacks_the_events_are_the_same() {
+    let (mut file, start, _) = with_free_stacks();
+    let (records, _) = records_of(&TraceReader::new(&file[..]).unwrap());
+    file[start] = 99;
+    let crc = crc32fast::hash(&file[start..start + 24]);
+    file[start + 24..start + 28].copy_from_slice(&crc.to_le_bytes());
+    let mut reader = TraceReader::new(&file[..]).unwrap();
+    reader.verify().unwrap();
+    assert!(reader.is_complete());
+    let (mut skipped, _) = records_of(&reader);
+    let Record::Events(events) = &mut skipped[1] else {
+        panic!()
+    };
+    for event in &mut events.events {
+        assert_eq!(event.stack, 0);
+        event.stack = 8;
+    }
+    assert_eq!(skipped, records);
+}
+
 #[test]
 fn a_file_truncated_anywhere_yields_every_whole_chunk() {
     let records = some_records(40);

@@ -33,6 +33,33 @@ proptest! {
     }
 
     #[test]
+    fn stacks_of_deallocations_round_trip_where_the_recording_has_them(
+        mut written_events in events(3000),
+        stacks in vec(any::<u32>(), 1..20),
+        compression in compression(),
+    ) {
+        let frees = written_events.events.iter_mut().filter(|event| is_free(event));
+        for (at, event) in frees.enumerate() {
+            event.stack = stacks[at * at % stacks.len()];
+        }
+        let of_recording = |free_stacks| [
+            Record::Recording(Recording { free_stacks, ..Recording::default() }),
+            Record::Events(written_events.clone()),
+        ];
+        let records = of_recording(true);
+        let file = written(&records, compression);
+        let mut reader = TraceReader::new(&file[..]).unwrap();
+        reader.verify().unwrap();
+        let (read, error) = records_of(&reader);
+        prop_assert!(error.is_none(), "{:?}", error);
+        prop_assert_eq!(&read[..], &records[..]);
+        let (read, _) = records_of(&TraceReader::new(&written(&of_recording(false), compression)[..]).unwrap());
+        let Record::Events(read) = &read[1] else { panic!() };
+        let mut frees = read.events.iter().filter(|event| is_free(event));
+        prop_assert!(frees.all(|event| event.stack == 0));
+    }
+
+    #[test]
     fn a_summary_matches_the_events(written_events in events(300)) {
         let file = written(&[Record::Events(written_events.clone())], Compression::Fast);
         let reader = TraceReader::new(&file[..]).unwrap();
@@ -49,6 +76,13 @@ proptest! {
         prop_assert_eq!(at.last_thread, values(EventKind::Thread).next_back());
         prop_assert_eq!(at.last_epoch, values(EventKind::Epoch).next_back());
     }
+}
+
+fn is_free(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::Deallocation | EventKind::ReallocationStart
+    )
 }
 
 fn clock(tick: u64) -> Record {

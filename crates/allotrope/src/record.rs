@@ -28,7 +28,7 @@ use allotrope_collector::protocol::{
 };
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_trace::TraceReader;
-use anyhow::{Context, anyhow};
+use anyhow::{Context as _, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
@@ -85,6 +85,10 @@ pub struct Arguments {
     /// no call stacks, and no temporary, leaked or peak numbers
     #[arg(long)]
     counts_only: bool,
+    /// Record the stack of each deallocation, too: then `report --site` and `show` also
+    /// say where blocks are freed. It makes each deallocation as costly as an allocation
+    #[arg(long)]
+    free_stacks: bool,
     /// Refused: a running process cannot be recorded
     #[arg(short, long, value_name = "PID", hide = true, value_parser = refuse_running)]
     pid: Option<u32>,
@@ -146,6 +150,7 @@ impl Arguments {
             no_follow: stat.no_follow,
             on_full: stat.on_full,
             counts_only: false,
+            free_stacks: false,
             pid: None,
             quiet: stat.quiet,
             depth: if stat.output.is_some() { 4096 } else { 1 },
@@ -191,6 +196,15 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
 
 /// Records the program, for `allotrope stat` or by itself.
 pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure> {
+    if arguments.counts_only && arguments.free_stacks {
+        return Err(Failure::new(
+            RECORD_FAILED,
+            anyhow!(
+                "`--counts-only` records no stacks, so it cannot be combined with `--free-stacks`: \
+                 leave out one of the two"
+            ),
+        ));
+    }
     let program = Program::find(arguments.command)?;
     if let Some(caveat) = program.caveat()
         && !arguments.quiet
@@ -218,6 +232,7 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         sysroot,
         debuginfod_servers: servers,
         counts_only: arguments.counts_only,
+        free_stacks: arguments.free_stacks,
         figures_ms: stat.as_ref().map_or(0, |stat| stat.interval_ms),
         symbolise: !output.is_temporary(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -310,6 +310,7 @@ fn arena(secret: u128) -> Arena {
         no_follow: false,
         frame_pointers: false,
         counts_only: false,
+        free_stacks: false,
         key: (secret >> 64) as u64,
     })
     .expect("an arena can be made")

@@ -26,7 +26,7 @@ use crate::sys::arch;
 use crate::sys::arch::thread_slot;
 
 /// The number of the stubs that count (`hooks::x86_64::counting`).
-pub const STUBS: u8 = 1;
+pub const STUBS: u8 = stubs::OTHER;
 
 /// A call without an event.
 #[derive(Clone, Copy)]

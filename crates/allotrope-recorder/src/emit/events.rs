@@ -155,6 +155,16 @@ pub fn block_event(space: Space, kind: u8, entry: EntryPoint, block: u64) {
     space.write_counted(wire::block_event(kind, entry as u8, block));
 }
 
+/// [`block_event`] with the stack of the call; `kind` is that of an event without.
+#[inline(always)]
+pub fn block_event_at(space: Space, kind: u8, entry: EntryPoint, block: u64, stack: u32) {
+    let kind = match kind {
+        wire::kind::REALLOCATION_START => wire::kind::REALLOCATION_START_AT,
+        _ => wire::kind::DEALLOCATION_AT,
+    };
+    space.write_counted(wire::block_event_at(kind, entry as u8, block, stack));
+}
+
 /// `Counts`: the ring's counters as its last thread left them.
 pub fn counts(thread: OwnThread) -> bool {
     let Some(counters) = arena::counters(thread.ring_index.load(Relaxed)) else {

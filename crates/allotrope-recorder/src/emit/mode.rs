@@ -12,6 +12,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use allotrope_shm::layout::Control;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::counts::{self, Call, UpToNow};
@@ -47,8 +48,14 @@ pub struct Mode {
 /// The index of [`RECORD`].
 const RECORD_NUMBER: u8 = 0;
 
-/// The modes, by the collector's number (`Control::counts_only`).
-static MODES: [Mode; 2] = [RECORD, COUNT];
+/// The index of [`COUNT`].
+const COUNT_NUMBER: u8 = 1;
+
+/// The index of [`RECORD_FREES`].
+const RECORD_FREES_NUMBER: u8 = 2;
+
+/// The modes, by their numbers.
+static MODES: [Mode; 3] = [RECORD, COUNT, RECORD_FREES];
 
 /// Every call is an event with its stack.
 const RECORD: Mode = Mode {
@@ -62,6 +69,11 @@ const RECORD: Mode = Mode {
     up_to_now: |_| None,
     activity: |_| 0,
 };
+
+/// As [`RECORD`], and the event of a deallocation has its stack, too. Calls of `free`
+/// take another stub, so that those of [`RECORD`] need not ask; the other hooks ask
+/// [`records_free_stacks`].
+const RECORD_FREES: Mode = RECORD;
 
 /// Calls are counted in shared memory, see [`counts`].
 const COUNT: Mode = Mode {
@@ -85,10 +97,24 @@ pub fn current() -> &'static Mode {
     &MODES[usize::from(CURRENT.load(Relaxed)) % MODES.len()]
 }
 
-/// Chooses the mode with the collector's number. `false` if it cannot work here.
-pub fn choose(number: u32) -> bool {
-    CURRENT.store(number as u8, Relaxed);
+/// Chooses the mode by the collector's settings. `false` if it cannot work here.
+pub fn choose(control: &Control) -> bool {
+    let number = if control.counts_only.load(Relaxed) != 0 {
+        COUNT_NUMBER
+    } else if control.free_stacks.load(Relaxed) != 0 {
+        stubs::select_free(stubs::OTHER);
+        RECORD_FREES_NUMBER
+    } else {
+        RECORD_NUMBER
+    };
+    CURRENT.store(number, Relaxed);
     current().writes_events || stubs::wipe_on_fork()
+}
+
+/// Whether the event of a deallocation has its stack.
+#[inline(always)]
+pub fn records_free_stacks() -> bool {
+    CURRENT.load(Relaxed) == RECORD_FREES_NUMBER
 }
 
 /// The thread's calls of `malloc`, `calloc` and `free` may from now on take a shorter way

@@ -4,9 +4,8 @@ use core::ffi::c_void;
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
-use allotrope_shm::wire::kind;
 
-use crate::hooks::record::record_short;
+use crate::hooks::record::{record_deallocation, record_free};
 use crate::lifecycle::early;
 use crate::lifecycle::enter;
 use crate::sys::next;
@@ -17,8 +16,11 @@ pub unsafe extern "C" fn free(block: *mut c_void, caller: Caller<'_>) {
     let Some(next) = next::free() else {
         return early_free(block);
     };
+    let record = || record_free(block, caller);
     // SAFETY: passed on.
-    release(EntryPoint::Free, block, caller, || unsafe { next(block) });
+    release(EntryPoint::Free, block, caller, record, || unsafe {
+        next(block)
+    });
 }
 
 /// The bump area takes nothing back.
@@ -27,20 +29,26 @@ fn early_free(block: *mut c_void) {
     early::is_recorded(block);
 }
 
-/// Records the deallocation of a block, unless it is null, and lets the next allocator
-/// do it, unless the block is from the bump area.
+/// Records the deallocation of a block with `record`, unless it is null, and lets the next
+/// allocator do it, unless the block is from the bump area.
 #[inline(always)]
-fn release(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>, next: impl FnOnce()) {
+fn release(
+    entry: EntryPoint,
+    block: *mut c_void,
+    caller: Caller<'_>,
+    record: impl FnOnce(),
+    next: impl FnOnce(),
+) {
     if block.is_null() {
         return next();
     }
     if next::is_bump(block) {
         if early::is_recorded(block) {
-            record_short(kind::DEALLOCATION, entry, block, caller);
+            record_deallocation(entry, block, caller);
         }
         return;
     }
-    record_short(kind::DEALLOCATION, entry, block, caller);
+    record();
     next();
 }
 
@@ -59,7 +67,8 @@ macro_rules! other_name {
             let Some(free) = next::free() else {
                 return;
             };
-            release(EntryPoint::$entry, block, caller, || match next::$name() {
+            let record = || record_deallocation(EntryPoint::$entry, block, caller);
+            release(EntryPoint::$entry, block, caller, record, || match next::$name() {
                 Some(next) => enter::call_allocator(caller, || {
                     // SAFETY: passed on.
                     unsafe { next(block, $($argument),*) }

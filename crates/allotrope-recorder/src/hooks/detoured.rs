@@ -12,11 +12,10 @@ use core::ptr;
 use allotrope_detour::functions::{Alignment, Operation, Size};
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::layout::PAGE;
-use allotrope_shm::wire::kind;
 
 use crate::capture::loader_tables;
 use crate::hooks::record::{
-    finish_reallocation, record_aligned, record_allocation, record_short, start_reallocation,
+    finish_reallocation, record_aligned, record_allocation, record_deallocation, start_reallocation,
 };
 use crate::lifecycle::enter;
 use crate::state::detours as table;
@@ -72,7 +71,7 @@ pub extern "C" fn before(call: &mut Call, caller: Caller<'_>) -> usize {
         Operation::Allocate(..) | Operation::AllocateInto | Operation::AllocatePath => true,
         Operation::Free if block.is_null() => false,
         Operation::Free => {
-            record_short(kind::DEALLOCATION, function.entry, block, caller);
+            record_deallocation(function.entry, block, caller);
             true
         }
         Operation::Reallocate(_) | Operation::ReallocateOrFree(_) | Operation::Resize => {

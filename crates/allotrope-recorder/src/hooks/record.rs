@@ -2,7 +2,6 @@
 //! writes the event; where there is to be no event, counts it as the mode does.
 
 use core::ffi::c_void;
-use core::ptr;
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
@@ -67,15 +66,48 @@ fn captured(space: Space, caller: Caller<'_>) -> Option<u32> {
     stack
 }
 
-/// Records a deallocation, or a part of a reallocation that is as short.
+/// Records a call of `free` whose stack is not recorded.
 #[inline(always)]
-pub fn record_short(kind: u8, entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+pub fn record_free(block: *mut c_void, caller: Caller<'_>) {
+    let Some(hook) = enter::enter(caller) else {
+        return;
+    };
+    let entry = EntryPoint::Free;
+    match ready::ready(*hook) {
+        Some(space) => events::block_event(space, kind::DEALLOCATION, entry, block as u64),
+        None => (mode::current().count)(hook.state(), entry, Call::Deallocation),
+    }
+}
+
+/// Records a deallocation, with its stack if the mode records that.
+#[inline(always)]
+pub fn record_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
     let Some(hook) = enter::enter(caller) else {
         return;
     };
     match ready::ready(*hook) {
-        Some(space) => events::block_event(space, kind, entry, block as u64),
+        Some(space) => write_end_of_block(space, kind::DEALLOCATION, entry, block, caller),
         None => (mode::current().count)(hook.state(), entry, Call::Deallocation),
+    }
+}
+
+/// Writes a `Deallocation` or `ReallocationStart`, with its stack if the mode records
+/// that. Without space for new frames it is written without: `ready` reserved one word.
+#[inline(always)]
+fn write_end_of_block(
+    space: Space,
+    kind: u8,
+    entry: EntryPoint,
+    block: *mut c_void,
+    caller: Caller<'_>,
+) {
+    let stack = match mode::records_free_stacks() {
+        true => captured(space, caller),
+        false => None,
+    };
+    match stack {
+        Some(stack) => events::block_event_at(space, kind, entry, block as u64, stack),
+        None => events::block_event(space, kind, entry, block as u64),
     }
 }
 
@@ -88,7 +120,7 @@ pub fn start_reallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<
     };
     match ready::ready(*hook) {
         Some(space) => {
-            events::block_event(space, kind::REALLOCATION_START, entry, block as u64);
+            write_end_of_block(space, kind::REALLOCATION_START, entry, block, caller);
             true
         }
         None => (mode::current().is_counting)(&hook),
@@ -150,7 +182,9 @@ pub extern "C" fn count_allocation(
     record_allocation(entry, block, size, 0, caller);
 }
 
-/// As [`count_allocation`].
-pub extern "C" fn count_deallocation(entry: EntryPoint, caller: Caller<'_>) {
-    record_short(kind::DEALLOCATION, entry, ptr::null_mut(), caller);
+/// Records a deallocation by a thread that has no counters attached: as
+/// [`count_allocation`], or because events are written, with the stack of each
+/// deallocation.
+pub extern "C" fn free_without_counters(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+    record_deallocation(entry, block, caller);
 }

@@ -14,10 +14,9 @@ use core::ffi::c_void;
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
-use allotrope_shm::wire::kind;
 
 use crate::hooks::record::{
-    finish_reallocation, record_aligned, record_allocation, record_short, start_reallocation,
+    finish_reallocation, record_aligned, record_allocation, record_deallocation, start_reallocation,
 };
 use crate::lifecycle::enter;
 
@@ -149,7 +148,7 @@ pub extern "C" fn reported_allocation(
 }
 
 pub extern "C" fn reported_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
-    record_short(kind::DEALLOCATION, entry, block, caller);
+    record_deallocation(entry, block, caller);
 }
 
 pub extern "C" fn reported_reallocation_start(

@@ -58,7 +58,7 @@ pub fn start() -> bool {
         process::turn_off();
         return false;
     }
-    if !mode::choose(process::control().counts_only.load(Relaxed)) {
+    if !mode::choose(process::control()) {
         process::turn_off();
         return false;
     }

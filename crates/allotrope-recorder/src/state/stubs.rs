@@ -1,5 +1,6 @@
 //! Which stubs the program's calls of `malloc`, `calloc` and `free` jump to: one number
-//! in a page that the kernel wipes in a forked child.
+//! in a page that the kernel wipes in a forked child if the mode needs it. `free` has a
+//! number of its own, because a mode may have another stub for it alone.
 //!
 //! A number and not a pointer, because an ifunc resolver may call `malloc` before the
 //! loader has relocated this library. 0 are the stubs that work at any time: before the
@@ -13,17 +14,25 @@ use crate::sys::system;
 
 const PAGE: usize = allotrope_shm::layout::PAGE;
 
-/// The number, in a page of its own.
+/// The numbers, in a page of their own.
 #[repr(C, align(4096))]
 pub struct Stubs {
     number: AtomicU8,
-    _rest: [AtomicU8; PAGE - 1],
+    free: AtomicU8,
+    _rest: [AtomicU8; PAGE - 2],
 }
 
-/// See [`Stubs`]. The exported functions compare its first byte.
+/// Offset of the number of `free` in [`STUBS`].
+pub const FREE: usize = core::mem::offset_of!(Stubs, free);
+
+/// The number of the stubs that count, and of those of `free` that record its stack.
+pub const OTHER: u8 = 1;
+
+/// See [`Stubs`]. `malloc` and `calloc` compare its first byte, `free` that at [`FREE`].
 pub static STUBS: Stubs = Stubs {
     number: AtomicU8::new(0),
-    _rest: [const { AtomicU8::new(0) }; PAGE - 1],
+    free: AtomicU8::new(0),
+    _rest: [const { AtomicU8::new(0) }; PAGE - 2],
 };
 
 /// Has forks wipe the number. `false` if they would go unnoticed.
@@ -35,4 +44,10 @@ pub fn wipe_on_fork() -> bool {
 /// Makes the functions jump to the stubs with this number.
 pub fn select(number: u8) {
     STUBS.number.store(number, Relaxed);
+    select_free(number);
+}
+
+/// Makes `free` alone jump to the stub with this number.
+pub fn select_free(number: u8) {
+    STUBS.free.store(number, Relaxed);
 }

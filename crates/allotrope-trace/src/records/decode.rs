@@ -190,8 +190,9 @@ fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {
         system: string(from)?,
         architecture: string(from)?,
         depth_limit: from.varint_u32()?,
-        // Traces of older recorders end before this field.
+        // Traces of older recorders end before these fields.
         counts_only: from.left() > 0 && boolean(from)?,
+        free_stacks: from.left() > 0 && boolean(from)?,
     })
 }
 

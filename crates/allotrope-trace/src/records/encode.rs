@@ -192,6 +192,10 @@ fn recording(it: &Recording, out: &mut Vec<u8>) {
     string(&it.system, out);
     string(&it.architecture, out);
     numbers(out, &[it.depth_limit.into(), it.counts_only.into()]);
+    // An addition of minor version 4, left out where there is nothing.
+    if it.free_stacks {
+        put(out, 1);
+    }
 }
 
 fn counts(it: &Counts, out: &mut Vec<u8>) {

@@ -98,6 +98,7 @@ fn recording() -> impl Strategy<Value = Record> {
         text(),
         id(),
         any::<bool>(),
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -109,6 +110,7 @@ fn recording() -> impl Strategy<Value = Record> {
                 architecture,
                 depth,
                 counts_only,
+                free_stacks,
             )| {
                 Record::Recording(Recording {
                     tool_version,
@@ -119,6 +121,7 @@ fn recording() -> impl Strategy<Value = Record> {
                     architecture,
                     depth_limit: depth,
                     counts_only,
+                    free_stacks,
                 })
             },
         )

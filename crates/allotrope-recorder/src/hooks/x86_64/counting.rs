@@ -107,6 +107,8 @@ stub!(
     rare = sym record::count_allocation,
 );
 
+// Also the stub where the stacks of deallocations are recorded: then no thread has
+// counters, and every call is a rare one.
 stub!(
     free,
     "test rdi, rdi",
@@ -125,8 +127,9 @@ stub!(
     "4: mov rsi, rsp",
     "mov rdx, rbp",
     "jmp {early}",
-    "3: mov rsi, rsp",
-    "mov rdx, rbp",
+    "3: mov rdx, rsp",
+    "mov rcx, rbp",
+    "mov rsi, rdi",
     "push rdi",
     ".cfi_def_cfa_offset 16",
     "mov edi, {entry}",
@@ -142,5 +145,5 @@ stub!(
     entry = const EntryPoint::Free as u8,
     deallocations = const counter_at(EntryPoint::Free, offset_of!(EntryCounters, deallocations)),
     early = sym deallocation::free,
-    rare = sym record::count_deallocation,
+    rare = sym record::free_without_counters,
 );

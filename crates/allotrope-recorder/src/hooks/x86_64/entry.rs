@@ -126,13 +126,14 @@ exported!(
 
 exported!(
     free,
-    "cmp byte ptr [rip + {stubs}], 0",
+    "cmp byte ptr [rip + {stubs} + {number}], 0",
     "jne {counting}",
     "mov rsi, rsp",
     "mov rdx, rbp",
     "jmp {hook}",
     ".cfi_endproc",
     stubs = sym stubs::STUBS,
+    number = const stubs::FREE,
     counting = sym counting::free,
     hook = sym deallocation::free,
 );
