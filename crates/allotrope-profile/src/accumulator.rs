@@ -19,6 +19,7 @@ use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::DetailsBuilder;
+use crate::site_details::free_stacks::Freed;
 use crate::time_table::Tables;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
@@ -92,7 +93,7 @@ pub(crate) struct Accumulator<'a> {
 pub(crate) struct Requested {
     pub times: Option<Tables>,
     pub evidence: bool,
-    pub details: bool,
+    pub details: Option<DetailsBuilder>,
 }
 
 /// The figures of an image, or of a window, when it has ended.
@@ -147,7 +148,7 @@ impl<'a> Accumulator<'a> {
             series: Plotter::new(start_ns),
             times: requested.times,
             evidence: requested.evidence.then(EvidenceBuilder::default),
-            details: requested.details.then(DetailsBuilder::default),
+            details: requested.details,
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
@@ -289,7 +290,12 @@ impl<'a> Accumulator<'a> {
                 evidence.deallocated((number, &block), step.thread, thread.latest, live);
             }
         }
-        self.release(step.key, block, Some(step.thread), temporary)
+        let freed = Freed {
+            by: Some(step.thread),
+            stack: step.stack,
+            reallocation: step.reallocation,
+        };
+        self.release(step.key, block, freed, temporary)
     }
 
     /// Whether the thread, which allocated the block, has made few enough allocations
@@ -332,7 +338,7 @@ impl<'a> Accumulator<'a> {
         if let Some(evidence) = &mut self.evidence {
             evidence.lost(number);
         }
-        let change = self.release(key, old, None, false);
+        let change = self.release(key, old, Freed::LOST, false);
         self.change_level(change);
     }
 
@@ -368,12 +374,12 @@ impl<'a> Accumulator<'a> {
         false
     }
 
-    /// Counts that a thread freed a block; `None` if the event is lost.
+    /// Counts that a block was freed.
     #[inline]
-    fn release(&mut self, key: u64, block: LiveBlock, by: Option<u32>, temporary: bool) -> Change {
+    fn release(&mut self, key: u64, block: LiveBlock, freed: Freed, temporary: bool) -> Change {
         let lifetime = self.level.now - block.allocated_ns;
         if let Some(details) = &mut self.details {
-            details.free(block.site, block.size, block.thread, by, lifetime);
+            details.free(block.site, block.size, block.thread, freed, lifetime);
         }
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
@@ -381,7 +387,7 @@ impl<'a> Accumulator<'a> {
             times.free(&block, self.level.now);
         }
         if let Some(observer) = self.observer {
-            self.show(observer, key, block, Some(lifetime), by);
+            self.show(observer, key, block, Some(lifetime), freed);
         }
         Change {
             allocated: 0,
@@ -401,7 +407,7 @@ impl<'a> Accumulator<'a> {
             (live.block(number).allocated_ns, made.get(number), key)
         });
         for (key, number) in left {
-            self.show(observer, key, live.block(number), None, None);
+            self.show(observer, key, live.block(number), None, Freed::LOST);
         }
     }
 
@@ -413,7 +419,7 @@ impl<'a> Accumulator<'a> {
         key: u64,
         block: LiveBlock,
         lived: Option<u64>,
-        freed_by: Option<u32>,
+        freed: Freed,
     ) {
         let stack: StackId = self.sites.stack_of(block.site);
         if !observer.wanted.contains(&(self.image, stack)) {
@@ -427,7 +433,8 @@ impl<'a> Accumulator<'a> {
             thread: block.thread,
             allocated_ns: block.allocated_ns,
             lifetime_ns: lived,
-            freed_by,
+            freed_by: freed.by,
+            freed_at: freed.stack,
         });
     }
 

@@ -91,6 +91,7 @@ pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readab
 pub use run_info::RunInfo;
 pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
+pub use site_details::free_stacks::{FreePlace, FreeStack, FreeingThread};
 pub use site_details::{SiteDetails, SiteEntry, SizeClass, ThreadPair};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,

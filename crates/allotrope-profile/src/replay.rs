@@ -21,6 +21,8 @@ use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::series::ResidentSample;
+use crate::site_details::DetailsBuilder;
+use crate::site_details::free_stacks::set_frames;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
@@ -105,6 +107,9 @@ pub struct Block {
     /// Index into [`Process::threads`] of the thread that freed it; `None` if it was live
     /// at the end, or the event of the deallocation is lost.
     pub freed_by: Option<u32>,
+    /// The stack that freed it, an id as in [`FreePlace`](crate::FreePlace::Stack); a stack
+    /// end if it was live at the end, or the stack was not recorded.
+    pub freed_at: StackId,
 }
 
 /// Key and size of each inherited block.
@@ -333,7 +338,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                     threshold,
                     inherited,
                     &[0],
-                    self.options.site_details,
+                    self.details().as_ref(),
                 ))
             }
             None => self.window_accumulator(id, image, inherited.len()),
@@ -349,7 +354,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 Requested {
                     times: self.time_tables(image, start_ns, end_ns),
                     evidence: self.options.evidence,
-                    details: self.options.site_details,
+                    details: self.details(),
                 },
             ),
             windows,
@@ -392,6 +397,13 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             details,
             samples: samples.unwrap_or_default(),
         });
+    }
+
+    /// The builder of the details of an image's sites, if they are wanted.
+    fn details(&self) -> Option<DetailsBuilder> {
+        let has_free_stacks = self.index.recording.free_stacks;
+        let wanted = self.options.site_details;
+        wanted.then(|| DetailsBuilder::new(has_free_stacks))
     }
 
     /// The builders of an image's time tables, if they are wanted.
@@ -441,7 +453,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             threshold,
             inherited,
             detailed,
-            self.options.site_details,
+            self.details().as_ref(),
         ))
     }
 
@@ -498,7 +510,7 @@ struct ImageSink<'r, 'a, S: TraceSource> {
 impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
     #[inline(always)]
     fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
-        if self.code_changes && step.allocates {
+        if self.code_changes && step.stack >= stack_end::FIRST_NODE {
             let mut code = self.image.jit_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
             self.accumulate(&Step { stack, ..*step }, blocks, live);
@@ -685,6 +697,8 @@ pub(crate) fn process<H>(
         for (site, &at) in process.sites.iter_mut().zip(&order) {
             site.details = details.take(at);
         }
+        let details = process.sites.iter_mut().flat_map(|site| &mut site.details);
+        set_frames(details.map(|it| &mut **it), &code, frames);
     }
     if stats.times.is_some() || stats.evidence.is_some() {
         let mut positions = vec![0; order.len()];

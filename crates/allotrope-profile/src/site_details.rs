@@ -3,9 +3,12 @@
 //! request ([`Options::site_details`](crate::Options)), because it costs every event a
 //! search in one of these lists.
 
+pub(crate) mod free_stacks;
+
 use allotrope_trace::model::EntryPoint;
 
 use crate::lifetime::Lifetimes;
+use free_stacks::{FreeStack, Freed};
 
 /// Most pairs of threads that a site lists; others are summed up in one without threads.
 const MOST_PAIRS: usize = 64;
@@ -24,6 +27,9 @@ pub struct SiteDetails {
     /// Freed blocks by the threads that allocated and freed them, the pair with most
     /// blocks first. Blocks that are live at the end are in none.
     pub frees: Vec<ThreadPair>,
+    /// Freed blocks by the stack that freed them, the one with most blocks first; empty if
+    /// the recording has no such stacks.
+    pub free_stacks: Vec<FreeStack>,
 }
 
 /// The allocations of a site through one entry point.
@@ -129,6 +135,7 @@ impl SiteDetails {
         self.sizes.sort_by_key(|class| class.up_to_bytes);
         self.frees
             .sort_by_key(|it| (!it.lifetimes.blocks, it.allocated_by, it.freed_by));
+        free_stacks::sort(&mut self.free_stacks);
     }
 
     /// Adds the blocks of another site of the same process.
@@ -171,6 +178,7 @@ impl SiteDetails {
                 None => self.frees.push(*more),
             }
         }
+        free_stacks::merge(&mut self.free_stacks, &other.free_stacks);
         self.sort();
     }
 }
@@ -191,12 +199,21 @@ fn find_or_add<T>(list: &mut Vec<T>, is_this: impl Fn(&T) -> bool, none: T) -> &
 }
 
 /// The details of all sites of an image, by the sites' dense index.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct DetailsBuilder {
     sites: Vec<SiteDetails>,
+    has_free_stacks: bool,
 }
 
 impl DetailsBuilder {
+    /// Of no site yet; `has_free_stacks`: the recording has stacks of deallocations.
+    pub(crate) fn new(has_free_stacks: bool) -> Self {
+        Self {
+            sites: Vec::new(),
+            has_free_stacks,
+        }
+    }
+
     /// Counts an allocation of this site.
     pub(crate) fn allocate(&mut self, site: u32, entry: EntryPoint, alignment_log2: u8, size: u64) {
         let at = site as usize;
@@ -212,11 +229,14 @@ impl DetailsBuilder {
         site: u32,
         size: u64,
         allocated_by: u32,
-        freed_by: Option<u32>,
+        freed: Freed,
         lifetime: u64,
     ) {
         if let Some(site) = self.sites.get_mut(site as usize) {
-            site.free(size, allocated_by, freed_by, lifetime);
+            site.free(size, allocated_by, freed.by, lifetime);
+            if self.has_free_stacks {
+                free_stacks::add(&mut site.free_stacks, size, lifetime, freed);
+            }
         }
     }
 
@@ -236,6 +256,13 @@ mod tests {
         let mut builder = DetailsBuilder::default();
         build(&mut builder);
         *builder.take(0).expect("it allocated")
+    }
+
+    fn freed_by(thread: u32) -> Freed {
+        Freed {
+            by: Some(thread),
+            ..Freed::LOST
+        }
     }
 
     #[test]
@@ -262,7 +289,7 @@ mod tests {
         let details = details(|builder| {
             builder.allocate(0, EntryPoint::AlignedAlloc, 6, 10);
             for thread in 0..1_000 {
-                builder.free(0, 10, thread, Some(thread + 1), 5);
+                builder.free(0, 10, thread, freed_by(thread + 1), 5);
             }
         });
         assert_eq!(details.frees.len(), MOST_PAIRS + 1);
@@ -278,7 +305,7 @@ mod tests {
             details(|builder| {
                 for &size in sizes {
                     builder.allocate(0, EntryPoint::Malloc, 0, size);
-                    builder.free(0, size, 0, Some(0), size);
+                    builder.free(0, size, 0, freed_by(0), size);
                 }
             })
         };

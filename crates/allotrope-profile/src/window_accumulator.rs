@@ -13,6 +13,7 @@ use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
 use crate::site_details::DetailsBuilder;
+use crate::site_details::free_stacks::Freed;
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
 
@@ -74,13 +75,14 @@ struct Details {
 
 impl<'a> WindowAccumulator<'a> {
     /// For an image that inherited this many blocks. `detailed` lists the windows (by
-    /// index) whose stacks are wanted, `site_details` whether those of their sites are, too.
+    /// index) whose stacks are wanted, `site_details` is the builder of the details of their
+    /// sites, if those are, too.
     pub(crate) fn new(
         table: &'a WindowTable,
         temporary_threshold: u64,
         inherited: usize,
         detailed: &[u32],
-        site_details: bool,
+        site_details: Option<&DetailsBuilder>,
     ) -> Self {
         Self {
             table,
@@ -111,7 +113,7 @@ impl<'a> WindowAccumulator<'a> {
             // The deallocation of the old block is lost, so its thread is unknown: the
             // block does not count as temporary.
             let old = self.blocks[blocks.replaced];
-            self.release(old, step.rank, None, false);
+            self.release(old, step.rank, Freed::LOST, false);
         }
         let thread = step.thread as usize;
         if self.made.len() <= thread {
@@ -166,12 +168,16 @@ impl<'a> WindowAccumulator<'a> {
         let made = self.made.get(block.thread as usize).copied().unwrap_or(0);
         let temporary = block.thread == step.thread
             && made.saturating_sub(block.sequence) <= self.temporary_threshold;
-        self.release(block, step.rank, Some(step.thread), temporary);
+        let freed = Freed {
+            by: Some(step.thread),
+            stack: step.stack,
+            reallocation: step.reallocation,
+        };
+        self.release(block, step.rank, freed, temporary);
     }
 
-    /// Counts that a block was freed by an event of this rank and thread; `None` if the
-    /// thread is unknown.
-    fn release(&mut self, block: WindowBlock, rank: Rank, by: Option<u32>, temporary: bool) {
+    /// Counts that a block was freed by an event of this rank.
+    fn release(&mut self, block: WindowBlock, rank: Rank, freed: Freed, temporary: bool) {
         for &at in self.table.open_at(block.rank) {
             let span = &self.table.spans()[at as usize];
             if !counts(span, block.thread) {
@@ -186,7 +192,7 @@ impl<'a> WindowAccumulator<'a> {
                 figures.remaining_bytes = figures.remaining_bytes.wrapping_sub(block.size);
             }
             if let Some(details) = self.details.get_mut(&at) {
-                details.release(&block, self.now, in_time, by, temporary);
+                details.release(&block, self.now, in_time, freed, temporary);
             }
             if in_time {
                 self.note_level(at);
@@ -251,9 +257,9 @@ fn counts(span: &Span, thread: u32) -> bool {
 }
 
 impl Details {
-    fn new(site_details: bool) -> Self {
+    fn new(site_details: Option<&DetailsBuilder>) -> Self {
         Self {
-            of_sites: site_details.then(DetailsBuilder::default),
+            of_sites: site_details.cloned(),
             sites: Sites::few(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(EntryTotals::none),
@@ -287,7 +293,7 @@ impl Details {
         block: &WindowBlock,
         now: u64,
         in_time: bool,
-        by: Option<u32>,
+        freed: Freed,
         temporary: bool,
     ) {
         let site = self.sites.of_stack(block.stack);
@@ -295,7 +301,7 @@ impl Details {
         if in_time {
             self.sites.deallocate(site, block.size, lifetime, temporary);
             if let Some(details) = &mut self.of_sites {
-                details.free(site, block.size, block.thread, by, lifetime);
+                details.free(site, block.size, block.thread, freed, lifetime);
             }
         } else {
             self.sites.add_survivor(site, lifetime);

@@ -124,6 +124,7 @@ mod tests {
             allocated_ns: 0,
             lifetime_ns,
             freed_by: None,
+            freed_at: 0,
         }
     }
 

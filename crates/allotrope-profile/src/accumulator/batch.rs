@@ -13,6 +13,7 @@ use crate::block_key::block_key;
 use crate::cursor::EventBatch;
 use crate::evidence::Reallocated;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
+use crate::site_details::free_stacks::Freed;
 
 impl Accumulator<'_> {
     /// Accumulates the first events of the batch, up to one that is illegal or needs
@@ -189,7 +190,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         if let Some(evidence) = &mut self.totals.evidence {
             evidence.deallocated((id, block), self.by, self.latest, live);
         }
-        self.release(block, temporary);
+        self.release(event, block, temporary);
     }
 
     /// Counts the deallocation of the block that had this id, with which a reallocation
@@ -206,7 +207,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         let temporary = self.end(event, block, id)?;
         let evidence = self.totals.evidence.as_mut();
         let old = evidence.map(|it| it.reallocation(block_key(event), id, block, temporary));
-        self.release(block, temporary);
+        self.release(event, block, temporary);
         old
     }
 
@@ -251,7 +252,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         if let Some(evidence) = &mut self.totals.evidence {
             evidence.pair(&block);
         }
-        self.release(&block, true);
+        self.release(deallocation, &block, true);
     }
 
     /// Adds an allocation to all sums, and returns its site.
@@ -272,8 +273,9 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         site
     }
 
+    /// Counts that the event freed a block.
     #[inline(always)]
-    fn release(&mut self, block: &LiveBlock, temporary: bool) {
+    fn release(&mut self, event: &Event, block: &LiveBlock, temporary: bool) {
         let &LiveBlock {
             size,
             allocated_ns,
@@ -290,7 +292,12 @@ impl<'l, 'a> BatchSums<'l, 'a> {
             times.free(block, self.level.now);
         }
         if let Some(details) = &mut self.totals.details {
-            details.free(site, size, thread, Some(self.by), lifetime);
+            let freed = Freed {
+                by: Some(self.by),
+                stack: event.stack,
+                reallocation: event.kind == EventKind::ReallocationStart,
+            };
+            details.free(site, size, thread, freed, lifetime);
         }
     }
 }
