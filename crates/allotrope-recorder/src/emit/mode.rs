@@ -94,7 +94,8 @@ static CURRENT: AtomicU8 = AtomicU8::new(RECORD_NUMBER);
 /// This image's mode.
 #[inline]
 pub fn current() -> &'static Mode {
-    &MODES[usize::from(CURRENT.load(Relaxed)) % MODES.len()]
+    let number = usize::from(CURRENT.load(Relaxed));
+    MODES.get(number).unwrap_or(&MODES[0])
 }
 
 /// Chooses the mode by the collector's settings. `false` if it cannot work here.

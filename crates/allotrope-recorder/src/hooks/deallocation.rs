@@ -43,13 +43,19 @@ fn release(
         return next();
     }
     if next::is_bump(block) {
-        if early::is_recorded(block) {
-            record_deallocation(entry, block, caller);
-        }
-        return;
+        return release_bump(entry, block, caller);
     }
     record();
     next();
+}
+
+/// Records the deallocation of a block of the bump area.
+#[cold]
+#[inline(never)]
+fn release_bump(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+    if early::is_recorded(block) {
+        record_deallocation(entry, block, caller);
+    }
 }
 
 /// Another name of `free`, with what the program knows of the block. The allocator may
