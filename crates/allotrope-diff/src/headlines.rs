@@ -84,6 +84,13 @@ impl Headlines {
         self.heads(site).1
     }
 
+    /// [`Self::headline`] and [`Self::first_shown`] of a stack that is no site's, such as
+    /// one that frees blocks.
+    pub fn of_frames(&self, stack: &[u32]) -> [usize; 2] {
+        let heads = Heads::of(stack.iter().map(|&frame| self.code(frame)));
+        [heads.headline as usize, heads.first_shown as usize]
+    }
+
     fn heads(&self, site: &Site) -> (Heads, Option<u32>) {
         let heads = self.heads.get(site.number as usize);
         heads.copied().unwrap_or_default()

@@ -7,6 +7,9 @@ use allotrope_profile::{Block, Process, Profile};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::free_frames::FreeFrames;
+use crate::shorten::clean;
+
 /// A format of single allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordFormat {
@@ -21,7 +24,7 @@ const HEADER: &str = "process,site,allocated_us,lifetime_us,bytes,address,alloca
 
 /// An allocation; what is unknown is null, and empty in CSV.
 #[derive(Serialize)]
-struct Record {
+struct Record<'a> {
     process: u32,
     site: u32,
     allocated_us: f64,
@@ -30,6 +33,9 @@ struct Record {
     address: String,
     allocated_by: u32,
     freed_by: Option<u32>,
+    /// Functions, innermost first. Only in recordings with the stacks of deallocations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    freed_at: Option<Option<Vec<&'a str>>>,
 }
 
 /// Writes single allocations as it receives them: a site may have millions.
@@ -37,6 +43,8 @@ pub struct BlockRecords<'a> {
     profile: &'a Profile,
     /// The numbers of the sites by image and stack id.
     numbers: FxHashMap<(u32, u32), u32>,
+    /// The stacks that freed blocks, if the recording has them.
+    freed_at: Option<FreeFrames<'a>>,
     format: RecordFormat,
     out: &'a mut dyn Write,
 }
@@ -48,8 +56,10 @@ impl<'a> BlockRecords<'a> {
         format: RecordFormat,
         out: &'a mut dyn Write,
     ) -> io::Result<Self> {
+        let freed_at = FreeFrames::of(profile);
         if format == RecordFormat::Csv {
-            writeln!(out, "{HEADER}")?;
+            let more = if freed_at.is_some() { ",freed_at" } else { "" };
+            writeln!(out, "{HEADER}{more}")?;
         }
         let of_process = |process: &'a Process| {
             let sites = process.sites.iter();
@@ -58,6 +68,7 @@ impl<'a> BlockRecords<'a> {
         Ok(Self {
             profile,
             numbers: profile.processes.iter().flat_map(of_process).collect(),
+            freed_at,
             format,
             out,
         })
@@ -75,6 +86,10 @@ impl<'a> BlockRecords<'a> {
             address: format!("{:#x}", block.address),
             allocated_by: self.tid(block, block.thread),
             freed_by: block.freed_by.map(|thread| self.tid(block, thread)),
+            freed_at: self
+                .freed_at
+                .as_ref()
+                .map(|frames| self.functions(frames.get(block)?)),
         };
         match self.format {
             RecordFormat::JsonLines => {
@@ -85,10 +100,17 @@ impl<'a> BlockRecords<'a> {
         }
     }
 
-    fn write_line(&mut self, record: &Record) -> io::Result<()> {
+    /// The functions of a stack's frames.
+    fn functions(&self, stack: &[u32]) -> Option<Vec<&'a str>> {
+        let frames = &self.profile.frames;
+        let functions = stack.iter().filter_map(|&frame| frames.get(frame as usize));
+        Some(functions.map(|frame| &*frame.function).collect())
+    }
+
+    fn write_line(&mut self, record: &Record<'_>) -> io::Result<()> {
         let lifetime = record.lifetime_us.map(|us| us.to_string());
         let freed_by = record.freed_by.map(|tid| tid.to_string());
-        writeln!(
+        write!(
             self.out,
             "{},{},{},{},{},{},{},{}",
             record.process,
@@ -99,7 +121,14 @@ impl<'a> BlockRecords<'a> {
             record.address,
             record.allocated_by,
             freed_by.unwrap_or_default(),
-        )
+        )?;
+        if let Some(functions) = &record.freed_at {
+            let functions = functions.as_deref().unwrap_or_default();
+            let functions: Vec<_> = functions.iter().map(|name| clean(name)).collect();
+            let text = functions.join(";").replace('"', "\"\"");
+            write!(self.out, ",\"{text}\"")?;
+        }
+        writeln!(self.out)
     }
 
     /// The kernel's id of a thread; 0 if it is unknown.

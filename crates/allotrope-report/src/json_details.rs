@@ -1,7 +1,7 @@
 //! The details of a site in the JSON report: entry points, sizes, and which threads free
-//! its blocks. Composed without serde, as everything of the [sites](crate::json_sites).
+//! its blocks, and where. Composed without serde, as everything of the [sites](crate::json_sites).
 
-use allotrope_profile::{SiteDetails, ThreadPair};
+use allotrope_profile::{FreePlace, FreeStack, SiteDetails, ThreadPair};
 
 use crate::json_sites::{append_lifetimes, append_name, append_number};
 
@@ -30,6 +30,37 @@ pub(crate) fn append(details: &SiteDetails, text: &mut Vec<u8>) {
         append_number("allocated_bytes", it.allocated_bytes, text);
     });
     append_list("frees", &details.frees, text, append_pair);
+    if !details.free_stacks.is_empty() {
+        append_list("free_stacks", &details.free_stacks, text, append_free_stack);
+    }
+}
+
+fn append_free_stack(it: &FreeStack, text: &mut Vec<u8>) {
+    let (kind, reallocation) = match it.place {
+        FreePlace::Stack { reallocation, .. } => ("stack", reallocation),
+        FreePlace::Others => ("others", false),
+        FreePlace::Unknown => ("unknown", false),
+    };
+    text.extend_from_slice(b"{\"kind\":\"");
+    text.extend_from_slice(kind.as_bytes());
+    text.extend_from_slice(b"\",\"stack\":[");
+    for (at, &frame) in it.place.frames().iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        append_index(Some(frame), text);
+    }
+    text.push(b']');
+    append_name("reallocation", text);
+    text.extend_from_slice(reallocation.to_string().as_bytes());
+    append_number("allocations", it.lifetimes.blocks, text);
+    append_number("bytes", it.bytes, text);
+    append_lifetimes(&it.lifetimes, text);
+    append_list("threads", &it.threads, text, |it, text| {
+        text.extend_from_slice(b"{\"thread\":");
+        append_index(it.thread, text);
+        append_number("allocations", it.blocks, text);
+    });
 }
 
 fn append_pair(pair: &ThreadPair, text: &mut Vec<u8>) {
@@ -42,8 +73,8 @@ fn append_pair(pair: &ThreadPair, text: &mut Vec<u8>) {
     append_lifetimes(&pair.lifetimes, text);
 }
 
-fn append_index(thread: Option<u32>, text: &mut Vec<u8>) {
-    match thread {
+fn append_index(index: Option<u32>, text: &mut Vec<u8>) {
+    match index {
         Some(index) => text.extend_from_slice(itoa::Buffer::new().format(index).as_bytes()),
         None => text.extend_from_slice(b"null"),
     }

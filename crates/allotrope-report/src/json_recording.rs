@@ -18,6 +18,7 @@ pub(crate) struct RecordingForm<'a> {
     architecture: &'a str,
     depth_limit: u32,
     counts_only: bool,
+    free_stacks: bool,
     complete: bool,
 }
 
@@ -47,6 +48,7 @@ impl<'a> RecordingForm<'a> {
             architecture: &recording.architecture,
             depth_limit: recording.depth_limit,
             counts_only: recording.counts_only,
+            free_stacks: recording.free_stacks,
             complete: profile.is_complete(),
         }
     }

@@ -8,6 +8,7 @@ mod by;
 mod chart;
 mod counted;
 mod curve;
+mod freed_at;
 mod header;
 mod lists;
 mod process_table;

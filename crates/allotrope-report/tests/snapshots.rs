@@ -472,7 +472,7 @@ fn one_site_with_its_single_allocations() {
     assert!(write_site(&profile, number, &wide(80), &mut out).expect("memory"));
     writeln!(out).expect("memory");
     let sites = sites_of_row(&profile, number, &wide(80));
-    let mut list = BlockList::new(&profile, Style::default(), &mut out).expect("memory");
+    let mut list = BlockList::new(&profile, &wide(80), &mut out).expect("memory");
     blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
         list.write(block).expect("memory");
     })

@@ -634,7 +634,7 @@ fn site(
         let limit = arguments.limit.unwrap_or(u64::MAX);
         let mut output = io::BufWriter::new(io::stdout().lock());
         let printed = match records {
-            None => BlockList::new(profile, options.style, &mut output).and_then(|mut list| {
+            None => BlockList::new(profile, options, &mut output).and_then(|mut list| {
                 let write = &mut |block: &Block| list.write(block);
                 let (written, replayed) = events(trace, &sites, limit, write);
                 written.and_then(|()| list.finish()).map(|()| replayed)

@@ -23,7 +23,7 @@ pub(crate) struct Freed {
     pub by: Option<u32>,
     /// The stack of the call; a stack end if it was not recorded.
     pub stack: StackId,
-    /// By `realloc`, which replaced the block.
+    /// By `realloc`.
     pub reallocation: bool,
 }
 
@@ -58,7 +58,8 @@ pub enum FreePlace {
         id: StackId,
         /// Its frames.
         stack: Stack,
-        /// The call was a `realloc`, which replaced the blocks.
+        /// The call was a `realloc`, which replaced the blocks or, with a size of 0, freed
+        /// them.
         reallocation: bool,
     },
     /// All stacks beyond the first 64 of the site.

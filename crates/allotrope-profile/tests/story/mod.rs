@@ -44,6 +44,14 @@ pub fn free(address: u64) -> Event {
     }
 }
 
+/// A deallocation with its stack, as in a recording with `--free-stacks`.
+pub fn free_at(stack: u32, address: u64) -> Event {
+    Event {
+        stack,
+        ..free(address)
+    }
+}
+
 pub fn realloc_start(address: u64) -> Event {
     Event {
         kind: EventKind::ReallocationStart,
@@ -136,6 +144,14 @@ impl Story {
         let mut story = Self::default();
         story.push(Record::Recording(Recording::default()));
         story
+    }
+
+    /// The recording has the stacks of deallocations.
+    pub fn with_free_stacks(mut self) -> Self {
+        if let Some(Record::Recording(recording)) = self.trace.records.first_mut() {
+            recording.free_stacks = true;
+        }
+        self
     }
 
     /// One image that begins at tick 0, with threads 1 to 8.

@@ -2,15 +2,20 @@
 
 use std::io::{self, Write};
 
+use allotrope_diff::Headlines;
 use allotrope_profile::{Block, Profile};
 
+use crate::free_frames::FreeFrames;
 use crate::numbers::{count, duration};
 use crate::shorten::{clean, middle};
 use crate::style::{Role, Style};
+use crate::text::TextOptions;
 
 /// Writes single allocations as it receives them: a site may have millions.
 pub struct BlockList<'a> {
     profile: &'a Profile,
+    /// The stacks that freed blocks, and which frame heads each, if the recording has them.
+    freed_at: Option<(FreeFrames<'a>, Headlines)>,
     style: Style,
     written: u64,
     out: &'a mut dyn Write,
@@ -18,11 +23,18 @@ pub struct BlockList<'a> {
 
 impl<'a> BlockList<'a> {
     /// Writes the heading.
-    pub fn new(profile: &'a Profile, style: Style, out: &'a mut dyn Write) -> io::Result<Self> {
+    pub fn new(
+        profile: &'a Profile,
+        options: &TextOptions,
+        out: &'a mut dyn Write,
+    ) -> io::Result<Self> {
+        let style = options.style;
         let heading = line("time", "bytes", "lifetime", "thread", style);
         writeln!(out, "{}", style.paint(Role::Title, &heading))?;
         Ok(Self {
             profile,
+            freed_at: FreeFrames::of(profile)
+                .map(|frames| (frames, Headlines::new(profile, &options.glue))),
             style,
             written: 0,
             out,
@@ -42,6 +54,14 @@ impl<'a> BlockList<'a> {
         {
             let freed_by = self.thread(block, freed_by);
             thread.push_str(&format!(", freed by {freed_by}"));
+        }
+        if let Some((frames, headlines)) = &self.freed_at
+            && let Some(stack) = frames.get(block)
+            && let [own, _] = headlines.of_frames(stack)
+            && let Some(&frame) = stack.get(own)
+            && let Some(frame) = self.profile.frames.get(frame as usize)
+        {
+            thread.push_str(&format!(", freed at {}", clean(&frame.function)));
         }
         let line = line(&seconds, &count(block.size), &lifetime, &thread, self.style);
         self.written += 1;

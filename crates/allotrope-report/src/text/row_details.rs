@@ -87,7 +87,8 @@ fn frees(pairs: &[ThreadPair], process: &Process) -> String {
     pairs_listed(pairs.iter().map(one))
 }
 
-fn thread(process: &Process, index: u32) -> String {
+/// The kernel's id and the name of a thread.
+pub(super) fn thread(process: &Process, index: u32) -> String {
     match process.threads.get(index as usize) {
         Some(thread) if thread.tid > 0 && thread.name.is_empty() => thread.tid.to_string(),
         Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),

@@ -14,7 +14,7 @@ use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
 use crate::shorten::{clean, columns, end, middle, name, wrap};
 use crate::style::Role;
-use crate::text::{Screen, TextOptions, chart, lists};
+use crate::text::{Screen, TextOptions, chart, freed_at, lists};
 
 /// Columns of a word before a text.
 const WORD: usize = 12;
@@ -93,6 +93,8 @@ pub fn write_subject(
         let text = format!("  … {} (--top N shows more)", stacks(rest.len()));
         writeln!(out, "{text}")?;
     }
+    let of_sites = sites.iter().copied();
+    freed_at::write(profile, of_sites, headlines, options.top, options, &mut out)?;
     super::write_source_warnings(options, &mut out)?;
     if !subject.next.is_empty() {
         writeln!(out, "\nnext: {}", subject.next)?;
@@ -100,7 +102,8 @@ pub fn write_subject(
     out.flush()
 }
 
-fn stacks(number: usize) -> String {
+/// A number of stacks in words.
+pub(super) fn stacks(number: usize) -> String {
     match number {
         1 => "1 stack".to_owned(),
         many => format!("{} stacks", count(many as u64)),
@@ -196,6 +199,9 @@ fn figures(
     }
     let ran = processes.iter().map(|process| process.duration_us).max();
     all.push(("lifetimes", lifetimes(blocks, ran.unwrap_or(0))));
+    if (sites.iter()).any(|(_, site)| freed_at::is_missing(profile, site)) {
+        all.push(("freed at", freed_at::NOT_RECORDED.to_owned()));
+    }
     if processes.len() > 1 {
         let ids: Vec<String> = processes
             .iter()
@@ -305,8 +311,7 @@ fn write_stack(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let style = options.style;
-    let width = style.columns();
+    let width = options.style.columns();
     let head = format!(
         "  site {}: {} blocks, {}; {} at the peak",
         site.number,
@@ -315,12 +320,26 @@ fn write_stack(
         bytes(site.bytes_at_peak)
     );
     writeln!(out, "{}", end(&head, width))?;
+    let heads = [headlines.headline(site), headlines.first_shown(site)];
+    write_frames(profile, &site.stack, heads, options, out)
+}
+
+/// Writes the frames of a stack from the first one that is shown, with a mark at the one
+/// that heads it.
+pub(super) fn write_frames(
+    profile: &Profile,
+    stack: &[u32],
+    [own, first_shown]: [usize; 2],
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let style = options.style;
+    let width = style.columns();
     let first = match options.all_frames {
         true => 0,
-        false => headlines.first_shown(site),
+        false => first_shown,
     };
-    let own = headlines.headline(site);
-    for (index, &frame) in site.stack.iter().enumerate().skip(first) {
+    for (index, &frame) in stack.iter().enumerate().skip(first) {
         let Some(frame) = profile.frames.get(frame as usize) else {
             continue;
         };

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use allotrope_diff::Headlines;
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 
 use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, share};
 use crate::selection::{Row, options_of_site, row_of};
 use crate::shorten::{clean, columns, end, middle, name};
 use crate::style::Role;
-use crate::text::{TextOptions, curve, lists, row_details};
+use crate::text::{TextOptions, curve, freed_at, lists, row_details};
 
 /// The most stacks of a row that are written.
 const MOST: usize = 5;
@@ -43,7 +44,7 @@ pub fn write_site(
         "{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
-    for (word, text) in figures(&row, options.per(row.process)) {
+    for (word, text) in figures(profile, &row, options.per(row.process)) {
         let line = format!("  {word:<11}  {text}");
         writeln!(out, "{}", middle(&line, style.columns()))?;
     }
@@ -57,11 +58,14 @@ pub fn write_site(
             count((row.sites.len() - MOST) as u64)
         )?;
     }
+    let headlines = Headlines::new(profile, &options.glue);
+    let sites = row.sites.iter().map(|&site| (row.process, site));
+    freed_at::write(profile, sites, &headlines, MOST, options, out)?;
     super::write_source_warnings(options, out)?;
     Ok(true)
 }
 
-fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
+fn figures(profile: &Profile, row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
     let figures = &row.figures;
     let rules: BTreeSet<String> = (row.suppressed.iter())
         .map(|(_, rule)| format!("{} in {}", clean(rule.text()), clean(rule.list_in_words())))
@@ -117,6 +121,9 @@ fn figures(row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
     }
     all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
     all.extend(row_details::lines(row));
+    if (row.sites.iter()).any(|site| freed_at::is_missing(profile, site)) {
+        all.push(("freed at", freed_at::NOT_RECORDED.to_owned()));
+    }
     all.push((
         "lifetime",
         lifetime(&figures.lifetimes, row.process.duration_us),

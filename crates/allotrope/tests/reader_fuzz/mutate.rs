@@ -62,6 +62,7 @@ fn record(record: &mut Record, numbers: &mut Numbers) {
         },
         Record::Recording(recording) => match which {
             0 => recording.counts_only = !recording.counts_only,
+            3 => recording.free_stacks = !recording.free_stacks,
             1 => recording.started_tick = numbers.odd(),
             2 => recording.started_unix_ns = numbers.odd(),
             _ => recording.depth_limit = numbers.odd() as u32,

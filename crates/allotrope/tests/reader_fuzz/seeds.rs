@@ -22,6 +22,8 @@ struct Program {
     ordinals: std::collections::HashMap<(ImageId, StreamId), u64>,
     live: Vec<(u64, EntryPoint)>,
     next: u64,
+    /// Deallocations have stacks.
+    free_stacks: bool,
 }
 
 const NODES: u32 = 40;
@@ -62,6 +64,7 @@ impl Program {
             architecture: "x86_64".into(),
             depth_limit: 4_096,
             counts_only,
+            free_stacks: false,
         };
         let clock = |tick, monotonic_ns| Record::Clock(Clock { tick, monotonic_ns });
         let module = |module, path: &str| {
@@ -84,7 +87,26 @@ impl Program {
             ordinals: std::collections::HashMap::new(),
             live: Vec::new(),
             next: 0x1000,
+            free_stacks: false,
         }
+    }
+
+    /// A program whose deallocations have stacks.
+    fn with_free_stacks(seed: u64) -> Self {
+        let mut program = Self::new(seed, false);
+        program.free_stacks = true;
+        if let Some(Record::Recording(recording)) = program.records.first_mut() {
+            recording.free_stacks = true;
+        }
+        program
+    }
+
+    /// The stack of a deallocation. One in five was not recorded.
+    fn stack_of_free(&mut self) -> u32 {
+        if !self.free_stacks || self.numbers.once_in(5) {
+            return 0;
+        }
+        stack_end::FIRST_NODE + self.numbers.below(NODES as usize) as u32
     }
 
     fn push(&mut self, record: Record) {
@@ -182,12 +204,14 @@ impl Program {
                         EntryPoint::Pool => entry,
                         _ => EntryPoint::Free,
                     };
-                    events.push(event(Deallocation, entry, 0, address, 0));
+                    let stack = self.stack_of_free();
+                    events.push(event(Deallocation, entry, stack, address, 0));
                 }
                 3 if !self.live.is_empty() => {
                     let entry = EntryPoint::Realloc;
                     let (address, _) = self.live[at];
-                    events.push(event(ReallocationStart, entry, 0, address, 0));
+                    let freeing = self.stack_of_free();
+                    events.push(event(ReallocationStart, entry, freeing, address, 0));
                     match self.numbers.below(4) {
                         0 => events.push(event(ReallocationFailed, entry, 0, 0, 0)),
                         1 => {
@@ -275,6 +299,22 @@ fn one_thread() -> Seed {
     }
     program.end(0);
     program.symbols("one thread")
+}
+
+fn free_stacks() -> Seed {
+    let mut program = Program::with_free_stacks(7);
+    program.start(0, None, &[]);
+    for thread in 0..2 {
+        program.thread(0, thread);
+        let begin = control(EventKind::Thread, thread.into());
+        program.events(0, thread, &[begin], 60);
+    }
+    for _ in 0..4 {
+        program.events(0, 0, &[], 40);
+        program.events(0, 1, &[], 40);
+    }
+    program.end(0);
+    program.symbols("free stacks")
 }
 
 fn several_threads() -> Seed {
@@ -488,6 +528,7 @@ pub fn traces() -> Vec<Seed> {
         forks(),
         windows(),
         counts_only(),
+        free_stacks(),
         jit_code(),
     ]
 }

@@ -13,7 +13,7 @@ use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
-use allotrope_report::{Blocks, LISTED, Style, json, sites_of_row};
+use allotrope_report::{Blocks, LISTED, json, sites_of_row};
 use allotrope_trace::model::Record;
 use allotrope_trace::{Entry, ReadError, TraceReader, TraceWriter};
 
@@ -30,6 +30,7 @@ const METRICS: [Metric; 4] = [
 fn options(helpers: Helpers) -> Options<'static> {
     Options {
         helpers,
+        site_details: true,
         ..Options::default()
     }
 }
@@ -134,7 +135,7 @@ fn site(
     let alike = sites_of_row(profile, number, options);
     assert!(!alike.is_empty(), "the profile has this site");
     text::write_site(profile, number, options, out)?;
-    let mut list = BlockList::new(profile, Style::default(), out)?;
+    let mut list = BlockList::new(profile, options, out)?;
     let mut written = Ok(());
     let helpers = self::options(Helpers::Always);
     let shown = blocks_of_sites(trace, &helpers, &alike, &mut |block| {

@@ -246,6 +246,31 @@ fn check_site(site: &Value, [frames, threads]: [usize; 2], path: &str) {
     }
     let ended = number(&site["allocations"]) - number(&site["leaked_allocations"]);
     assert_eq!(freed, ended, "{path}: sum over frees");
+    let stacks = match site.get("free_stacks") {
+        Some(stacks) => list(stacks),
+        None => return,
+    };
+    let mut freed = 0;
+    for stack in stacks {
+        freed += number(&stack["allocations"]);
+        let frames_of = list(&stack["stack"]).iter();
+        assert!(
+            frames_of.map(number).all(|frame| frame < frames as u64),
+            "{path}.free_stacks"
+        );
+        let mut by_threads = 0;
+        for thread in list(&stack["threads"]) {
+            by_threads += number(&thread["allocations"]);
+            let index = thread["thread"].as_u64();
+            assert!(
+                index.is_none_or(|index| index < threads as u64),
+                "{path}.free_stacks"
+            );
+        }
+        let blocks = number(&stack["allocations"]);
+        assert_eq!(by_threads, blocks, "{path}.free_stacks: sum over threads");
+    }
+    assert_eq!(freed, ended, "{path}: sum over free_stacks");
 }
 
 #[track_caller]
