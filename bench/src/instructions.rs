@@ -42,6 +42,10 @@ pub struct HotPath {
     pub marking: f64,
     /// Those that `--counts-only` adds, if the command has that option.
     pub counting: Option<f64>,
+    /// Those that recording with `--free-stacks` adds, without timestamps, if the command
+    /// has that option.
+    #[serde(default)]
+    pub free_stacks: Option<f64>,
 }
 
 /// A program to run. The amount of work is its last argument.
@@ -106,6 +110,8 @@ fn hot_path(workshop: &Workshop, allotrope: &Tool, work: &Work) -> Result<HotPat
     let plain = more(&Tool::Plain)?;
     let ours = more(allotrope)?;
     let counting = allotrope.counting().map(|tool| more(&tool)).transpose()?;
+    let free_stacks = allotrope.free_stacks();
+    let free_stacks = free_stacks.map(|tool| more(&tool)).transpose()?;
     eprintln!(
         "{}: {:.1} over {:.1}",
         work.what,
@@ -118,6 +124,7 @@ fn hot_path(workshop: &Workshop, allotrope: &Tool, work: &Work) -> Result<HotPat
         over: ours.all - ours.marking - plain.all,
         marking: ours.marking,
         counting: counting.map(|counting| counting.all - plain.all),
+        free_stacks: free_stacks.map(|it| it.all - it.marking - plain.all),
     })
 }
 

@@ -197,13 +197,14 @@ impl Bench {
             Ok(tool) => tools.push(tool),
             Err(error) => eprintln!("without heaptrack: {error:#}"),
         }
-        let counting = self.allotrope.counting();
+        let options = [self.allotrope.counting(), self.allotrope.free_stacks()];
+        let options: Vec<Tool> = options.into_iter().flatten().collect();
         let runner = self.runner(self.options.time_limit);
         let (start, load_before) = (Instant::now(), machine::load());
         let mut rows = Vec::new();
         for row in row::rows(self.extent()) {
             if self.wanted(&row.name) {
-                match standard::measure(&runner, (&tools, counting.as_ref()), &row, effort) {
+                match standard::measure(&runner, (&tools, &options), &row, effort) {
                     Ok(measured) => rows.push(measured),
                     Err(error) => eprintln!("{}: not measured: {error:#}", row.name),
                 }

@@ -29,6 +29,7 @@ fn row(name: &str, what: &str, aim: Option<Aim>, job: MakeJob) -> Row {
         aim,
         threads: 1,
         is_counted: false,
+        has_free_stacks: name == "sqlite3",
         is_cpp: false,
         job,
     }

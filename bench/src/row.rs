@@ -23,6 +23,8 @@ pub struct Row {
     pub threads: u32,
     /// Whether `--counts-only` is measured, too.
     pub is_counted: bool,
+    /// Whether `--free-stacks` is measured, too.
+    pub has_free_stacks: bool,
     /// Whether it is a C++ program: these have an aim for the size of the trace.
     pub is_cpp: bool,
     /// Makes the job; an error if a program is not installed.
@@ -88,6 +90,7 @@ fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
         aim: Some(Aim::Over(most)),
         threads: 1,
         is_counted: size == 64,
+        has_free_stacks: size == 64 && depth == 20,
         is_cpp: false,
         job: Box::new(move |workshop| {
             let arguments = [depth.to_string(), size.to_string(), pairs.to_string()];
@@ -108,6 +111,7 @@ fn churn(extent: Extent, threads: u32, times: f64, amount: u64) -> Row {
         aim: Some(Aim::Times(times)),
         threads,
         is_counted: amount == 40_000_000,
+        has_free_stacks: amount == 40_000_000 && threads == 1,
         is_cpp: true,
         job: Box::new(move |workshop| {
             let arguments = [threads.to_string(), rounds.to_string()];
@@ -124,6 +128,7 @@ fn stacks(extent: Extent) -> Row {
         aim: None,
         threads: 1,
         is_counted: false,
+        has_free_stacks: false,
         is_cpp: false,
         job: Box::new(move |workshop| {
             let arguments = ["200000".to_owned(), allocations.to_string()];

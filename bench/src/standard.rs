@@ -63,21 +63,27 @@ impl Runs {
     }
 }
 
-/// Measures one row under these tools, and under `counting` if the row asks for it.
+/// Measures one row under these tools, and under those in `options`, the command with
+/// another option each, that the row asks for.
 pub fn measure(
     runner: &Runner,
-    (tools, counting): (&[Tool], Option<&Tool>),
+    (tools, options): (&[Tool], &[Tool]),
     row: &Row,
     effort: Effort,
 ) -> Result<Measured> {
-    let counting = counting.filter(|_| row.is_counted);
+    let is_wanted = |tool: &&Tool| match tool {
+        Tool::Counts(_) => row.is_counted,
+        Tool::FreeStacks(_) => row.has_free_stacks,
+        Tool::Plain | Tool::Allotrope(_) | Tool::Heaptrack { .. } => true,
+    };
     let mut tools_runs: BTreeMap<String, Runs> = BTreeMap::new();
     let mut figure = Figure::Wall;
     for round in 0..effort.runs {
         let has_more = |runs: Option<&Runs>| runs.is_none_or(|runs| runs.has_time_left(effort));
         let due: Vec<_> = tools
             .iter()
-            .chain(counting)
+            .chain(options)
+            .filter(is_wanted)
             .filter(|tool| has_more(tools_runs.get(tool.name())))
             .collect();
         // Plain runs alone have nothing to be compared with.

@@ -18,6 +18,7 @@ const PLAIN: &str = "plain";
 const OURS: &str = "allotrope";
 const PEER: &str = "heaptrack";
 const COUNTS: &str = "counts";
+const FREE_STACKS: &str = "free-stacks";
 
 /// The tables of the standard measurement.
 pub fn standard(results: &Standard) -> String {
@@ -33,6 +34,7 @@ pub fn standard(results: &Standard) -> String {
     text +=
         "\n![Time under each tool as a multiple of the plain program's](benchmarks/ratios.svg)\n";
     text += &counts_table(&results.rows);
+    text += &free_stacks_table(&results.rows);
     for (tool, name) in [(OURS, "Allotrope"), (PEER, "heaptrack")] {
         let _ = write!(
             text,
@@ -174,6 +176,32 @@ fn counts_table(rows: &[Measured]) -> String {
             ratio(row, COUNTS),
             figure(row, PLAIN),
             figure(row, COUNTS),
+        );
+    }
+    text
+}
+
+/// The table of the stacks of deallocations; empty if they were not measured.
+fn free_stacks_table(rows: &[Measured]) -> String {
+    let with = |row: &&Measured| row.tools.contains_key(FREE_STACKS);
+    let rows: Vec<_> = rows.iter().filter(with).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n### With the stacks of deallocations (`--free-stacks`)\n\n\
+                    | work | without | with | plain | without | with |\n\
+                    | --- | ---: | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            row.what,
+            ratio(row, OURS),
+            ratio(row, FREE_STACKS),
+            figure(row, PLAIN),
+            figure(row, OURS),
+            figure(row, FREE_STACKS),
         );
     }
     text
@@ -350,20 +378,21 @@ pub fn contention(results: &Results<Contention>) -> String {
 pub fn instructions(results: &Results<Vec<HotPath>>) -> String {
     let mut text = format!(
         "{}.\n\n| an operation | plain | recording adds | and to mark the time, under callgrind | \
-         counting without stacks adds |\n\
-         | --- | ---: | ---: | ---: | ---: |\n",
+         counting without stacks adds | with `--free-stacks` recording adds |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: |\n",
         results.head()
     );
+    let shown = |over: Option<f64>| over.map_or("–".to_owned(), |over| format!("{over:.1}"));
     for path in &results.measured {
         let _ = writeln!(
             text,
-            "| {} | {:.1} | {:.1} | {:.1} | {} |",
+            "| {} | {:.1} | {:.1} | {:.1} | {} | {} |",
             path.what,
             path.plain,
             path.over,
             path.marking,
-            path.counting
-                .map_or("–".to_owned(), |over| format!("{over:.1}"))
+            shown(path.counting),
+            shown(path.free_stacks),
         );
     }
     text

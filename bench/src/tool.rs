@@ -14,6 +14,7 @@ use crate::workshop::{Linked, installed};
 const PEER_MEMORY: u64 = 8 << 30;
 
 const COUNTS_ONLY: &str = "--counts-only";
+const FREE_STACKS: &str = "--free-stacks";
 
 /// A way to run a program.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub enum Tool {
     Allotrope(PathBuf),
     /// `allotrope record --counts-only`, with this binary.
     Counts(PathBuf),
+    /// `allotrope record --free-stacks`, with this binary.
+    FreeStacks(PathBuf),
     /// heaptrack, and its reader.
     Heaptrack {
         /// The command that records.
@@ -47,6 +50,16 @@ impl Tool {
 
     /// The same command with `--counts-only`, if it has that option.
     pub fn counting(&self) -> Option<Self> {
+        self.with_option(COUNTS_ONLY).map(Self::Counts)
+    }
+
+    /// The same command with `--free-stacks`, if it has that option.
+    pub fn free_stacks(&self) -> Option<Self> {
+        self.with_option(FREE_STACKS).map(Self::FreeStacks)
+    }
+
+    /// The path of the command `allotrope`, if its `record` has the option.
+    fn with_option(&self, option: &str) -> Option<PathBuf> {
         let Self::Allotrope(path) = self else {
             return None;
         };
@@ -57,8 +70,8 @@ impl Tool {
             .output();
         let text = output.ok()?.stdout;
         String::from_utf8_lossy(&text)
-            .contains(COUNTS_ONLY)
-            .then(|| Self::Counts(path.clone()))
+            .contains(option)
+            .then(|| path.clone())
     }
 
     /// heaptrack, if it is installed.
@@ -75,6 +88,7 @@ impl Tool {
             Self::Plain => "plain",
             Self::Allotrope(_) => "allotrope",
             Self::Counts(_) => "counts",
+            Self::FreeStacks(_) => "free-stacks",
             Self::Heaptrack { .. } => "heaptrack",
         }
     }
@@ -85,6 +99,7 @@ impl Tool {
             Self::Plain => Vec::new(),
             Self::Allotrope(path) => record(path, &[], trace),
             Self::Counts(path) => record(path, &[COUNTS_ONLY], trace),
+            Self::FreeStacks(path) => record(path, &[FREE_STACKS], trace),
             Self::Heaptrack { heaptrack, .. } => {
                 vec![heaptrack.into(), "-o".into(), trace.into()]
             }
@@ -95,7 +110,7 @@ impl Tool {
     /// environment of a process that loads it, so its launcher must not load it.
     pub fn launcher(&self) -> Linked {
         match self {
-            Self::Allotrope(_) | Self::Counts(_) => Linked::Dynamically,
+            Self::Allotrope(_) | Self::Counts(_) | Self::FreeStacks(_) => Linked::Dynamically,
             _ => Linked::Statically,
         }
     }
@@ -123,7 +138,7 @@ impl Tool {
     pub fn report(&self, trace: &Path) -> Option<Vec<OsString>> {
         match self {
             Self::Plain | Self::Counts(_) => None,
-            Self::Allotrope(path) => Some(vec![
+            Self::Allotrope(path) | Self::FreeStacks(path) => Some(vec![
                 path.into(),
                 "report".into(),
                 "--format".into(),
