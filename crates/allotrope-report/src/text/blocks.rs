@@ -78,6 +78,7 @@ impl<'a> BlockList<'a> {
         let process = processes.find(|process| process.id == block.image);
         let thread = process.and_then(|process| process.threads.get(thread as usize));
         match thread {
+            Some(thread) if thread.tid > 0 && thread.name.is_empty() => thread.tid.to_string(),
             Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),
             _ => "unknown".to_owned(),
         }

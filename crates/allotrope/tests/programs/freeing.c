@@ -42,7 +42,7 @@ static void sites(void) {
         make(10);
 }
 
-/* 1000 blocks of 24 bytes from `produce`, in a thread of its own. The thread "consumer"
+/* 1000 blocks of 24 bytes from `produce`, in a thread of its own. Another thread
  * frees every fifth in `drop_first` (200) and the others in `drop_second` (800). */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -62,7 +62,6 @@ ALONE static void *produce(void *argument) {
 }
 
 ALONE static void *consume(void *argument) {
-    pthread_setname_np(pthread_self(), "consumer");
     for (int i = 0; i < 1000; i++) {
         pthread_mutex_lock(&lock);
         while (handed == NULL)
