@@ -379,6 +379,23 @@ fn memory_that_stays_and_the_blocks_that_hold_it() {
     });
 }
 
+#[test]
+fn memory_that_a_program_maps_itself_was_not_freed() {
+    in_some_run(|| {
+        let report = report(SYSTEM, "maps");
+        let rules = rules(&report);
+        assert!(!rules.contains(&"not-given-back"), "{rules:?}");
+    });
+}
+
+#[test]
+fn what_a_short_program_builds_beside_the_rest_is_no_growth() {
+    in_some_run(|| {
+        let report = report(SHAPES, "builds");
+        assert!(!rules(&report).contains(&"growth"), "{:?}", rules(&report));
+    });
+}
+
 /// Programs with one planted problem each: the function that is to blame is in the first
 /// finding.
 #[test]

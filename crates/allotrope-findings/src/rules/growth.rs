@@ -6,7 +6,7 @@
 //!
 //! - this time is at least half of the time from the program's first allocation to its last
 //!   event, and ends in the last 40 % of it;
-//! - the gain is at least 5 % of the peak, 16 KiB and 32 blocks;
+//! - the gain is at least 5 % of the peak (30 % in short runs), 16 KiB and 32 blocks;
 //! - at least 80 % of the steps rise;
 //! - a straight line explains the rise (R² at least 0.9);
 //! - no dip is deeper than 10 % of the gain;
@@ -16,6 +16,7 @@
 //! - after the maximum they do not rise again by more than a quarter of the gain.
 //!
 //! It is a problem from 30 s on: shorter programs may build what they need until they end.
+//! So there the gain must be at least 30 % of the peak.
 
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
@@ -31,6 +32,8 @@ const LEAST_SPAN: f64 = 0.5;
 const EARLIEST_END: f64 = 0.6;
 const BEGINS: f64 = 0.02;
 const LEAST_SHARE: f64 = 0.05;
+/// The same in runs that are shorter than [`LONG_NS`].
+const LEAST_SHARE_IF_SHORT: f64 = 0.3;
 const LEAST_BYTES: u64 = 16 << 10;
 const FEWEST_BLOCKS: u64 = 32;
 const RISING: f64 = 0.8;
@@ -61,8 +64,16 @@ struct Growth {
     left_at_end: u64,
 }
 
+/// The least gain, as a part of the peak.
+fn least_share(context: &Context<'_>) -> f64 {
+    match context.duration_ns() >= LONG_NS {
+        true => LEAST_SHARE,
+        false => LEAST_SHARE_IF_SHORT,
+    }
+}
+
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let floor = (context.peak_bytes() as f64 * LEAST_SHARE) as u64;
+    let floor = (context.peak_bytes() as f64 * least_share(context)) as u64;
     let large = |group: &&Group| group.bytes >= floor.max(LEAST_BYTES);
     let groups = context.groups.iter().filter(large);
     let grown = groups.filter_map(|group| Some((group, growth(context, group)?)));
@@ -106,7 +117,7 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let values = &samples[start..SAMPLES];
     let (first_value, last) = (values[0], values[values.len() - 1]);
     let gain = last - first_value;
-    let floor = (LEAST_SHARE * context.peak_bytes() as f64).max(LEAST_BYTES as f64);
+    let floor = (least_share(context) * context.peak_bytes() as f64).max(LEAST_BYTES as f64);
     let begin_ns = from + (span as f64 * start as f64 / SAMPLES as f64) as u64;
     let gained = most.blocks.saturating_sub(curve.at(begin_ns).blocks);
     if gain < floor || gained < FEWEST_BLOCKS {
@@ -210,7 +221,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             bytes("gain_bytes", growth.gain),
             bytes("gain_bytes_threshold", LEAST_BYTES),
             share("gain_of_peak", ratio(growth.gain, context.peak_bytes())),
-            share("gain_of_peak_threshold", LEAST_SHARE),
+            share("gain_of_peak_threshold", least_share(context)),
             blocks("gain_blocks", growth.blocks),
             blocks("gain_blocks_threshold", FEWEST_BLOCKS),
             number("bytes_per_second", rate),

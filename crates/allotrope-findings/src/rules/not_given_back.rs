@@ -5,7 +5,10 @@
 //! peak, at its largest, and taken off. Of the rest after the peak it speaks if
 //!
 //! - it is at least as much as the live bytes, a quarter of the peak, and 4 MiB;
-//! - in all samples for at least 10 % of the run, up to its last sample, and in three.
+//! - in all samples for at least 10 % of the run, up to its last sample, and in three;
+//! - and it is at most 1.25 times what was freed since the peak. More is memory that the
+//!   program took from the kernel itself, such as the heap of a garbage collector, or pages of
+//!   files.
 
 use allotrope_text::numbers::bytes as in_bytes;
 
@@ -18,6 +21,8 @@ const LEAST_BYTES: u64 = 4 << 20;
 const OF_PEAK: f64 = 0.25;
 const LEAST_TIME: f64 = 0.1;
 const FEWEST_SAMPLES: usize = 3;
+/// What is freed takes more than the requested bytes: headers and rounding.
+const OF_FREED: f64 = 1.25;
 
 /// A sample of resident memory beside the live bytes at its time.
 struct Sample {
@@ -73,6 +78,12 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     let span = last.ns - first.ns;
     let of_run = span as f64 / context.duration_ns() as f64;
     if kept.len() < FEWEST_SAMPLES || of_run < LEAST_TIME {
+        return None;
+    }
+    let explained = |sample: &&Sample| {
+        rest(sample) as f64 <= OF_FREED * peak.saturating_sub(sample.live) as f64
+    };
+    if !kept.iter().all(explained) {
         return None;
     }
     let least = kept.iter().map(|sample| rest(sample)).min()?;

@@ -1,8 +1,10 @@
 //! One function holds most of the peak.
 //!
 //! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB, on
-//! one path: with the same three callers. (Many callers together are an allocation function
-//! of the program's, which says nothing. Nor does an address in a library.)
+//! one path: with the same three callers, and through the same functions without names
+//! further in. (Many callers together are an allocation function of the program's, which says
+//! nothing. Nor does an address in a library, or an interpreter's or event loop, of whose
+//! callees no symbol is known, and that is more than three calls away.)
 //! It is silent about a function that another rule about the peak has named.
 
 use allotrope_diff::Origin;
@@ -17,6 +19,8 @@ use crate::rank::Candidate;
 
 const LEAST_SHARE: f64 = 0.5;
 const LEAST_BYTES: u64 = 64 << 10;
+/// Most functions without names between a function and its allocator.
+const FARTHEST: usize = 3;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let peak = context.peak_bytes();
@@ -36,13 +40,24 @@ fn is_named(context: &Context<'_>, group: &Group) -> bool {
     frame.is_some_and(|frame| context.frames.origin(frame) > Origin::UnnamedLibrary)
 }
 
-/// The most bytes at the peak that were allocated through the same functions.
+/// The most bytes at the peak that were allocated through the same functions: the group's,
+/// its callers, and those without names that it called.
 fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
-    let mut paths: FxHashMap<Vec<u32>, u64> = FxHashMap::default();
-    for &site in &group.sites {
-        let path = context.path(site).into_iter();
+    let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
+    let mut paths: FxHashMap<[Vec<u32>; 2], u64> = FxHashMap::default();
+    for &index in &group.sites {
+        let site = context.site(index);
+        let path = context.path(index).into_iter();
         let functions = path.map(|frame| context.frames.function(frame)).collect();
-        *paths.entry(functions).or_default() += context.site(site).bytes_at_peak;
+        let inner = site.stack.iter().copied();
+        let inner = inner.take(context.frames.headline(&site.stack));
+        let inner = inner.filter(|&frame| unnamed.contains(&context.frames.origin(frame)));
+        let inner = inner.map(|frame| context.frames.function(frame));
+        let inner: Vec<u32> = inner.collect();
+        if inner.len() > FARTHEST {
+            continue;
+        }
+        *paths.entry([functions, inner]).or_default() += site.bytes_at_peak;
     }
     paths.into_values().max().unwrap_or(0)
 }

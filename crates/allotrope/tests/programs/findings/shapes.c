@@ -8,6 +8,8 @@
 // `shapes large`: 500 blocks of 4,000 bytes by `add_large`; rounding is nothing.
 // `shapes saw`: `fill` allocates 400 blocks and frees them, 20 times: no growth, no spike.
 // `shapes rings`: one list grows to 1,000 blocks and stays there from 10 % of the run on.
+// `shapes builds`: `load_all` holds 400 blocks of 4,096 bytes from the start on, and `add_large`
+// adds 200 of 4,000 bytes until the end: two thirds of them are a fifth of the peak.
 // `shapes thrice`: `grow` makes a block larger by 16 bytes 2,000 times, by realloc.
 
 #include <stdio.h>
@@ -118,6 +120,13 @@ int main(int argc, char **argv) {
                 pause_ms(1);
         }
         free_kept(1000);
+    } else if (!strcmp(kind, "builds")) {
+        load_all(400, 4096);
+        for (int i = 0; i < 200; i++) {
+            add_large(400 + i);
+            pause_ms(1);
+        }
+        free_kept(600);
     } else if (!strcmp(kind, "thrice")) {
         char *text = NULL;
         for (int i = 1; i <= 2000; i++)

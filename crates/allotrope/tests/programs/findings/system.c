@@ -9,12 +9,14 @@
 // after every eighth: 8,000 blocks that are at least 8,000 bytes apart, each in a page of its
 // own, so glibc gives nearly nothing back. The program runs on for half a second.
 // `system returns`: 64 MB in one block, which `free` unmaps.
+// `system maps`: as `stays` with 8 MB, but then the program maps 128 MB itself.
 
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,8 +53,8 @@ __attribute__((noinline)) static void note(int at) {
     notes[at][0] = 1;
 }
 
-__attribute__((noinline)) static void load_with_notes(void) {
-    for (int i = 0; i < BLOCKS; i++) {
+__attribute__((noinline)) static void load_with_notes(int count) {
+    for (int i = 0; i < count; i++) {
         blocks[i] = malloc(1000);
         memset(blocks[i], 1, 1000);
         if (i % 8 == 7)
@@ -82,7 +84,7 @@ int main(int argc, char **argv) {
         free(taken);
     } else if (!strcmp(kind, "stays")) {
         pause_ms(300);
-        load_with_notes();
+        load_with_notes(BLOCKS);
         pause_ms(300);
         for (int i = 0; i < BLOCKS; i++)
             free(blocks[i]);
@@ -95,6 +97,18 @@ int main(int argc, char **argv) {
         pause_ms(300);
         free(block);
         pause_ms(600);
+    } else if (!strcmp(kind, "maps")) {
+        pause_ms(300);
+        load_with_notes(BLOCKS / 8);
+        pause_ms(300);
+        for (int i = 0; i < BLOCKS / 8; i++)
+            free(blocks[i]);
+        size_t size = 128 << 20;
+        char *own = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (own != MAP_FAILED)
+            memset(own, 1, size);
+        pause_ms(600);
+        _exit(0);
     }
     return (int)seen > 100;
 }
