@@ -11,6 +11,7 @@ use crate::error::DiffError;
 use crate::glue::Glue;
 use crate::keys::MatchLevel;
 use crate::own_code::Origin;
+use crate::roots::mark_roots;
 use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
 use crate::{Side, names};
 use allotrope_profile::{Metric, StackFrame, StackSet};
@@ -124,7 +125,8 @@ impl<'a> FrameTable<'a> {
         move |frame| standing.is_known() && standing.includes(self.code(frame))
     }
 
-    /// Marks the functions that only pass requests on, in the stacks of both sides.
+    /// Marks the functions that only pass requests on, and those that say no more than
+    /// `main`, in the stacks of both sides.
     fn mark_wrappers(&mut self) {
         let mut codes = std::mem::take(&mut self.codes);
         let figure = |values: &[u64], metric: Metric| values.get(metric as usize).copied();
@@ -136,7 +138,8 @@ impl<'a> FrameTable<'a> {
                 bytes: figure(&stack.figures, Metric::Bytes).unwrap_or(0),
             })
         });
-        mark_forwarding(&mut codes, &self.names[NAMED - 1], stacks);
+        mark_forwarding(&mut codes, &self.names[NAMED - 1], stacks.clone());
+        mark_roots(&mut codes, &self.names[NAMED - 1], stacks);
         self.codes = codes;
     }
 

@@ -188,6 +188,7 @@ impl Glue {
         Code {
             origin: self.origin_of(frame),
             is_wrapper: wrappers::is_listed(&frame.module, &frame.function),
+            is_root: false,
         }
     }
 
@@ -197,6 +198,7 @@ impl Glue {
         Code {
             origin: self.origin(names, is_generated),
             is_wrapper: wrappers::is_listed(module, function),
+            is_root: false,
         }
     }
 

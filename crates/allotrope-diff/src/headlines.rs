@@ -6,10 +6,12 @@ use rustc_hash::FxHashMap;
 
 use crate::Glue;
 use crate::own_code::Origin;
+use crate::roots::mark_roots;
 use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
 
 /// Whose code each frame of a profile is, and which of the functions are allocation
-/// wrappers: by name, or because they only pass requests on in this profile.
+/// wrappers: by name, or because they only pass requests on in this profile; and which say no
+/// more than `main`.
 #[derive(Debug, Clone)]
 pub struct Headlines {
     /// By frame.
@@ -40,7 +42,8 @@ impl Headlines {
             blocks: site.allocations,
             bytes: site.allocated_bytes,
         });
-        mark_forwarding(&mut codes, &functions, stacks);
+        mark_forwarding(&mut codes, &functions, stacks.clone());
+        mark_roots(&mut codes, &functions, stacks);
         let mut headlines = Self {
             codes,
             functions,

@@ -47,6 +47,7 @@ mod net;
 mod noise;
 mod own_code;
 mod replaced;
+mod roots;
 mod suppressions;
 mod wrappers;
 
@@ -57,6 +58,7 @@ pub use error::DiffError;
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
 pub use crate::own_code::Origin;
+pub use crate::roots::mark_roots;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
 pub use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
 use allotrope_profile::{Metric, StackFrame, StackSet};

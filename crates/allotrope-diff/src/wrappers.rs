@@ -24,6 +24,8 @@ pub struct Code {
     pub origin: Origin,
     /// Whether its function is an allocation wrapper.
     pub is_wrapper: bool,
+    /// Whether its function says no more than `main`: see [`mark_roots`](crate::mark_roots).
+    pub is_root: bool,
 }
 
 impl Code {
@@ -31,6 +33,7 @@ impl Code {
     pub const NONE: Self = Self {
         origin: Origin::Glue,
         is_wrapper: false,
+        is_root: false,
     };
 }
 
@@ -40,6 +43,7 @@ impl From<Origin> for Code {
         Self {
             origin,
             is_wrapper: false,
+            is_root: false,
         }
     }
 }
@@ -47,7 +51,7 @@ impl From<Origin> for Code {
 /// Which frames can stand for a stack: those of the best [`Origin`] that are not wrappers.
 ///
 /// Wrappers count if they are the user's and the stack has no other function of the
-/// user's, or if it has nothing else at all but glue.
+/// user's, or if it has nothing else at all but glue. Below a root, a library's do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     least: Origin,
@@ -101,11 +105,20 @@ impl Standing {
     #[inline]
     fn within(frames: impl Iterator<Item = Code>, most: Origin) -> Self {
         let (mut others, mut all) = (BestOrigin::NONE, BestOrigin::NONE);
+        let mut below = Origin::Glue;
         for code in frames {
+            if code.is_root && below == Origin::Library {
+                // What a library does below a root stands for the stack, as below `main`.
+                return Self {
+                    least: Origin::Library,
+                    with_wrappers: false,
+                };
+            }
             all.add(code.origin);
             if code.is_wrapper {
                 continue;
             }
+            below = below.max(code.origin);
             if code.origin == most && most >= Origin::Own {
                 // No frame further out is better.
                 return Self {
@@ -236,6 +249,7 @@ mod tests {
         Code {
             origin,
             is_wrapper: true,
+            is_root: false,
         }
     }
 
