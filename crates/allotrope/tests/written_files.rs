@@ -8,10 +8,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::fs::{CWD, FileType, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 use support::{Recording, compiled, record};
 
 const PRECIOUS: &str = "int main(void) { return 0; }\n";
@@ -334,4 +336,52 @@ fn a_users_own_link_is_followed() {
             .is_symlink()
     );
     assert!(folder.path().join("real.allotrope").exists());
+}
+
+/// Most attempts to interrupt a command while it writes.
+const ATTEMPTS: usize = 100;
+
+#[test]
+fn an_export_that_is_interrupted_leaves_no_file() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = home.path().join("exported");
+    fs::create_dir(&folder).expect("the folder is ours");
+    // Enough that it takes a moment to write them.
+    let stacks: String = (0..100_000)
+        .map(|n| format!("main;first_{n};second_{n};third_{n} {n}\n"))
+        .collect();
+    let input = folder.with_file_name("many.folded");
+    fs::write(&input, stacks).expect("the folder is ours");
+    let output = folder.join("many.json");
+    let files = || {
+        let entries = fs::read_dir(&folder).expect("it is there");
+        let names = entries.map(|entry| entry.expect("it can be read").file_name());
+        names.collect::<Vec<_>>()
+    };
+    for _ in 0..ATTEMPTS {
+        let mut export = support::record::command();
+        export
+            .arg("export")
+            .arg(&input)
+            .args(["--to", "json", "-o"]);
+        let mut export = export.arg(&output).spawn().expect("it starts");
+        let mut ended = None;
+        while files().is_empty() && ended.is_none() {
+            ended = export.try_wait().expect("our child");
+        }
+        if ended.is_none() {
+            kill_process(Pid::from_child(&export), Signal::INT).expect("it was not waited for");
+        }
+        let status = export.wait().expect("our child");
+        if status.signal() == Some(Signal::INT.as_raw()) {
+            // Or it was complete a moment before.
+            let names = files();
+            assert!(names.is_empty() || names == ["many.json"], "{names:?}");
+            if names.is_empty() {
+                return;
+            }
+        }
+        fs::remove_file(&output).expect("a complete export");
+    }
+    panic!("it was never interrupted while it wrote");
 }
