@@ -15,6 +15,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure};
 use crate::filter::nearest;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
+use crate::moment::{self, Moment};
 use crate::pager::PagerArguments;
 use crate::progress::Progress;
 use crate::report::{self, Color};
@@ -61,7 +62,18 @@ pub struct Arguments {
 
 /// Reads the trace and prints what is wanted.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let path = &arguments.trace;
+    let path = match moment::split(&arguments.trace) {
+        // Findings, sites and functions are shown up to now.
+        (path, None | Some(Moment::Now)) => path,
+        (path, Some(_)) => {
+            let sentence = anyhow!(
+                "show is about the whole run, so it takes no moment; allotrope report {} shows what was live then, allotrope show {} the whole run",
+                quoted(arguments.trace.as_os_str()),
+                quoted(path.as_os_str())
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+    };
     let mut trace = trace::open(path)?;
     let progress = Progress::new(false);
     let wanted = trace::Wanted {

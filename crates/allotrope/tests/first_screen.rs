@@ -117,6 +117,21 @@ fn a_site_and_a_function_in_full() {
 }
 
 #[test]
+fn show_is_about_the_whole_run() {
+    let at = |moment: &str| {
+        let mut file = CHAIN.trace.clone().into_os_string();
+        file.push(moment);
+        let mut command = support::record::command();
+        support::run(command.arg("show").arg(file).arg("site:1"), b"")
+    };
+    assert_eq!(at("@now").status.code(), Some(0));
+    let refused = at("@1us");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("takes no moment"), "{error}");
+}
+
+#[test]
 fn markdown_for_an_issue() {
     let text = printed(&CHAIN, "report", &["--format", "markdown"]);
     assert!(text.starts_with("### `"), "{text}");
