@@ -164,7 +164,8 @@ fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
     let mut all: Vec<String> = all.into_iter().take(WARNINGS).collect();
     if let Some(last) = all.last_mut().filter(|_| !is_whole) {
         const MORE: &str = " … (report --lists)";
-        *last = format!("{}{MORE}", end(last, width + 2 - columns(MORE)));
+        let cut = end(last, width + 2 - columns(MORE));
+        *last = format!("{}{MORE}", cut.trim_end_matches(['…', ' ']));
     }
     let paint = |line: String| options.style.paint(Role::Warning, &line);
     all.into_iter().map(paint).collect()
