@@ -195,6 +195,9 @@ impl<'a> Accumulator<'a> {
             self.totals.peak_allocations = level.allocations();
             self.peak_ns = level.now;
             self.sites.mark_peak();
+            if let Some(details) = &mut self.details {
+                details.mark_peak();
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use allotrope_trace::model::{
 use crate::evidence::Evidence;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
-use crate::site_details::SiteDetails;
+use crate::site_details::{SiteDetails, SizeFigures};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
 use crate::windows::WindowRun;
@@ -189,6 +189,9 @@ pub struct Process {
     /// The same by the thread that allocated a block, if the replay was
     /// [asked for it](crate::Options::thread_times).
     pub thread_times: Option<TimeTable>,
+    /// Its blocks by size, the smallest first, if the replay was asked for the
+    /// [details of sites](crate::Options::site_details).
+    pub sizes: Option<Vec<SizeFigures>>,
     /// Evidence for findings, if the replay was [asked for it](crate::Options::evidence).
     pub evidence: Option<Evidence>,
 }

@@ -647,6 +647,7 @@ pub(crate) fn process<H>(
         windows: Vec::new(),
         times: None,
         thread_times: None,
+        sizes: None,
         evidence: None,
     };
     let in_us = |ticks| {
@@ -694,6 +695,7 @@ pub(crate) fn process<H>(
     let (sites, order) = sites_in_order(&stats.sites, stacks);
     process.sites = sites;
     if let Some(mut details) = stats.details {
+        process.sizes = Some(details.take_sizes());
         for (site, &at) in process.sites.iter_mut().zip(&order) {
             site.details = details.take(at);
         }

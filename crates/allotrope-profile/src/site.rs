@@ -12,7 +12,7 @@ use crate::model::Site;
 use crate::stack::Stack;
 
 /// Sites by dense index, in order of first allocation.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Sites {
     figures: Vec<SiteFigures>,
     /// Index + 1 by stack id, for ids in the range that a recorder uses.
@@ -27,7 +27,7 @@ pub(crate) struct Sites {
 /// The figures of one site.
 ///
 /// The live figures are not stored: they are the allocated ones minus the deallocated.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct SiteFigures {
     temporary: u64,
     /// Its number of blocks counts only those that live until the end; the others are

@@ -4,11 +4,14 @@
 //! search in one of these lists.
 
 pub(crate) mod free_stacks;
+mod size_figures;
 
 use allotrope_trace::model::EntryPoint;
 
 use crate::lifetime::Lifetimes;
 use free_stacks::{FreeStack, Freed};
+pub use size_figures::SizeFigures;
+use size_figures::SizesBuilder;
 
 /// Most pairs of threads that a site lists; others are summed up in one without threads.
 const MOST_PAIRS: usize = 64;
@@ -202,6 +205,7 @@ fn find_or_add<T>(list: &mut Vec<T>, is_this: impl Fn(&T) -> bool, none: T) -> &
 #[derive(Default, Clone)]
 pub(crate) struct DetailsBuilder {
     sites: Vec<SiteDetails>,
+    sizes: SizesBuilder,
     has_free_stacks: bool,
 }
 
@@ -210,6 +214,7 @@ impl DetailsBuilder {
     pub(crate) fn new(has_free_stacks: bool) -> Self {
         Self {
             sites: Vec::new(),
+            sizes: SizesBuilder::default(),
             has_free_stacks,
         }
     }
@@ -221,6 +226,12 @@ impl DetailsBuilder {
             self.sites.resize_with(at + 1, SiteDetails::default);
         }
         self.sites[at].allocate(entry, alignment_log2, size);
+        self.sizes.allocate(size);
+    }
+
+    /// Makes what is live now the peak.
+    pub(crate) fn mark_peak(&mut self) {
+        self.sizes.mark_peak();
     }
 
     /// Counts a deallocation of a block of this site, which lived `lifetime` nanoseconds.
@@ -232,12 +243,18 @@ impl DetailsBuilder {
         freed: Freed,
         lifetime: u64,
     ) {
+        self.sizes.free(size);
         if let Some(site) = self.sites.get_mut(site as usize) {
             site.free(size, allocated_by, freed.by, lifetime);
             if self.has_free_stacks {
                 free_stacks::add(&mut site.free_stacks, size, lifetime, freed);
             }
         }
+    }
+
+    /// Moves the figures by size out.
+    pub(crate) fn take_sizes(&mut self) -> Vec<SizeFigures> {
+        std::mem::take(&mut self.sizes).finish()
     }
 
     /// Moves the finished details of a site out.

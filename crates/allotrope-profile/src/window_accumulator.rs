@@ -314,6 +314,9 @@ impl Details {
         if highest {
             self.peak_ns = now;
             self.sites.mark_peak();
+            if let Some(details) = &mut self.of_sites {
+                details.mark_peak();
+            }
         }
         let series = self.series.get_or_insert_with(|| Plotter::new(now));
         if series.must_advance(now) {

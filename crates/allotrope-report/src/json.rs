@@ -19,7 +19,7 @@ use std::io::{self, Write};
 
 use allotrope_diff::{Glue, Rule, Suppressions};
 use allotrope_findings::Finding;
-use allotrope_profile::{Frame, Process, Profile, Totals};
+use allotrope_profile::{Frame, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Origin};
 use serde::Serialize;
@@ -231,6 +231,8 @@ struct ProcessForm<'a> {
     totals: TotalsForm,
     threads: Vec<ThreadForm<'a>>,
     entries: Vec<EntryForm>,
+    /// `null` if they were not gathered.
+    sizes: Option<Vec<SizeForm>>,
     /// Null if calls were only counted.
     live: Option<SeriesForm>,
     resident: Vec<ResidentForm>,
@@ -260,6 +262,31 @@ struct EntryForm {
     allocations: u64,
     allocated_bytes: u64,
     deallocations: u64,
+}
+
+#[derive(Serialize)]
+struct SizeForm {
+    up_to_bytes: u64,
+    allocations: u64,
+    allocated_bytes: u64,
+    peak_allocations: u64,
+    peak_bytes: u64,
+    leaked_allocations: u64,
+    leaked_bytes: u64,
+}
+
+impl SizeForm {
+    fn of(figures: &SizeFigures) -> Self {
+        Self {
+            up_to_bytes: figures.up_to_bytes,
+            allocations: figures.allocations,
+            allocated_bytes: figures.allocated_bytes,
+            peak_allocations: figures.allocations_at_peak,
+            peak_bytes: figures.bytes_at_peak,
+            leaked_allocations: figures.leaked_allocations,
+            leaked_bytes: figures.leaked_bytes,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -365,6 +392,10 @@ fn process_form<'a>(process: &'a Process, profile: &Profile) -> ProcessForm<'a> 
         totals: totals_form(&process.totals, counts_only),
         threads: threads(process, counts_only),
         entries: entries(process),
+        sizes: process
+            .sizes
+            .as_ref()
+            .map(|sizes| sizes.iter().map(SizeForm::of).collect()),
         live: (!counts_only).then(|| SeriesForm::of(process, profile.processes.len())),
         resident: resident(process),
         windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),

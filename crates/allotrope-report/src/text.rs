@@ -30,7 +30,7 @@ use allotrope_trace::model::ImageId;
 
 pub use blocks::BlockList;
 pub use by::write_by;
-pub use counted::{write_entries, write_threads};
+pub use counted::{write_entries, write_sizes, write_threads};
 pub use process_table::write_processes;
 pub use screen::{Screen, write_findings, write_screen};
 pub use show::{Subject, write_subject};

@@ -159,6 +159,8 @@ enum By {
     Thread,
     /// The functions through which blocks were allocated: malloc, operator new
     Entry,
+    /// Sizes of blocks: up to each power of two
+    Size,
     /// Processes, those that allocated most first
     Process,
 }
@@ -269,7 +271,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             times: (has_curves || with_findings).then_some(&[]),
             thread_times: arguments.by == Some(By::Thread),
             evidence: with_findings,
-            site_details: arguments.site.is_some() || arguments.format == Format::Json,
+            site_details: arguments.site.is_some()
+                || arguments.by == Some(By::Size)
+                || arguments.format == Format::Json,
         }
     };
     let profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
@@ -361,6 +365,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         Some(By::Thread) => {
             pager.print(|output| text::write_threads(&profile, &options, output))?
         }
+        Some(By::Size) => pager.print(|output| text::write_sizes(&profile, &options, output))?,
         Some(By::Entry) => pager.print(|output| text::write_entries(&profile, &options, output))?,
         None if is_screen(arguments, &time) && !profile.is_counts_only() => {
             print_screen(arguments, path, &profile, &options)?;

@@ -81,7 +81,7 @@ fn a_function_that_only_passes_requests_on_heads_nothing() {
 }
 
 #[test]
-fn lists_by_module_thread_and_process() {
+fn lists_by_module_thread_size_and_process() {
     for by in ["module", "process"] {
         let text = printed(&CHAIN, "report", &["--by", by]);
         assert!(text.contains("attribution"), "{by}: {text}");
@@ -93,6 +93,8 @@ fn lists_by_module_thread_and_process() {
         threads.contains("live bytes") && threads.contains('█'),
         "{threads}"
     );
+    let sizes = printed(&CHAIN, "report", &["--by", "size"]);
+    assert!(sizes.contains("9 B to 16 B"), "{sizes}");
     let entries = printed(&CHAIN, "report", &["--by", "entry"]);
     assert!(entries.contains("malloc"), "{entries}");
 }

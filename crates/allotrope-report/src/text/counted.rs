@@ -1,4 +1,4 @@
-//! Tables of allocations by entry point and by thread: lists of their own, and all that a
+//! Tables of allocations by entry point, by thread and by size: lists of their own, and all that a
 //! recording made with `--counts-only` has.
 
 use std::cmp::Reverse;
@@ -69,6 +69,39 @@ pub fn write_entries(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     write_tables("Entry points", entries, profile, options, out)
+}
+
+/// Writes a table of each process's blocks by size; empty without the sizes.
+pub fn write_sizes(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let style = options.style;
+    let mut out = TextWriter::new(io::BufWriter::new(out), style.color);
+    for process in processes(profile, options) {
+        let title = format!("Sizes of blocks of process {}", process.id);
+        writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
+        let titles = ["", "allocations", "bytes", "at peak", "live at the end"];
+        let sizes = process.sizes.iter().flatten();
+        let rows = sizes.map(|it| {
+            let name = match it.up_to_bytes {
+                0..=2 => bytes(it.up_to_bytes),
+                up_to => format!("{} to {}", bytes(up_to / 2 + 1), bytes(up_to)),
+            };
+            [
+                name,
+                count(it.allocations),
+                bytes(it.allocated_bytes),
+                bytes(it.bytes_at_peak),
+                bytes(it.leaked_bytes),
+            ]
+        });
+        let titles = std::iter::once(titles.map(String::from));
+        let cells: Vec<[String; 5]> = titles.chain(rows).collect();
+        lines(&cells, style, &mut out)?;
+    }
+    out.flush()
 }
 
 fn write_tables(

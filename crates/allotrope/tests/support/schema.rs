@@ -155,6 +155,22 @@ fn check_process(process: &Value, frames: usize, path: &str) {
         let column = list(&process["live"][column]);
         assert_eq!(column.len(), buckets, "{path}.live");
     }
+    for name in [
+        "allocations",
+        "allocated_bytes",
+        "peak_allocations",
+        "peak_bytes",
+        "leaked_allocations",
+        "leaked_bytes",
+    ] {
+        let sizes = list(&process["sizes"]).iter();
+        let sum: u64 = sizes.map(|size| number(&size[name])).sum();
+        assert_eq!(
+            sum,
+            number(&totals[name]),
+            "{path}: sum of {name} over sizes"
+        );
+    }
     let sites = list(&process["sites"]);
     let threads = list(&process["threads"]).len();
     for (index, site) in sites.iter().enumerate() {
