@@ -21,8 +21,9 @@ const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// See the [module](self).
 pub(crate) struct TableBuilder {
     buckets: Buckets,
-    /// The present bucket and its end.
+    /// The present bucket, its start and its end.
     now: u16,
+    since: u64,
     until: u64,
     slots: Vec<TimeCell>,
     /// Leaves the bits of a hash that are a slot.
@@ -45,6 +46,7 @@ impl TableBuilder {
         let events = usize::try_from(events).unwrap_or(usize::MAX);
         let slots = events.clamp(SLOTS[0], SLOTS[1]).next_power_of_two();
         Self {
+            since: buckets.starts().first().copied().unwrap_or(0),
             until: buckets.end_of(0),
             now: 0,
             buckets,
@@ -64,7 +66,11 @@ impl TableBuilder {
         if now_ns >= self.until {
             self.advance(now_ns);
         }
-        let allocated = self.buckets.of(allocated_ns);
+        // Most blocks do not live long.
+        let allocated = match allocated_ns >= self.since {
+            true => self.now,
+            false => self.buckets.of(allocated_ns),
+        };
         self.add(site, allocated, self.now, bytes);
     }
 
@@ -102,6 +108,7 @@ impl TableBuilder {
     #[cold]
     fn advance(&mut self, now_ns: u64) {
         self.now = self.buckets.of(now_ns);
+        self.since = self.buckets.starts()[usize::from(self.now)];
         self.until = self.buckets.end_of(self.now);
     }
 
