@@ -1,0 +1,178 @@
+//! The memory of a process as a file: finding it, checking it, mapping it.
+//!
+//! A watched process keeps one descriptor of its memory open. So everybody whom the kernel lets
+//! look at the process's descriptors finds it in `/proc/PID/fd`, with no help from anybody: that
+//! is who may read the process by `ptrace` rules, its own user and root.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use rustix::fs::{FileType, Mode, OFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::layout::{BYTES, Memory, NAME};
+
+/// Why a process's memory cannot be found or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// Its descriptors cannot be listed.
+    #[error(
+        "the descriptors of process {process} cannot be listed: it belongs to another user, or has forbidden it (prctl PR_SET_DUMPABLE)"
+    )]
+    Forbidden {
+        /// The process.
+        process: u32,
+    },
+    /// It has no memory.
+    #[error("process {0} is not watched, or has closed the descriptor of its memory")]
+    NotWatched(u32),
+    /// A system call failed.
+    #[error("the memory of process {process} cannot be opened: {source}")]
+    Failed {
+        /// The process.
+        process: u32,
+        /// What failed.
+        source: io::Error,
+    },
+}
+
+/// Why a file is not the memory of a process.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// Its size is another one.
+    #[error("the file has {found} bytes instead of {BYTES}: another version of Allotrope wrote it")]
+    OtherSize {
+        /// Its size.
+        found: u64,
+    },
+    /// It can shrink.
+    #[error("the file is not sealed against shrinking")]
+    NotSealed,
+    /// A system call failed.
+    #[error("the file cannot be mapped: {0}")]
+    Failed(#[from] io::Error),
+}
+
+/// The memory of a process, mapped.
+#[derive(Debug)]
+pub struct Mapped {
+    base: NonNull<u8>,
+}
+
+// SAFETY: the mapping is accessed as atomics only.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps the memory behind a descriptor, for reading and writing: settings are written
+    /// there.
+    ///
+    /// # Errors
+    /// If the file is none of this layout, could shrink while it is mapped (access would
+    /// raise `SIGBUS`), or cannot be mapped.
+    pub fn new(file: impl AsFd) -> Result<Self, MapError> {
+        let file = file.as_fd();
+        // A file that knows no seals is no file in memory.
+        let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(MapError::NotSealed);
+        }
+        let found = rustix::fs::fstat(file).map_err(io::Error::from)?.st_size as u64;
+        if found != BYTES as u64 {
+            return Err(MapError::OtherSize { found });
+        }
+        // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the seal keeps the
+        // file from shrinking under it.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                0,
+            )
+        }
+        .map_err(io::Error::from)?;
+        let base = NonNull::new(base.cast())
+            .ok_or_else(|| io::Error::other("memory was mapped at address 0"))?;
+        Ok(Self { base })
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Memory {
+        // SAFETY: `BYTES` are mapped and begin with a page; all fields are atomics, for
+        // which any bits are a value, whoever writes them and when.
+        unsafe { self.base.cast().as_ref() }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; nothing borrows from it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
+    }
+}
+
+/// The memory of a running process, through `/proc`.
+///
+/// Nothing is opened that is not the file looked for, whatever the process does with its
+/// descriptors meanwhile: opening a device or a pipe may have effects.
+///
+/// # Errors
+/// If the process does not exist, is not watched, or may not be looked at.
+pub fn find(process: u32) -> Result<OwnedFd, FindError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => FindError::NoProcess(process),
+        io::ErrorKind::PermissionDenied => FindError::Forbidden { process },
+        _ => FindError::Failed { process, source },
+    };
+    let folder = PathBuf::from(format!("/proc/{process}/fd"));
+    let own_id = innermost_id(process);
+    let link = PathBuf::from(format!("/memfd:{NAME} (deleted)"));
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if fs::read_link(&path).is_ok_and(|it| it == link)
+            && let Some(file) = open(&path)
+            && is_of(&file, own_id)
+        {
+            return Ok(file);
+        }
+    }
+    Err(FindError::NotWatched(process))
+}
+
+/// Opens what `path` leads to if it is a regular file of the right name.
+fn open(path: &Path) -> Option<OwnedFd> {
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let status = rustix::fs::fstat(&place).ok()?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place));
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Whether the memory is that of the process with this id in its namespace. A forked child
+/// has its parent's descriptor, too, until it has made a memory of its own.
+fn is_of(file: &OwnedFd, process: Option<u64>) -> bool {
+    let Ok(mapped) = Mapped::new(file) else {
+        return false;
+    };
+    let id = &mapped.memory().header.0.process;
+    process.is_none_or(|it| it == id.load(core::sync::atomic::Ordering::Relaxed))
+}
+
+/// The id of a process in its own namespace (`proc_pid_status(5)`).
+fn innermost_id(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}

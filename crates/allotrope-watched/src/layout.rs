@@ -1,0 +1,254 @@
+//! The structures in the memory of a watched process, their sizes, and who writes them.
+//!
+//! ```text
+//! header | control | counters | modules … | freed blocks … | buckets of samples … | index of nodes … | nodes …
+//! ```
+//!
+//! | part | written by | publishes it |
+//! | --- | --- | --- |
+//! | [`Header`] | the process, once; [`Header::committed`] as pages are used | `magic` |
+//! | [`Control`] | the watcher | each word by itself |
+//! | [`Counters`] | the process, by atomic additions | each word by itself |
+//! | [`ModuleSlot`] | the process, under the lock of its module table | `state` |
+//! | [`FreedSlot`] | the thread that claimed it | `version`, even |
+//! | [`Bucket`] | of a sample, the thread that claimed its key | the key, even |
+//! | an index entry, and its [`NodeSlot`] | any thread, once | the index entry |
+//!
+//! The file is sparse, and nobody touches a page of it that the process has not committed.
+//! All structures are atomics, so that references to them are sound whatever another process
+//! does meanwhile.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use allotrope_shm::layout::PAGE;
+use allotrope_shm::wire::ADDRESS_MASK;
+
+/// First word of a memory: `ALLOWATC` in ASCII, little-endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
+/// Version of this layout. A reader reads its own version only.
+pub const VERSION: u64 = 1;
+
+/// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
+pub const NAME: &str = "allotrope-watched";
+
+/// Most mapped modules, over the life of the process.
+pub const MODULES: usize = 1024;
+/// Number of the latest deallocations of samples that are kept.
+pub const FREES: usize = 4096;
+/// Buckets of live samples; a power of two.
+pub const BUCKETS: usize = 1 << 13;
+/// Samples of a bucket. Their keys share a cache line.
+pub const WAYS: usize = 7;
+/// Entries of the index of stack nodes; a power of two.
+pub const INDEX: usize = 1 << 19;
+/// Most stack nodes, those that stand for no node included.
+pub const NODES: usize = 1 << 18;
+
+/// Longest path of the executable, and longest command line, in bytes.
+pub const TEXT: usize = 1024;
+/// Longest path of a module, in bytes; a longer one loses its start.
+pub const MODULE_PATH: usize = 53 * 8;
+/// Longest build id, in bytes.
+pub const BUILD_ID: usize = 32;
+
+/// Pages of the memory.
+pub const PAGES: usize =
+    3 + (MODULES * 512 + FREES * 64 + BUCKETS * 512 + INDEX * 4 + NODES * 16) / PAGE;
+/// Bytes of the memory, and of its file.
+pub const BYTES: usize = PAGES * PAGE;
+
+/// All of it.
+#[repr(C, align(4096))]
+pub struct Memory {
+    /// See [`Header`].
+    pub header: OnPages<Header>,
+    /// See [`Control`].
+    pub control: OnPages<Control>,
+    /// See [`Counters`].
+    pub counters: OnPages<Counters>,
+    /// By number of the mapping.
+    pub modules: [ModuleSlot; MODULES],
+    /// A ring: a deallocation goes to its number modulo [`FREES`].
+    pub frees: [FreedSlot; FREES],
+    /// A hash table of the live samples by address, see [`crate::live`].
+    pub buckets: [Bucket; BUCKETS],
+    /// A hash table of the ids of nodes, see [`crate::stacks`]; 0: empty.
+    pub index: [AtomicU32; INDEX],
+    /// By id.
+    pub nodes: [NodeSlot; NODES],
+}
+
+/// Something with pages of its own.
+#[repr(C, align(4096))]
+pub struct OnPages<T>(pub T);
+
+/// What the process is.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`], once the header is complete.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU64,
+    /// [`BYTES`].
+    pub bytes: AtomicU64,
+    /// The process's id in its own namespace.
+    pub process: AtomicU64,
+    /// When the memory was made, by `CLOCK_MONOTONIC`, in nanoseconds. All other times
+    /// here are by the same clock.
+    pub began: AtomicU64,
+    /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    pub began_real: AtomicU64,
+    /// Bytes of the executable's path in the lower half, of the command line in the upper one.
+    pub lengths: AtomicU64,
+    /// The path of the executable.
+    pub executable: [AtomicU64; TEXT / 8],
+    /// The arguments, each followed by a zero byte.
+    pub command: [AtomicU64; TEXT / 8],
+    /// One bit for each page that may be touched.
+    pub committed: [AtomicU64; PAGES.div_ceil(64)],
+}
+
+/// What the watcher wants.
+#[repr(C)]
+pub struct Control {
+    /// The period in bytes; 0, and what is no period: sampling is off.
+    pub period: AtomicU64,
+}
+
+/// What has happened. They only grow.
+#[repr(C)]
+pub struct Counters {
+    /// Times that a thread has looked at [`Control`].
+    pub looks: AtomicU64,
+    /// Blocks that were sampled.
+    pub sampled: AtomicU64,
+    /// Of these, blocks that were freed.
+    pub freed: AtomicU64,
+    /// Of [`Counters::sampled`], blocks for which there was no place.
+    pub lost_samples: AtomicU64,
+    /// Samples without a stack, because there was no place for a node.
+    pub lost_stacks: AtomicU64,
+    /// Modules for which there was no place.
+    pub lost_modules: AtomicU64,
+    /// Deallocations that are not among the latest ones, although they belong there.
+    pub lost_frees: AtomicU64,
+    /// Times that a page could not be committed.
+    pub uncommitted: AtomicU64,
+    /// Ids of nodes that were given away; the first ids stand for no node.
+    pub nodes: AtomicU64,
+    /// Deallocations of samples up to now; the next one's place in the ring follows.
+    pub frees: AtomicU64,
+}
+
+/// States of a [`ModuleSlot`].
+pub mod module_state {
+    /// Not in use, or being written.
+    pub const EMPTY: u64 = 0;
+    /// Mapped.
+    pub const MAPPED: u64 = 1;
+    /// It was mapped once.
+    pub const UNMAPPED: u64 = 2;
+}
+
+/// A module: the program, or a library.
+#[repr(C)]
+pub struct ModuleSlot {
+    /// One of [`module_state`].
+    pub state: AtomicU64,
+    /// Lowest address.
+    pub start: AtomicU64,
+    /// First address behind it.
+    pub end: AtomicU64,
+    /// What is added to the addresses of its file.
+    pub bias: AtomicU64,
+    /// When it was first seen.
+    pub mapped: AtomicU64,
+    /// When it was found to be gone.
+    pub unmapped: AtomicU64,
+    /// Bytes of the build id in the lower half, of the path in the upper one.
+    pub lengths: AtomicU64,
+    /// The build id.
+    pub build_id: [AtomicU64; BUILD_ID / 8],
+    /// The path.
+    pub path: [AtomicU64; MODULE_PATH / 8],
+}
+
+/// A sampled block that was freed.
+#[repr(C)]
+pub struct FreedSlot {
+    /// Twice the number of the deallocation, counted from 1; plus 1 while it is written. 0: none.
+    pub version: AtomicU64,
+    /// The block's address.
+    pub address: AtomicU64,
+    /// The size requested.
+    pub size: AtomicU64,
+    /// The period at which it was sampled.
+    pub period: AtomicU64,
+    /// When it was allocated.
+    pub allocated: AtomicU64,
+    /// When it was freed.
+    pub freed: AtomicU64,
+    /// Stack of the allocation in the lower half, of the deallocation in the upper one.
+    pub stacks: AtomicU64,
+    /// The thread that allocated it in the lower half, the one that freed it in the upper one.
+    pub threads: AtomicU64,
+}
+
+/// Some of the live samples, by a hash of the address.
+#[repr(C, align(64))]
+pub struct Bucket {
+    /// Addresses. 0: empty; odd: being written.
+    pub keys: [AtomicU64; WAYS],
+    _pad: AtomicU64,
+    /// By key, the rest of the sample.
+    pub samples: [SampleSlot; WAYS],
+}
+
+/// A sampled block.
+#[repr(C, align(64))]
+pub struct SampleSlot {
+    /// Odd while it is written; changes whenever it is.
+    pub version: AtomicU64,
+    /// The size requested.
+    pub size: AtomicU64,
+    /// The period at which it was sampled.
+    pub period: AtomicU64,
+    /// When it was allocated.
+    pub allocated: AtomicU64,
+    /// Its stack in the lower half, the thread in the upper one.
+    pub stack_and_thread: AtomicU64,
+    /// Number of the function that allocated it (`EntryPoint` of `allotrope-shm`).
+    pub entry: AtomicU64,
+}
+
+/// A node of the tree of stacks: a frame with its callers.
+#[repr(C)]
+pub struct NodeSlot {
+    /// [`pack_place`] of the frame.
+    pub place: AtomicU64,
+    /// The callers' id in the lower half; bit 32: the address is that of the
+    /// instruction itself, not one of a return address; bit 33: always set.
+    pub parent: AtomicU64,
+}
+
+/// Bit of [`NodeSlot::parent`]: see there.
+pub const EXACT: u64 = 1 << 32;
+/// Bit of [`NodeSlot::parent`] of every node.
+pub const WRITTEN: u64 = 1 << 33;
+
+/// The address of a frame and the number of its module
+/// (`NO_MAPPING` of `allotrope-shm` if it is in none) in one word.
+pub const fn pack_place(address: u64, mapping: u16) -> u64 {
+    (address & ADDRESS_MASK) | (mapping as u64) << 48
+}
+
+const _: () = {
+    assert!(size_of::<Memory>() == BYTES);
+    assert!(size_of::<OnPages<Header>>() == PAGE);
+    assert!(size_of::<ModuleSlot>() == 512);
+    assert!(size_of::<FreedSlot>() == 64);
+    // None of them lies on two pages.
+    assert!(size_of::<Bucket>() == 512);
+    assert!(size_of::<NodeSlot>() == 16);
+    assert!(NODES < u32::MAX as usize && INDEX >= 2 * NODES);
+};

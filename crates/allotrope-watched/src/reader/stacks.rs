@@ -1,0 +1,59 @@
+//! The stacks that a process has written, by id.
+
+use allotrope_shm::numbers::stack_end::{FIRST_NODE, NOT_RECORDED};
+use allotrope_shm::wire::ADDRESS_MASK;
+
+use crate::layout::{EXACT, WRITTEN};
+use crate::stacks::Frame;
+
+/// Most frames of a stack, as in a recording.
+const DEEPEST: usize = 4096;
+
+/// A copy of the nodes, by id minus `FIRST_NODE`.
+#[derive(Debug)]
+pub struct Nodes(Box<[[u64; 2]]>);
+
+/// A call stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack {
+    /// The innermost frame first.
+    pub frames: Vec<Frame>,
+    /// Why it ends there (`stack_end` of `allotrope-shm`). `NOT_RECORDED`: there was no
+    /// place for it, or what the process wrote cannot be right.
+    pub end: u32,
+}
+
+impl Nodes {
+    pub(super) fn new(nodes: Box<[[u64; 2]]>) -> Self {
+        Self(nodes)
+    }
+
+    pub(super) fn stack(&self, id: u32) -> Stack {
+        let mut frames = Vec::new();
+        let mut id = id;
+        while id >= FIRST_NODE {
+            let node = self.0.get((id - FIRST_NODE) as usize);
+            let Some([place, parent]) = node.filter(|it| it[1] & WRITTEN != 0) else {
+                return Stack {
+                    frames,
+                    end: NOT_RECORDED,
+                };
+            };
+            let callers = *parent as u32;
+            // Ids of callers are smaller, so this ends.
+            if callers >= id || frames.len() == DEEPEST {
+                return Stack {
+                    frames,
+                    end: NOT_RECORDED,
+                };
+            }
+            frames.push(Frame {
+                address: place & ADDRESS_MASK,
+                exact: parent & EXACT != 0,
+                mapping: (place >> 48) as u16,
+            });
+            id = callers;
+        }
+        Stack { frames, end: id }
+    }
+}

@@ -1,0 +1,7 @@
+//! The memory of a watched process: what is written is read, whoever else writes there or dies.
+
+mod concurrent;
+mod contents;
+mod hostile;
+mod processes;
+mod support;
