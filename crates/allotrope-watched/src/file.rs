@@ -176,3 +176,40 @@ fn innermost_id(process: u32) -> Option<u64> {
     let line = status.lines().find_map(|it| it.strip_prefix("NSpid:"))?;
     line.split_whitespace().next_back()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// To open a pipe that somebody waits for would wake him.
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a pipe");
+        let is_woken = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                fs::File::open(&path).expect("the pipe");
+                is_woken.store(true, SeqCst);
+            });
+            for _ in 0..20 {
+                assert!(open(&path).is_none());
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert!(!is_woken.load(SeqCst));
+            // Lets the thread go.
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .expect("the pipe");
+        });
+        assert!(open(Path::new("/dev/zero")).is_none());
+        assert!(open(&folder.path().join("absent")).is_none());
+    }
+}

@@ -120,6 +120,8 @@ pub struct Control {
 pub struct Counters {
     /// Times that a thread has looked at [`Control`].
     pub looks: AtomicU64,
+    /// The longest period that was ever set, in bytes; 0: sampling was never on.
+    pub longest_period: AtomicU64,
     /// Blocks that were sampled.
     pub sampled: AtomicU64,
     /// Of these, blocks that were freed.

@@ -120,6 +120,7 @@ impl<'a, H: Host> Writer<'a, H> {
         header.lengths.store(lengths, Relaxed);
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);
+        memory.counters.0.longest_period.store(period, Relaxed);
         header.magic.store(MAGIC, Release);
         Some(writer)
     }
@@ -136,8 +137,13 @@ impl<'a, H: Host> Writer<'a, H> {
 
     /// The period at which to sample from now on; `None`: sampling is off.
     pub fn setting(&self) -> Option<Period> {
-        self.memory.counters.0.looks.fetch_add(1, Relaxed);
-        Period::new(self.memory.control.0.period.load(Relaxed))
+        let counters = &self.memory.counters.0;
+        counters.looks.fetch_add(1, Relaxed);
+        let period = Period::new(self.memory.control.0.period.load(Relaxed))?;
+        if counters.longest_period.load(Relaxed) < period.bytes() {
+            counters.longest_period.fetch_max(period.bytes(), Relaxed);
+        }
+        Some(period)
     }
 
     /// The page of a structure in the memory; no structure lies on two.

@@ -10,6 +10,7 @@
 //! deallocations, 1,024 modules, about 12 MiB in all; the number of steps is
 //! proportional to these.
 
+mod figures;
 mod stacks;
 
 use core::sync::atomic::AtomicU64;
@@ -56,6 +57,8 @@ pub struct State {
     pub process: Process,
     /// The period at which it is asked to sample; `None`: sampling is off.
     pub period: Option<Period>,
+    /// The longest period at which a thread has sampled; `None`: sampling was never on.
+    pub longest_period: Option<Period>,
     /// What has happened so far.
     pub counters: Counters,
     /// The live samples, in no order.
@@ -174,6 +177,7 @@ impl State {
                 command: bytes(&header.command, high(lengths).min(TEXT)),
             },
             period: Period::new(memory.control.0.period.load(Relaxed)),
+            longest_period: Period::new(memory.counters.0.longest_period.load(Relaxed)),
             counters: counters(memory),
             samples,
             freed,

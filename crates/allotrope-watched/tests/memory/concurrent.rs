@@ -97,6 +97,35 @@ fn a_reader_sees_whole_samples_while_threads_write() {
     assert!((1..=8000u64).all(|it| !watched.writer().may_be_sampled(it * 16)));
 }
 
+/// The allocator hands one address out again and again, so that its sample is being written at
+/// most moments.
+#[test]
+fn a_sample_that_changes_all_the_time_is_whole_when_it_is_read() {
+    let watched = Watched::new();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let writer = watched.writer();
+            for number in (0..1 << 20).cycle() {
+                if is_done.load(Relaxed) {
+                    break;
+                }
+                assert!(writer.insert(&sample(64, number)));
+                assert!(writer.take(64).is_some());
+            }
+        });
+        let mut seen = 0;
+        for _ in 0..30_000 {
+            let state = watched.state();
+            assert!(state.samples.iter().all(is_whole), "{:?}", state.samples);
+            assert!(state.samples.len() <= 1);
+            seen += state.samples.len();
+        }
+        is_done.store(true, Relaxed);
+        assert!(seen > 0);
+    });
+}
+
 /// Threads find the same ids for the same stacks, and write no node twice but for races.
 #[test]
 fn threads_agree_on_ids_of_stacks() {
@@ -178,6 +207,10 @@ fn an_insertion_that_was_left_is_not_seen_and_does_no_harm() {
         assert_eq!(watched.state().samples, [sample(160, 3)]);
         assert_eq!(bucket.keys[way].load(Relaxed), 160, "the same place");
     }
+    // What a reader meets that has loaded the key before the sample was replaced.
+    bucket.samples[way].version.fetch_or(1, Relaxed);
+    let state = watched.state();
+    assert_eq!((state.samples.len(), state.unstable), (0, 1));
     assert_eq!(writer.take(160), Some(sample(160, 3)));
     assert!(watched.state().samples.is_empty());
 }

@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod contents;
+mod estimates;
 mod hostile;
 mod processes;
 mod support;
