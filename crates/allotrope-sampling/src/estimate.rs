@@ -60,7 +60,11 @@ pub struct Estimate {
 
 /// The probability with which an allocation of `size` bytes is sampled.
 pub fn probability(size: u64, period: Period) -> f64 {
-    let hits = counted_bytes(size) as f64 / period.bytes() as f64;
+    probability_of_mean(counted_bytes(size) as f64, period)
+}
+
+fn probability_of_mean(size: f64, period: Period) -> f64 {
+    let hits = size.max(1.0) / period.bytes() as f64;
     -(-hits).exp_m1()
 }
 
@@ -76,11 +80,12 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, amount: f64, probability: f64) {
+    /// Adds `count` samples with this amount each.
+    fn add(&mut self, count: f64, amount: f64, probability: f64) {
         let weight = 1.0 / probability;
-        self.sampled += amount;
-        self.value += weight * amount;
-        self.variance += weight * (weight - 1.0) * amount * amount;
+        self.sampled += count * amount;
+        self.value += count * weight * amount;
+        self.variance += count * weight * (weight - 1.0) * amount * amount;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -139,17 +144,34 @@ impl Figures {
 
     /// Adds a block of `size` bytes that was sampled with this period.
     pub fn add(&mut self, size: u64, period: Period) {
-        let probability = probability(size, period);
-        self.samples += 1;
-        self.blocks.add(1.0, probability);
-        self.bytes.add(size as f64, probability);
+        self.add_weighted(1, size as f64, probability(size, period), size, period);
+    }
+
+    /// Adds `count` blocks of similar sizes that were sampled with this period, by the mean of
+    /// their sizes in bytes.
+    pub fn add_alike(&mut self, count: u64, mean_size: f64, period: Period) {
+        let probability = probability_of_mean(mean_size, period);
+        self.add_weighted(count, mean_size, probability, mean_size as u64, period);
+    }
+
+    fn add_weighted(
+        &mut self,
+        count: u64,
+        size: f64,
+        probability: f64,
+        smallest: u64,
+        period: Period,
+    ) {
+        self.samples = self.samples.saturating_add(count);
+        self.blocks.add(count as f64, 1.0, probability);
+        self.bytes.add(count as f64, size, probability);
         self.longest_period = self.longest_period.max(period);
-        self.smallest = Some(self.smallest.map_or(size, |it| it.min(size)));
+        self.smallest = Some(self.smallest.map_or(smallest, |it| it.min(smallest)));
     }
 
     /// Adds the samples of another set. The two have no block in common.
     pub fn merge(&mut self, other: &Self) {
-        self.samples += other.samples;
+        self.samples = self.samples.saturating_add(other.samples);
         self.blocks.merge(&other.blocks);
         self.bytes.merge(&other.bytes);
         self.longest_period = self.longest_period.max(other.longest_period);
@@ -291,6 +313,44 @@ mod tests {
             assert_near(found.value, expected.value);
             assert_near(found.low, expected.low);
             assert_near(found.high, expected.high);
+        }
+    }
+
+    #[test]
+    fn samples_may_be_added_one_by_one_or_together() {
+        for size in [0, 1, 64, 4096, 1 << 19, 1 << 24] {
+            let (mut one_by_one, mut together) = (Figures::new(PERIOD), Figures::new(PERIOD));
+            for _ in 0..50 {
+                one_by_one.add(size, PERIOD);
+            }
+            together.add_alike(50, size as f64, PERIOD);
+            assert_eq!(together.samples(), 50);
+            assert_eq!(together.smallest_sample(), size);
+            for (found, expected) in [
+                (together.blocks(SMALLEST), one_by_one.blocks(SMALLEST)),
+                (together.bytes(), one_by_one.bytes()),
+            ] {
+                assert_near(found.value, expected.value);
+                assert_near(found.low, expected.low);
+                assert_near(found.high, expected.high);
+            }
+        }
+    }
+
+    /// What the mean of an eighth of a power of two leaves out.
+    #[test]
+    fn the_mean_of_similar_sizes_is_nearly_as_good_as_the_sizes() {
+        for first in [16u64 << 10, 448 << 10, 1 << 20] {
+            let (mut exact, mut by_mean) = (Figures::new(PERIOD), Figures::new(PERIOD));
+            let step = first / 8 / 64;
+            let sizes = (0..64).map(|at| first + at * step);
+            let mean = sizes.clone().sum::<u64>() as f64 / 64.0;
+            sizes.for_each(|size| exact.add(size, PERIOD));
+            by_mean.add_alike(64, mean, PERIOD);
+            let bytes = by_mean.bytes().value / exact.bytes().value;
+            assert!((bytes - 1.0).abs() < 2e-4, "{bytes}");
+            let blocks = by_mean.blocks(SMALLEST).value / exact.blocks(SMALLEST).value;
+            assert!((0.9987..=1.0).contains(&blocks), "{blocks}");
         }
     }
 

@@ -28,6 +28,7 @@ impl<H: Host> Writer<'_, H> {
     pub fn freed(&self, sample: &Sample, deallocation: Deallocation) {
         let counters = &self.memory.counters.0;
         counters.freed.fetch_add(1, Relaxed);
+        self.count_freed(sample);
         let number = counters.frees.fetch_add(1, Relaxed);
         let slot = &self.memory.frees[number as usize % FREES];
         let version = number.wrapping_add(1) << 1;

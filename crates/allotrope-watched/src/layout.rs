@@ -1,7 +1,7 @@
 //! The structures in the memory of a watched process, their sizes, and who writes them.
 //!
 //! ```text
-//! header | control | counters | modules … | freed blocks … | buckets of samples … | index of nodes … | nodes …
+//! header | control | counters | modules … | freed blocks … | buckets of samples … | totals … | index of nodes … | nodes …
 //! ```
 //!
 //! | part | written by | publishes it |
@@ -12,6 +12,7 @@
 //! | [`ModuleSlot`] | the process, under the lock of its module table | `state` |
 //! | [`FreedSlot`] | the thread that claimed it | `version`, even |
 //! | [`Bucket`] | of a sample, the thread that claimed its key | the key, even |
+//! | [`TotalSlot`] | the thread that claimed it, then all by atomic additions | `key` |
 //! | an index entry, and its [`NodeSlot`] | any thread, once | the index entry |
 //!
 //! The file is sparse, and nobody touches a page of it that the process has not committed.
@@ -39,6 +40,8 @@ pub const FREES: usize = 4096;
 pub const BUCKETS: usize = 1 << 13;
 /// Samples of a bucket. Their keys share a cache line.
 pub const WAYS: usize = 7;
+/// Entries of totals; a power of two.
+pub const TOTALS: usize = 1 << 15;
 /// Entries of the index of stack nodes; a power of two.
 pub const INDEX: usize = 1 << 19;
 /// Most stack nodes, those that stand for no node included.
@@ -53,7 +56,7 @@ pub const BUILD_ID: usize = 32;
 
 /// Pages of the memory.
 pub const PAGES: usize =
-    3 + (MODULES * 512 + FREES * 64 + BUCKETS * 512 + INDEX * 4 + NODES * 16) / PAGE;
+    3 + (MODULES * 512 + FREES * 64 + BUCKETS * 512 + TOTALS * 64 + INDEX * 4 + NODES * 16) / PAGE;
 /// Bytes of the memory, and of its file.
 pub const BYTES: usize = PAGES * PAGE;
 
@@ -72,6 +75,8 @@ pub struct Memory {
     pub frees: [FreedSlot; FREES],
     /// A hash table of the live samples by address, see [`crate::live`].
     pub buckets: [Bucket; BUCKETS],
+    /// A hash table of the totals of all samples, see [`crate::totals`].
+    pub totals: [TotalSlot; TOTALS],
     /// A hash table of the ids of nodes, see [`crate::stacks`]; 0: empty.
     pub index: [AtomicU32; INDEX],
     /// By id.
@@ -134,6 +139,8 @@ pub struct Counters {
     pub lost_modules: AtomicU64,
     /// Deallocations that are not among the latest ones, although they belong there.
     pub lost_frees: AtomicU64,
+    /// Samples, allocated or freed, that are in no total.
+    pub lost_totals: AtomicU64,
     /// Times that a page could not be committed.
     pub uncommitted: AtomicU64,
     /// Ids of nodes that were given away; the first ids stand for no node.
@@ -223,6 +230,23 @@ pub struct SampleSlot {
     pub entry: AtomicU64,
 }
 
+/// Totals of the samples of one stack, size class and period. They only grow.
+#[repr(C, align(64))]
+pub struct TotalSlot {
+    /// Stack and size class, see [`crate::totals`]; 0: empty.
+    pub key: AtomicU64,
+    /// The period at which they were sampled.
+    pub period: AtomicU64,
+    /// Number of samples that were allocated.
+    pub allocated: AtomicU64,
+    /// Their sizes.
+    pub allocated_bytes: AtomicU64,
+    /// Number of these that were freed.
+    pub freed: AtomicU64,
+    /// Their sizes.
+    pub freed_bytes: AtomicU64,
+}
+
 /// A node of the tree of stacks: a frame with its callers.
 #[repr(C)]
 pub struct NodeSlot {
@@ -251,6 +275,7 @@ const _: () = {
     assert!(size_of::<FreedSlot>() == 64);
     // None of them lies on two pages.
     assert!(size_of::<Bucket>() == 512);
+    assert!(size_of::<TotalSlot>() == 64);
     assert!(size_of::<NodeSlot>() == 16);
     assert!(NODES < u32::MAX as usize && INDEX >= 2 * NODES);
 };

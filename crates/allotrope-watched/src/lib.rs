@@ -8,7 +8,7 @@
 //!
 //! - [`layout`]: the structures, their sizes, and who writes what.
 //! - [`byte_table`]: by which `free` recognises, nearly always, that a block was not sampled.
-//! - [`writer`]: the process's side: [`live`], [`stacks`], [`frees`] and [`modules`] of it.
+//! - [`writer`]: the process's side: [`live`], [`totals`], [`stacks`], [`frees`] and [`modules`] of it.
 //! - `reader` (a feature, needs `std`): checks and copies what is in the memory.
 //! - `file` (the same feature): opens the memory of a process and maps it.
 //!
@@ -44,4 +44,5 @@ pub mod modules;
 #[cfg(feature = "reader")]
 pub mod reader;
 pub mod stacks;
+pub mod totals;
 pub mod writer;

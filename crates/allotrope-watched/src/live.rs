@@ -43,6 +43,7 @@ impl<H: Host> Writer<'_, H> {
     /// Adds a sampled block. `false`: there is no place for it, which is counted.
     pub fn insert(&self, sample: &Sample) -> bool {
         self.memory.counters.0.sampled.fetch_add(1, Relaxed);
+        self.count_allocated(sample);
         self.put_back(sample)
     }
 

@@ -6,12 +6,13 @@
 //! that existed while it was read. Samples that come and go during the read, which takes some
 //! milliseconds, may be missing, and a block that is reallocated during it may be there twice.
 //!
-//! What cannot be right is left out and counted. Bounds: 57,344 samples, 262,144 nodes, 4,096
-//! deallocations, 1,024 modules, about 12 MiB in all; the number of steps is
+//! What cannot be right is left out and counted. Bounds: 57,344 samples, 32,768 totals, 262,144 nodes, 4,096
+//! deallocations, 1,024 modules, about 14 MiB in all; the number of steps is
 //! proportional to these.
 
 mod figures;
 mod stacks;
+mod totals;
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -22,11 +23,12 @@ use allotrope_shm::layout::PAGE;
 use allotrope_shm::numbers::stack_end::FIRST_NODE;
 
 pub use stacks::Stack;
+pub use totals::Total;
 
 use crate::frees::Deallocation;
 use crate::layout::{
-    BUILD_ID, BYTES, FREES, FreedSlot, MAGIC, MODULE_PATH, Memory, ModuleSlot, NODES, NodeSlot,
-    SampleSlot, TEXT, VERSION, module_state,
+    BUILD_ID, BYTES, FREES, FreedSlot, MAGIC, MODULE_PATH, Memory, ModuleSlot, NODES, SampleSlot,
+    TEXT, VERSION, module_state,
 };
 use crate::live::{BEING_WRITTEN, buckets_of};
 use crate::writer::Sample;
@@ -63,6 +65,8 @@ pub struct State {
     pub counters: Counters,
     /// The live samples, in no order.
     pub samples: Vec<Sample>,
+    /// The totals of all samples since the beginning, in no order.
+    pub totals: Vec<Total>,
     /// The latest deallocations of samples, the oldest first.
     pub freed: Vec<Freed>,
     /// The modules by number, those too that are no longer mapped.
@@ -100,6 +104,7 @@ pub struct Counters {
     pub lost_stacks: u64,
     pub lost_modules: u64,
     pub lost_frees: u64,
+    pub lost_totals: u64,
     pub uncommitted: u64,
 }
 
@@ -164,6 +169,7 @@ impl State {
             malformed: 0,
         };
         let samples = reader.samples();
+        let totals = reader.totals();
         let freed = reader.freed();
         let modules = reader.modules();
         // Last: the nodes of all stacks above have been published by now.
@@ -180,6 +186,7 @@ impl State {
             longest_period: Period::new(memory.counters.0.longest_period.load(Relaxed)),
             counters: counters(memory),
             samples,
+            totals,
             freed,
             modules,
             unstable: reader.unstable,
@@ -219,6 +226,7 @@ fn counters(memory: &Memory) -> Counters {
         lost_stacks: counters.lost_stacks.load(Relaxed),
         lost_modules: counters.lost_modules.load(Relaxed),
         lost_frees: counters.lost_frees.load(Relaxed),
+        lost_totals: counters.lost_totals.load(Relaxed),
         uncommitted: counters.uncommitted.load(Relaxed),
     }
 }
@@ -238,13 +246,21 @@ struct Reader<'a> {
     malformed: u64,
 }
 
-impl Reader<'_> {
-    /// Whether the process has committed the page of a structure. The rest is not touched: in
-    /// a sparse file that would take memory.
-    fn is_committed<T>(&self, structure: &T) -> bool {
+impl<'a> Reader<'a> {
+    /// The structures of a table, with their numbers, whose pages the process has committed.
+    /// The rest is not touched: in a sparse file that would take memory. The table begins with
+    /// a page.
+    fn committed<T>(&self, table: &'a [T]) -> impl Iterator<Item = (usize, &'a T)> + use<'a, T> {
+        let of_page = PAGE / size_of::<T>();
         let start = core::ptr::from_ref(self.memory).addr();
-        let page = (core::ptr::from_ref(structure).addr() - start) / PAGE;
-        self.memory.header.0.committed[page / 64].load(Relaxed) & 1 << (page % 64) != 0
+        let first = (table.as_ptr().addr() - start) / PAGE;
+        let bits = &self.memory.header.0.committed;
+        let pages = (first..).zip(table.chunks(of_page).enumerate());
+        let committed = pages.filter(move |(page, _)| {
+            let word = bits[page / 64].load(Relaxed);
+            word & 1 << (page % 64) != 0
+        });
+        committed.flat_map(move |(_, (page, part))| (page * of_page..).zip(part))
     }
 
     /// Reads a part until it does not change meanwhile.
@@ -266,10 +282,7 @@ impl Reader<'_> {
 
     fn samples(&mut self) -> Vec<Sample> {
         let mut samples = Vec::new();
-        for (number, bucket) in self.memory.buckets.iter().enumerate() {
-            if !self.is_committed(bucket) {
-                continue;
-            }
+        for (number, bucket) in self.committed(&self.memory.buckets) {
             for (key, slot) in bucket.keys.iter().zip(&bucket.samples) {
                 samples.extend(self.stable(|| sample(number, key, slot)));
             }
@@ -279,10 +292,8 @@ impl Reader<'_> {
 
     fn freed(&mut self) -> Vec<Freed> {
         let mut all = Vec::new();
-        for (place, slot) in self.memory.frees.iter().enumerate() {
-            if self.is_committed(slot) {
-                all.extend(self.stable(|| freed(place, slot)));
-            }
+        for (place, slot) in self.committed(&self.memory.frees) {
+            all.extend(self.stable(|| freed(place, slot)));
         }
         all.sort_unstable_by_key(|it| it.number);
         all
@@ -290,11 +301,9 @@ impl Reader<'_> {
 
     fn modules(&mut self) -> Vec<(u16, Module)> {
         let mut all = Vec::new();
-        for (number, slot) in (0u16..).zip(&self.memory.modules) {
-            if self.is_committed(slot) {
-                let module = self.stable(|| module(slot));
-                all.extend(module.map(|module| (number, module)));
-            }
+        for (number, slot) in self.committed(&self.memory.modules) {
+            let module = self.stable(|| module(slot));
+            all.extend(module.map(|module| (number as u16, module)));
         }
         all
     }
@@ -302,14 +311,12 @@ impl Reader<'_> {
     fn nodes(&mut self) -> stacks::Nodes {
         let used = self.memory.counters.0.nodes.load(Relaxed);
         let used = usize::try_from(used).map_or(NODES, |it| it.min(NODES));
-        let ids = FIRST_NODE as usize..(FIRST_NODE as usize + used).min(NODES);
-        let read = |slot: &NodeSlot| {
-            if !self.is_committed(slot) {
-                return [0; 2];
-            }
-            [slot.place.load(Relaxed), slot.parent.load(Relaxed)]
-        };
-        stacks::Nodes::new(self.memory.nodes[ids].iter().map(read).collect())
+        let end = (FIRST_NODE as usize + used).min(NODES);
+        let mut nodes = vec![[0; 2]; end].into_boxed_slice();
+        for (id, slot) in self.committed(&self.memory.nodes[..end]) {
+            nodes[id] = [slot.place.load(Relaxed), slot.parent.load(Relaxed)];
+        }
+        stacks::Nodes::new(nodes)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::stacks::Frame;
 /// Most frames of a stack, as in a recording.
 const DEEPEST: usize = 4096;
 
-/// A copy of the nodes, by id minus `FIRST_NODE`.
+/// A copy of the nodes, by id.
 #[derive(Debug)]
 pub struct Nodes(Box<[[u64; 2]]>);
 
@@ -32,7 +32,7 @@ impl Nodes {
         let mut frames = Vec::new();
         let mut id = id;
         while id >= FIRST_NODE {
-            let node = self.0.get((id - FIRST_NODE) as usize);
+            let node = self.0.get(id as usize);
             let Some([place, parent]) = node.filter(|it| it[1] & WRITTEN != 0) else {
                 return Stack {
                     frames,

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use allotrope_sampling::Period;
 use allotrope_shm::numbers::stack_end;
 use allotrope_watched::frees::Deallocation;
-use allotrope_watched::layout::{BUCKETS, FREES, MODULES, NODES, WAYS};
+use allotrope_watched::layout::{BUCKETS, FREES, MODULES, NODES, TOTALS, WAYS};
 use allotrope_watched::modules::Module;
 use allotrope_watched::reader::{ReadError, State};
 use allotrope_watched::stacks::Frame;
+use allotrope_watched::writer::Sample;
 use proptest::prelude::*;
 
 use crate::support::{Watched, sample, sorted};
@@ -208,6 +209,30 @@ fn a_full_table_of_samples_counts_what_it_cannot_take() {
     assert!(writer.insert(&sample(16, 1)));
 }
 
+/// Each sample has another stack here.
+#[test]
+fn a_full_table_of_totals_counts_what_it_cannot_take() {
+    let watched = Watched::new();
+    let writer = watched.writer();
+    for number in 1..=TOTALS as u64 * 2 {
+        let new = Sample {
+            stack: number as u32,
+            ..sample(16, 1)
+        };
+        writer.insert(&new);
+        writer.take(16);
+        let lost = watched.memory().counters.0.lost_totals.load(Relaxed);
+        assert!(
+            lost == 0 || number > TOTALS as u64 / 4,
+            "full with {number}"
+        );
+    }
+    let state = watched.state();
+    let lost = state.counters.lost_totals;
+    assert_eq!(state.totals.len() as u64, TOTALS as u64 * 2 - lost);
+    assert!(state.totals.iter().all(|it| it.allocated == 1));
+}
+
 #[test]
 fn a_full_table_of_nodes_keeps_what_it_has() {
     let watched = Watched::new();
@@ -317,6 +342,10 @@ fn memory_grows_with_what_is_in_it() {
     watched.writer().take(4096 * 5);
     watched.writer().take(999 * 16);
     watched.state();
-    // A page for each sample and for each index entry, and one for all nodes.
-    assert!(resident() <= (3 + 10 + 10 + 1) * 4096, "{}", resident());
+    // A page for each sample, for each total and for each index entry, and one for all nodes.
+    assert!(
+        resident() <= (3 + 10 + 10 + 10 + 1) * 4096,
+        "{}",
+        resident()
+    );
 }

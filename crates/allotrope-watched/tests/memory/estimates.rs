@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
 use allotrope_sampling::countdown::Countdown;
-use allotrope_sampling::estimate::{Estimate, SMALLEST};
+use allotrope_sampling::estimate::{Estimate, Figures, SMALLEST};
 use allotrope_sampling::exponential::Generator;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_watched::frees::Deallocation;
@@ -31,6 +31,9 @@ struct Program<'a> {
     countdown: Countdown,
     random: Generator,
     live: BTreeMap<u64, (u64, u64)>,
+    /// Blocks and bytes.
+    allocated: [u64; 2],
+    freed: [u64; 2],
 }
 
 impl Program<'_> {
@@ -58,11 +61,16 @@ impl Program<'_> {
                 entry: EntryPoint::Malloc,
             });
         }
+        self.allocated[0] += 1;
+        self.allocated[1] += size;
         assert!(self.live.insert(address, (site, size)).is_none());
     }
 
     fn free(&mut self, address: u64) {
-        self.live.remove(&address);
+        if let Some((_, size)) = self.live.remove(&address) {
+            self.freed[0] += 1;
+            self.freed[1] += size;
+        }
         let writer = self.watched.writer();
         if let Some(sample) = writer.take(address) {
             let deallocation = Deallocation {
@@ -94,6 +102,7 @@ impl Program<'_> {
 fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
     let mut held = [0; 2];
     let mut held_by_site = [0; SITES as usize];
+    let mut held_of_totals = [0; 4];
     for run in 0..RUNS {
         let watched = Watched::new();
         let mut program = Program {
@@ -101,6 +110,8 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
             countdown: Countdown::new(Generator::seeded(&[run, 1]), Some(Period::DEFAULT)),
             random: Generator::seeded(&[run, 2]),
             live: BTreeMap::new(),
+            allocated: [0; 2],
+            freed: [0; 2],
         };
         program.run(3_000);
         // While it runs, the watcher asks for four times as many samples.
@@ -112,6 +123,21 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
         let bytes = program.live.values().map(|it| it.1).sum();
         held[0] += holds(live.blocks(SMALLEST), program.live.len() as u64);
         held[1] += holds(live.bytes(), bytes);
+        let (allocated, freed) = (state.allocated(), state.freed());
+        let (allocated, freed) = (allocated.expect("it is on"), freed.expect("it is on"));
+        assert_eq!(allocated.samples(), state.counters.sampled);
+        assert_eq!(freed.samples(), state.counters.freed);
+        for (held, (estimate, truth)) in held_of_totals.iter_mut().zip([
+            (allocated.blocks(SMALLEST), program.allocated[0]),
+            (allocated.bytes(), program.allocated[1]),
+            (freed.blocks(SMALLEST), program.freed[0]),
+            (freed.bytes(), program.freed[1]),
+        ]) {
+            *held += holds(estimate, truth);
+        }
+        let by_stack = state.allocated_by_stack();
+        let sum: u64 = by_stack.values().map(Figures::samples).sum();
+        assert_eq!(sum, allocated.samples());
         let by_stack = state.live_by_stack();
         for site in 0..SITES {
             let blocks = program.live.values().filter(|it| it.0 == site);
@@ -125,9 +151,10 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
             };
         }
     }
-    println!(
-        "blocks {}, bytes {}, bytes of sites {held_by_site:?}",
-        held[0], held[1]
+    println!("live {held:?}, live bytes of sites {held_by_site:?}, totals {held_of_totals:?}");
+    assert!(
+        held_of_totals.iter().all(|&it| it >= ENOUGH),
+        "{held_of_totals:?}"
     );
     assert!(held.iter().all(|&it| it >= ENOUGH), "{held:?}");
     assert!(

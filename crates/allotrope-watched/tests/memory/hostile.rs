@@ -9,7 +9,7 @@ use allotrope_shm::numbers::stack_end;
 use allotrope_watched::file::{MapError, Mapped};
 use allotrope_watched::frees::Deallocation;
 use allotrope_watched::layout::{
-    BUCKETS, BYTES, FREES, Header, MAGIC, MODULES, NODES, VERSION, WAYS,
+    BUCKETS, BYTES, FREES, Header, MAGIC, MODULES, NODES, TOTALS, VERSION, WAYS,
 };
 use allotrope_watched::reader::State;
 use allotrope_watched::stacks::Frame;
@@ -89,6 +89,15 @@ fn read(watched: &Watched) -> State {
     stacks.extend([0, 1, 7, 8, u32::MAX, NODES as u32 - 1]);
     for id in stacks {
         assert!(state.stack(id).frames.len() <= 4096);
+    }
+    assert!(state.totals.len() <= TOTALS);
+    let by_stack = [state.live_by_stack(), state.allocated_by_stack()];
+    let by_stack = by_stack.iter().flat_map(|it| it.values().copied());
+    let all = [state.live(), state.allocated(), state.freed()];
+    for figures in all.into_iter().flatten().chain(by_stack.take(100)) {
+        let bytes = figures.bytes();
+        assert!(bytes.low <= bytes.value && bytes.value <= bytes.high);
+        assert!(bytes.high.is_finite());
     }
     for (_, module) in &state.modules {
         assert!(module.start < module.end && module.path.len() <= 424);
