@@ -7,7 +7,7 @@ use std::thread;
 use allotrope_watched::frees::Deallocation;
 use allotrope_watched::stacks::Frame;
 
-use crate::support::{Watched, is_whole, sample, sorted};
+use crate::support::{Done, Watched, is_whole, sample, sorted};
 
 /// Numbers without order.
 fn next(state: &mut u64) -> u64 {
@@ -77,10 +77,11 @@ fn a_reader_sees_whole_samples_while_threads_write() {
             }
             (reads, seen)
         });
+        let done = Done(&is_done);
         for thread in threads {
             live.extend(thread.join().expect("a writer"));
         }
-        is_done.store(true, Relaxed);
+        drop(done);
         let (reads, seen) = reader.join().expect("the reader");
         assert!(reads > 0 && seen > 0, "{reads} {seen}");
     });
@@ -114,6 +115,7 @@ fn a_sample_that_changes_all_the_time_is_whole_when_it_is_read() {
                 assert!(writer.take(64).is_some());
             }
         });
+        let done = Done(&is_done);
         let mut seen = 0;
         for _ in 0..2_000 {
             let state = watched.state();
@@ -121,7 +123,7 @@ fn a_sample_that_changes_all_the_time_is_whole_when_it_is_read() {
             assert!(state.samples.len() <= 1);
             seen += state.samples.len();
         }
-        is_done.store(true, Relaxed);
+        drop(done);
         assert!(seen > 0);
     });
 }

@@ -16,7 +16,7 @@ use allotrope_watched::stacks::Frame;
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;
 
-use crate::support::{Watched, new_file, sample};
+use crate::support::{Done, Watched, new_file, sample};
 
 /// Overwrites the memory through its file, from the header's end on, as another process may.
 struct Scribbler<'a> {
@@ -235,13 +235,13 @@ fn who_writes_and_who_reads_survive_one_who_scribbles() {
                 }
             });
         }
+        let _done = Done(&is_done);
         let begin = Instant::now();
         let mut reads = 0;
         while begin.elapsed() < Duration::from_secs(2) || reads < 5 {
             read(&watched);
             reads += 1;
         }
-        is_done.store(true, Relaxed);
     });
     assert!(operations.load(Relaxed) > 0);
 }

@@ -34,6 +34,15 @@ impl Host for &Pages {
     }
 }
 
+/// Tells threads that the test is done, also if it fails: it would wait for them for ever.
+pub struct Done<'a>(pub &'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A process that is watched: its memory, and its private part.
 pub struct Watched {
     pub file: OwnedFd,
