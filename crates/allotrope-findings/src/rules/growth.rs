@@ -16,7 +16,8 @@
 //! - after the maximum they do not rise again by more than a quarter of the gain.
 //!
 //! It is a problem from 30 s on: shorter programs may build what they need until they end.
-//! So there the gain must be at least 30 % of the peak.
+//! So there the gain must be at least 30 % of the peak, and it is silent if the program
+//! allocates for less than 0.25 s.
 
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
@@ -43,6 +44,8 @@ const STRAIGHT: f64 = 0.9;
 const DEEPEST_DIP: f64 = 0.1;
 const LAST_THIRD: f64 = 0.25;
 const SECOND_RISE: f64 = 0.25;
+/// In less time nothing can tell a program that builds something from one that grows.
+const SHORTEST_NS: u64 = 250_000_000;
 /// From this length of the run on it is a problem.
 const LONG_NS: u64 = 30_000_000_000;
 
@@ -98,6 +101,10 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
 }
 
 fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
+    let [begin, end] = context.active_ns;
+    if end.saturating_sub(begin) < SHORTEST_NS {
+        return None;
+    }
     let curve = context.curve(&group.sites);
     let highest = curve.highest()?;
     let most = curve.live()[highest];
@@ -105,7 +112,6 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let first = curve.live().iter().position(|live| live.bytes > begins)?;
     let (from, to) = (curve.end_ns(first), curve.end_ns(highest));
     let span = to.saturating_sub(from);
-    let [begin, end] = context.active_ns;
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
     if (span as f64) < LEAST_SPAN * duration || reached < EARLIEST_END * duration {

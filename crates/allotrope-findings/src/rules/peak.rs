@@ -3,7 +3,7 @@
 //! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB, on
 //! one path: with the same three callers, and through the same functions without names
 //! further in. (Many callers together are an allocation function of the program's, which says
-//! nothing. Nor does an address in a library, or an interpreter's or event loop, of whose
+//! nothing. Nor does an address, or an interpreter's or event loop, of whose
 //! callees no symbol is known, and that is more than three calls away.)
 //! It is silent about a function that another rule about the peak has named.
 
@@ -34,10 +34,10 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     groups.map(|group| candidate(context, group)).collect()
 }
 
-/// Whether the function is more than an address in a library, or a language's own.
+/// Whether the function has a name, and is not a language's own.
 fn is_named(context: &Context<'_>, group: &Group) -> bool {
     let frame = context.frame(&group.sites, |site| site.bytes_at_peak);
-    frame.is_some_and(|frame| context.frames.origin(frame) > Origin::UnnamedLibrary)
+    frame.is_some_and(|frame| context.frames.origin(frame) > Origin::Unnamed)
 }
 
 /// The most bytes at the peak that were allocated through the same functions: the group's,
