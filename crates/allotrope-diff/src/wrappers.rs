@@ -157,7 +157,14 @@ pub(crate) fn is_listed(module: &str, function: &str) -> bool {
         let _ = list.add(LIST);
         list
     });
-    list.has_function(module, function)
+    list.has_function(module, function) || is_operator_of_class(function)
+}
+
+/// Whether a function is the `operator new` of a class: patterns have no `*` at their
+/// beginning.
+fn is_operator_of_class(function: &str) -> bool {
+    let name = function.strip_suffix("[]").unwrap_or(function);
+    name.ends_with("::operator new")
 }
 
 /// A stack for [`mark_forwarding`].
@@ -269,6 +276,8 @@ mod tests {
             ("redis-server", "zmalloc"),
             ("libxml2.so.2", "xmlStrdup"),
             ("app", "xmalloc.constprop.0"),
+            ("vvp", "vvp_net_t::operator new"),
+            ("libpng16.so.16", "png_malloc_warn"),
         ] {
             assert!(is_listed(module, function), "{function}");
         }
