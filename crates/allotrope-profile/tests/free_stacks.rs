@@ -15,9 +15,9 @@ const SECOND: u32 = 11;
 /// The trace has no such node.
 const MISSING: u32 = 4_000_000_000;
 
-/// Thread 1 allocates seven blocks and frees four: two at `FIRST`, one at a stack that the
+/// Thread 1 allocates eight blocks and frees four: two at `FIRST`, one at a stack that the
 /// trace does not have, one without a stack. Thread 2 frees one at `SECOND`; one is
-/// replaced by a realloc at `FIRST`; one is live at the end.
+/// replaced by a realloc at `FIRST`; those of 50 and 70 bytes are live at the end.
 fn freed_everywhere() -> Story {
     let moved = Event {
         stack: FIRST,
@@ -138,15 +138,16 @@ fn single_blocks_say_where_they_are_freed() {
     blocks_of_sites(&trace, &Options::default(), &[(0, STACK)], &mut add).expect("a story");
     freed.sort();
     let none = 0;
-    let live = (70, allotrope_trace::model::stack_end::NOT_RECORDED);
+    let live = |size: u64| (size, allotrope_trace::model::stack_end::NOT_RECORDED);
     let expected = [
         (1, FIRST),
         (10, FIRST),
         (20, SECOND),
         (30, MISSING),
         (40, none),
+        live(50),
         (60, FIRST),
-        live,
+        live(70),
     ];
     assert_eq!(freed, expected);
 }
