@@ -538,7 +538,10 @@ fn check_stacks(
     profile: &Profile,
 ) -> Result<(), Failure> {
     let time = time.option();
-    let has_stacks = matches!(arguments.by, Some(By::Function | By::Module | By::Stack));
+    let needs_events = matches!(
+        arguments.by,
+        Some(By::Function | By::Module | By::Stack | By::Size)
+    );
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
@@ -547,7 +550,7 @@ fn check_stacks(
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
         (arguments.window.is_some(), "--window"),
-        (has_stacks, "--by"),
+        (needs_events, "--by"),
         (arguments.format == Format::Markdown, "--format markdown"),
         (time.is_some(), time.unwrap_or_default()),
     ];

@@ -213,6 +213,7 @@ fn commands_that_need_stacks_refuse() {
         vec!["diff", trace, trace],
         vec!["export", "--to", "folded", trace],
         vec!["report", "--tree", trace],
+        vec!["report", "--by", "size", trace],
         vec!["report", "--site", "1", trace],
     ] {
         let output = allotrope(&arguments);
