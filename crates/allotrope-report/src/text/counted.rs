@@ -1,4 +1,4 @@
-//! Tables of allocations by entry point, by thread and by size: lists of their own, and all that a
+//! Tables of allocations by entry point, by thread and by size. The first two are all that a
 //! recording made with `--counts-only` has.
 
 use std::cmp::Reverse;

@@ -58,9 +58,11 @@ pub fn write_site(
             count((row.sites.len() - MOST) as u64)
         )?;
     }
-    let headlines = Headlines::new(profile, &options.glue);
-    let sites = row.sites.iter().map(|&site| (row.process, site));
-    freed_at::write(profile, sites, &headlines, MOST, options, out)?;
+    if profile.recording.free_stacks {
+        let headlines = Headlines::new(profile, &options.glue);
+        let sites = row.sites.iter().map(|&site| (row.process, site));
+        freed_at::write(profile, sites, &headlines, MOST, options, out)?;
+    }
     super::write_source_warnings(options, out)?;
     Ok(true)
 }
