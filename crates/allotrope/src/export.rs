@@ -159,8 +159,7 @@ pub fn create<'a>(
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let created = Output::create(path).and_then(|output| {
-        unfinished::remove_on_signal(&output);
+    let created = unfinished::create(|| Output::create(path)).and_then(|output| {
         let mut output = BufWriter::new(output);
         write(&mut output)?;
         let output = output.into_inner().map_err(IntoInnerError::into_error)?;

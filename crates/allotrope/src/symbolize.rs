@@ -194,7 +194,6 @@ fn write(
         _ => record::replaceable(output, force).status(BAD_INPUT)?,
     };
     let write_to = |output: Output| -> anyhow::Result<()> {
-        unfinished::remove_on_signal(&output);
         let show = |done, total| progress.show("writing the trace", done, total);
         let output = rewrite(trace, symbols, BufWriter::new(output), show)?;
         let output = output.into_inner().map_err(IntoInnerError::into_error)?;
@@ -202,7 +201,7 @@ fn write(
         output.finish()?;
         Ok(())
     };
-    Output::at(target)
+    unfinished::create(|| Output::at(target))
         .map_err(anyhow::Error::from)
         .and_then(write_to)
         .with_context(|| format!("cannot write {}; it is unchanged", output.shown()))

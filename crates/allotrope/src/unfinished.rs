@@ -1,6 +1,7 @@
 //! Removes an unfinished output file if a signal ends the command, so that Ctrl-C leaves no
 //! half file under its hidden name. (`record` handles signals itself.)
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -14,16 +15,18 @@ use crate::signal_state;
 /// The hidden name of the file that is being written; one at a time is.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// From now on, a signal that ends the command removes this output's file if that has not
-/// been renamed by then.
-pub fn remove_on_signal(output: &Output) {
+/// Creates an output with `create`. A signal that ends the command from then on removes the
+/// output's file if that has not been renamed by then.
+pub fn create(create: impl FnOnce() -> io::Result<Output>) -> io::Result<Output> {
     static STARTED: Once = Once::new();
-    let Output::File(file, _) = output else {
-        return;
-    };
-    let path = file.path().to_owned();
-    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
     STARTED.call_once(start);
+    // The signal's thread waits until the path of a file that was created is known.
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = create()?;
+    if let Output::File(file, _) = &output {
+        *unfinished = Some(file.path().to_owned());
+    }
+    Ok(output)
 }
 
 fn start() {
