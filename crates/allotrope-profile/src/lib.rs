@@ -58,6 +58,7 @@ mod prefetch;
 mod replay;
 mod run_info;
 mod run_times;
+pub mod sampled;
 mod series;
 mod site;
 mod site_details;

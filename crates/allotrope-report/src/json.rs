@@ -181,12 +181,12 @@ impl Serialize for Marks<'_> {
     }
 }
 
-struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
+pub(crate) struct Frames<'a>(pub &'a Profile, pub Option<&'a SourceLines>);
 
 /// The windows of a process; the flag means that calls were only counted.
 struct Windows<'a>(&'a Process, bool);
 
-struct ExitForm(Exit);
+pub(crate) struct ExitForm(pub Exit);
 
 #[derive(Serialize)]
 struct FrameForm<'a> {

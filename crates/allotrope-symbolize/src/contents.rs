@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use allotrope_symbols::{Frame, Locator, ModuleSymbols, Resolved, SymbolError, Work};
 use allotrope_trace::model::{ImageId, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols};
-use allotrope_trace::{Entry, ReadError, TraceReader};
+use allotrope_trace::{Entry, ReadError, Source, TraceReader};
 
 use crate::frames::{FileAddress, SymbolsBuilder, from_trace};
 
@@ -54,7 +54,7 @@ impl Contents {
     ///
     /// # Errors
     /// If the trace cannot be read or is damaged.
-    pub fn read(trace: &TraceReader) -> Result<Self, ReadError> {
+    pub fn read<S: Source>(trace: &TraceReader<S>) -> Result<Self, ReadError> {
         let mut contents = Self::default();
         let mut mappings: HashMap<(ImageId, MappingId), (ModuleId, u64)> = HashMap::new();
         // A stack may come before the mapping that its addresses are in.

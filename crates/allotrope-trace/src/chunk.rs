@@ -14,6 +14,10 @@ pub const MAGIC: [u8; 8] = *b"ALLOTROP";
 pub(crate) const MAJOR: u16 = 2;
 /// Incremented when the format gets an addition that old readers may skip.
 pub(crate) const MINOR: u16 = 4;
+/// The major version of a sampled profile. Programs that read only recordings refuse it.
+pub(crate) const SAMPLED_MAJOR: u16 = 3;
+/// Its minor version.
+const SAMPLED_MINOR: u16 = 0;
 /// Bytes of the file header: magic, major, minor, flags.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a chunk header without its summary.
@@ -54,18 +58,43 @@ pub(crate) enum Coding {
     Zstd,
 }
 
+/// What a file contains; each has a major version of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// Every allocation.
+    Recording,
+    /// Samples of allocations.
+    Samples,
+}
+
+impl Contents {
+    const fn version(self) -> (u16, u16) {
+        match self {
+            Self::Recording => (MAJOR, MINOR),
+            Self::Samples => (SAMPLED_MAJOR, SAMPLED_MINOR),
+        }
+    }
+}
+
 /// The file header of the current version.
-pub(crate) fn file_header() -> [u8; FILE_HEADER] {
+pub(crate) fn file_header(contents: Contents) -> [u8; FILE_HEADER] {
+    let (major, minor) = contents.version();
     let mut header = [0; FILE_HEADER];
     header[..8].copy_from_slice(&MAGIC);
-    header[8..10].copy_from_slice(&MAJOR.to_le_bytes());
-    header[10..12].copy_from_slice(&MINOR.to_le_bytes());
+    header[8..10].copy_from_slice(&major.to_le_bytes());
+    header[10..12].copy_from_slice(&minor.to_le_bytes());
     header
 }
 
+/// Whether a file that begins like this is a sampled profile. At least 10 bytes are needed.
+pub fn is_sampled(start: &[u8]) -> bool {
+    let rest = start.strip_prefix(&MAGIC);
+    rest.is_some_and(|rest| rest.starts_with(&SAMPLED_MAJOR.to_le_bytes()))
+}
+
 /// Checks the file header. `start` is the beginning of the file, or the whole file
-/// if it is shorter than the header.
-pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
+/// if it is shorter than the header. `wanted` is what the caller can read.
+pub(crate) fn check_file_header(start: &[u8], wanted: Contents) -> Result<(), ReadError> {
     if start.is_empty() {
         return Err(ReadError::Empty);
     }
@@ -82,7 +111,10 @@ pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
     let found_major = u16::from_le_bytes([start[8], start[9]]);
     let found_minor = u16::from_le_bytes([start[10], start[11]]);
     match found_major {
-        MAJOR => Ok(()),
+        MAJOR if wanted == Contents::Recording => Ok(()),
+        SAMPLED_MAJOR if wanted == Contents::Samples => Ok(()),
+        MAJOR => Err(ReadError::NotSampled),
+        SAMPLED_MAJOR => Err(ReadError::Sampled),
         0 => Err(ReadError::Foreign),
         1..MAJOR => Err(ReadError::OlderVersion {
             found_major,
@@ -270,32 +302,32 @@ mod tests {
 
     #[test]
     fn foreign_empty_short_newer_and_older_files_have_errors_of_their_own() {
-        let good = file_header();
-        assert!(check_file_header(&good).is_ok());
-        assert!(matches!(check_file_header(b""), Err(ReadError::Empty)));
+        let good = file_header(Contents::Recording);
+        assert!(check_file_header(&good, Contents::Recording).is_ok());
+        assert!(matches!(check_file_header(b"", Contents::Recording), Err(ReadError::Empty)));
         assert!(matches!(
-            check_file_header(b"\x7fELF"),
+            check_file_header(b"\x7fELF", Contents::Recording),
             Err(ReadError::Foreign)
         ));
         for length in 1..FILE_HEADER {
-            let short = check_file_header(&good[..length]);
+            let short = check_file_header(&good[..length], Contents::Recording);
             assert!(
                 matches!(short, Err(ReadError::ShortHeader { .. })),
                 "{length}"
             );
         }
         let mut newer = good;
-        newer[8..12].copy_from_slice(&[3, 0, 5, 0]);
-        let sentence = check_file_header(&newer).unwrap_err().to_string();
+        newer[8..12].copy_from_slice(&[4, 0, 5, 0]);
+        let sentence = check_file_header(&newer, Contents::Recording).unwrap_err().to_string();
         assert!(
-            sentence.contains("version 3.5")
+            sentence.contains("version 4.5")
                 && sentence.contains("reads version 2.x")
                 && sentence.contains("a newer one"),
             "{sentence}"
         );
         let mut older = good;
         older[8..12].copy_from_slice(&[1, 0, 0, 0]);
-        let sentence = check_file_header(&older).unwrap_err().to_string();
+        let sentence = check_file_header(&older, Contents::Recording).unwrap_err().to_string();
         assert!(
             sentence.contains("version 1.0")
                 && sentence.contains("reads version 2.x")
@@ -304,6 +336,24 @@ mod tests {
         );
         let mut newer_minor = good;
         newer_minor[10] = 9;
-        assert!(check_file_header(&newer_minor).is_ok());
+        assert!(check_file_header(&newer_minor, Contents::Recording).is_ok());
+    }
+
+    #[test]
+    fn a_sampled_profile_is_no_recording_and_a_recording_no_sampled_profile() {
+        let (recording, samples) = (
+            file_header(Contents::Recording),
+            file_header(Contents::Samples),
+        );
+        assert!(is_sampled(&samples) && !is_sampled(&recording) && !is_sampled(b"ALLOTROP"));
+        assert!(check_file_header(&samples, Contents::Samples).is_ok());
+        assert!(matches!(
+            check_file_header(&samples, Contents::Recording),
+            Err(ReadError::Sampled)
+        ));
+        assert!(matches!(
+            check_file_header(&recording, Contents::Samples),
+            Err(ReadError::NotSampled)
+        ));
     }
 }

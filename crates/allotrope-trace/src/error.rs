@@ -77,6 +77,14 @@ pub enum ReadError {
         "this is not an Allotrope trace: it does not begin with the bytes `ALLOTROP`; name a file that `allotrope record` wrote"
     )]
     Foreign,
+    /// The file is a sampled profile, and a recording is needed.
+    #[error(
+        "this is a sampled profile, which has estimates and no single allocations; `allotrope report`, `show`, `diff` and `export` read it, and everything else needs a file that `allotrope record` wrote"
+    )]
+    Sampled,
+    /// The file is a recording, and a sampled profile is needed.
+    #[error("this is a recording and no sampled profile")]
+    NotSampled,
     /// The file has a newer major format version than this reader supports.
     #[error(
         "the trace has format version {found_major}.{found_minor} and this program reads version {known_major}.x; use the version of allotrope that wrote it, or a newer one"

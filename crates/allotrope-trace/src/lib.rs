@@ -47,7 +47,7 @@ mod totals;
 mod varint;
 mod writer;
 
-pub use chunk::MAGIC;
+pub use chunk::{MAGIC, is_sampled};
 pub use error::{Cut, CutReason, ReadError, Shortfall, WriteError};
 pub use reader::{Entries, Entry, Outline, OutlineEntry, TraceReader};
 pub use source::Source;

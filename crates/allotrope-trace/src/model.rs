@@ -11,12 +11,14 @@
 //!
 //! Ids are dense numbers from 0.
 
+mod samples;
 mod window;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
+pub use samples::{LONGEST_PERIOD, Sample, SampleTotal, Sampling};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
 /// Id of a process image, in order of start; unique in a trace.
@@ -109,6 +111,22 @@ pub enum Record {
     Unrecorded(Unrecorded),
     /// A named moment of the recording.
     Mark(Mark),
+    /// How an image was sampled. Only in sampled profiles, as are the next two.
+    Sampling(Sampling),
+    /// Sampled blocks that were live.
+    Samples {
+        /// The image.
+        image: ImageId,
+        /// The blocks.
+        samples: Vec<Sample>,
+    },
+    /// Totals of all samples since the beginning.
+    SampleTotals {
+        /// The image.
+        image: ImageId,
+        /// The totals. Several may have the same stack, period and sizes.
+        totals: Vec<SampleTotal>,
+    },
 }
 
 /// The recording as a whole.

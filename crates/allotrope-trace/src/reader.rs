@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::chunk::{FILE_HEADER, Header};
+use crate::chunk::{Contents, FILE_HEADER, Header};
 use crate::error::{Cut, CutReason, ReadError, Shortfall};
 use crate::events::{COLUMN_NAMES, Decoder, columns_of};
 use crate::free_stacks;
@@ -74,7 +74,16 @@ impl TraceReader<File> {
 impl<S: Source> TraceReader<S> {
     /// Like [`TraceReader::open`], for a source that is already open.
     pub fn new(source: S) -> Result<Self, ReadError> {
-        let scan = scan(&source)?;
+        Self::with(source, Contents::Recording)
+    }
+
+    /// Opens a sampled profile. It has no events, and is read only if it is whole.
+    pub fn sampled(source: S) -> Result<Self, ReadError> {
+        Self::with(source, Contents::Samples)
+    }
+
+    fn with(source: S, wanted: Contents) -> Result<Self, ReadError> {
+        let scan = scan(&source, wanted)?;
         Ok(Self {
             source,
             scan,

@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::chunk::{
-    self, CHUNK_HEADER, Coding, FILE_HEADER, Header, MAX_EVENTS, MAX_RECORDS, kind,
+    self, CHUNK_HEADER, Coding, Contents, FILE_HEADER, Header, MAX_EVENTS, MAX_RECORDS, kind,
 };
 use crate::error::{Cut, CutReason, ReadError};
 use crate::source::Source;
@@ -80,13 +80,13 @@ struct Walk<'a, S> {
 }
 
 /// Scans the whole file.
-pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
+pub(crate) fn scan<S: Source>(source: &S, wanted: Contents) -> Result<Scan, ReadError> {
     let failed = |source| ReadError::Io { offset: 0, source };
     let length = source.length().map_err(failed)?;
     let mut start = [0; FILE_HEADER];
     let start = &mut start[..length.min(FILE_HEADER as u64) as usize];
     source.read_exact_at(start, 0).map_err(failed)?;
-    chunk::check_file_header(start)?;
+    chunk::check_file_header(start, wanted)?;
     let mut walk = Walk {
         source,
         length,

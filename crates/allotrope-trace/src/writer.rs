@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
-use crate::chunk::{self, CHUNK_HEADER, Coding, Header, MAX_EVENTS, MAX_RECORDS, kind};
+use crate::chunk::{self, CHUNK_HEADER, Coding, Contents, Header, MAX_EVENTS, MAX_RECORDS, kind};
 use crate::error::WriteError;
 use crate::events::{COLUMNS, Encoder};
 use crate::free_stacks;
@@ -78,6 +78,16 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the file header. The sink needs no buffer: it gets each chunk with one
     /// call.
     pub fn new(sink: W) -> Result<Self, WriteError> {
+        Self::with(sink, Contents::Recording)
+    }
+
+    /// The same for a sampled profile: no events, but [`Record::Sampling`],
+    /// [`Record::Samples`] and [`Record::SampleTotals`].
+    pub fn sampled(sink: W) -> Result<Self, WriteError> {
+        Self::with(sink, Contents::Samples)
+    }
+
+    fn with(sink: W, contents: Contents) -> Result<Self, WriteError> {
         let mut writer = Self {
             sink,
             offset: 0,
@@ -91,7 +101,7 @@ impl<W: Write> TraceWriter<W> {
                 .map_err(|source| WriteError::Compress { offset: 0, source })?,
             totals: Totals::default(),
         };
-        writer.write_to_sink(&chunk::file_header())?;
+        writer.write_to_sink(&chunk::file_header(contents))?;
         Ok(writer)
     }
 

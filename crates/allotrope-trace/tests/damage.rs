@@ -451,9 +451,9 @@ fn files_that_are_no_traces_have_errors_of_their_own() {
         open(b"ALLOTROP\x01\0"),
         ReadError::ShortHeader { length: 10, .. }
     ));
-    let newer = open(b"ALLOTROP\x03\0\x07\0\0\0\0\0").to_string();
+    let newer = open(b"ALLOTROP\x04\0\x07\0\0\0\0\0").to_string();
     assert!(
-        newer.contains("3.7") && newer.contains("reads version 2.x"),
+        newer.contains("4.7") && newer.contains("reads version 2.x"),
         "{newer}"
     );
     let nothing = open(b"ALLOTROP\x02\0\0\0\0\0\0\0");

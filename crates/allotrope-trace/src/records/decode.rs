@@ -8,7 +8,7 @@ use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
     ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, Module, Origin,
-    QuietWait, Record, Recording, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
+    QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
     Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
@@ -135,6 +135,23 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             tick: from.varint()?,
             name: string(from)?,
         }),
+        tag::SAMPLING => Record::Sampling(Sampling {
+            image: from.varint_u32()?,
+            period: from.varint()?,
+            longest_period: from.varint()?,
+            lost_samples: from.varint()?,
+            lost_stacks: from.varint()?,
+            lost_totals: from.varint()?,
+            unreadable: from.varint()?,
+        }),
+        tag::SAMPLES => Record::Samples {
+            image: from.varint_u32()?,
+            samples: list(from, sample)?,
+        },
+        tag::SAMPLE_TOTALS => Record::SampleTotals {
+            image: from.varint_u32()?,
+            totals: list(from, sample_total)?,
+        },
         _ => return Ok(None),
     };
     Ok(Some(record))
@@ -317,6 +334,33 @@ fn counts(from: &mut Cursor<'_>) -> Result<Counts, Malformed> {
         thread: from.varint_u32()?,
         tick: from.varint()?,
         entries: list(from, entry_counts)?,
+    })
+}
+
+fn sample(from: &mut Cursor<'_>) -> Result<Sample, Malformed> {
+    Ok(Sample {
+        stack: from.varint_u32()?,
+        size: from.varint()?,
+        period: from.varint()?,
+        tick: from.varint()?,
+        tid: from.varint_u32()?,
+        entry: u8::try_from(from.varint()?)
+            .ok()
+            .and_then(EntryPoint::from_number)
+            .ok_or(Malformed("a sample has an unknown entry point"))?,
+    })
+}
+
+fn sample_total(from: &mut Cursor<'_>) -> Result<SampleTotal, Malformed> {
+    Ok(SampleTotal {
+        stack: from.varint_u32()?,
+        period: from.varint()?,
+        smallest: from.varint()?,
+        largest: from.varint()?,
+        allocated: from.varint()?,
+        allocated_bytes: from.varint()?,
+        freed: from.varint()?,
+        freed_bytes: from.varint()?,
     })
 }
 

@@ -48,6 +48,9 @@ fn tag_of(record: &Record) -> Option<u64> {
         Record::JitSymbols(_) => tag::JIT_SYMBOLS,
         Record::Unrecorded(_) => tag::UNRECORDED,
         Record::Mark(_) => tag::MARK,
+        Record::Sampling(_) => tag::SAMPLING,
+        Record::Samples { .. } => tag::SAMPLES,
+        Record::SampleTotals { .. } => tag::SAMPLE_TOTALS,
     })
 }
 
@@ -146,6 +149,30 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
         Record::Mark(it) => {
             put(out, it.tick);
             string(&it.name, out);
+        }
+        Record::Sampling(it) => {
+            let fields = [it.image.into(), it.period, it.longest_period];
+            numbers(out, &fields);
+            let losses = [it.lost_samples, it.lost_stacks, it.lost_totals];
+            numbers(out, &losses);
+            put(out, it.unreadable);
+        }
+        Record::Samples { image, samples } => {
+            numbers(out, &[(*image).into(), samples.len() as u64]);
+            for it in samples {
+                let fields = [it.stack.into(), it.size, it.period, it.tick];
+                numbers(out, &fields);
+                numbers(out, &[it.tid.into(), it.entry as u64]);
+            }
+        }
+        Record::SampleTotals { image, totals } => {
+            numbers(out, &[(*image).into(), totals.len() as u64]);
+            for it in totals {
+                let fields = [it.stack.into(), it.period, it.smallest, it.largest];
+                numbers(out, &fields);
+                numbers(out, &[it.allocated, it.allocated_bytes]);
+                numbers(out, &[it.freed, it.freed_bytes]);
+            }
         }
     }
 }

@@ -10,7 +10,9 @@ pub(crate) use decode::{decode, decode_stacks, skip_stacks};
 pub(crate) use encode::encode;
 pub(crate) use split::split;
 
-use crate::model::{Frame, Location, Record, StackId, StackNode, stack_end};
+use crate::model::{
+    Frame, LONGEST_PERIOD, Location, Record, SampleTotal, StackId, StackNode, stack_end,
+};
 
 /// The tags of the records.
 pub(crate) mod tag {
@@ -36,6 +38,9 @@ pub(crate) mod tag {
     pub(crate) const WINDOW_COUNTS: u64 = 20;
     pub(crate) const WAITS: u64 = 21;
     pub(crate) const MARK: u64 = 22;
+    pub(crate) const SAMPLING: u64 = 23;
+    pub(crate) const SAMPLES: u64 = 24;
+    pub(crate) const SAMPLE_TOTALS: u64 = 25;
 }
 
 /// Describes the inconsistency of a record, if there is one. Writer and reader both
@@ -47,8 +52,25 @@ pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
         Record::Stacks { first, nodes, .. } => inconsistent_nodes(*first, nodes),
         Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
         Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
+        Record::Sampling(it) => (it.period > LONGEST_PERIOD || it.longest_period > LONGEST_PERIOD)
+            .then_some("a period is longer than 1 TiB"),
+        Record::Samples { samples, .. } => samples
+            .iter()
+            .find_map(|sample| impossible_period(sample.period)),
+        Record::SampleTotals { totals, .. } => totals.iter().find_map(inconsistent_total),
         _ => None,
     }
+}
+
+fn impossible_period(period: u64) -> Option<&'static str> {
+    let is_possible = (1..=LONGEST_PERIOD).contains(&period);
+    (!is_possible).then_some("the period of a sample is not 1 byte to 1 TiB")
+}
+
+fn inconsistent_total(total: &SampleTotal) -> Option<&'static str> {
+    let reversed = total.smallest > total.largest;
+    let reversed = reversed.then_some("the smallest size of samples exceeds the largest");
+    impossible_period(total.period).or(reversed)
 }
 
 fn inconsistent_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static str> {

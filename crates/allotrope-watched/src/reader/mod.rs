@@ -31,6 +31,7 @@ use crate::layout::{
     TEXT, VERSION, module_state,
 };
 use crate::live::{BEING_WRITTEN, buckets_of};
+use crate::stacks::Frame;
 use crate::writer::Sample;
 
 /// How often a part that changes while it is read is tried.
@@ -193,6 +194,12 @@ impl State {
             malformed: reader.malformed,
             nodes,
         })
+    }
+
+    /// The innermost frame of the stack with this id, and the id of its callers, which is
+    /// smaller. `None`: there is no such frame.
+    pub fn node(&self, id: u32) -> Option<(Frame, u32)> {
+        self.nodes.node(id)
     }
 
     /// The stack with this id.

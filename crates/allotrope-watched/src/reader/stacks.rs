@@ -28,30 +28,31 @@ impl Nodes {
         Self(nodes)
     }
 
+    pub(super) fn node(&self, id: u32) -> Option<(Frame, u32)> {
+        let node = self.0.get(id as usize).filter(|_| id >= FIRST_NODE);
+        let [place, parent] = node.filter(|it| it[1] & WRITTEN != 0)?;
+        let callers = *parent as u32;
+        let frame = Frame {
+            address: place & ADDRESS_MASK,
+            exact: parent & EXACT != 0,
+            mapping: (place >> 48) as u16,
+        };
+        (callers < id).then_some((frame, callers))
+    }
+
     pub(super) fn stack(&self, id: u32) -> Stack {
         let mut frames = Vec::new();
         let mut id = id;
         while id >= FIRST_NODE {
-            let node = self.0.get(id as usize);
-            let Some([place, parent]) = node.filter(|it| it[1] & WRITTEN != 0) else {
+            // Ids of callers are smaller, so this ends.
+            let node = self.node(id).filter(|_| frames.len() < DEEPEST);
+            let Some((frame, callers)) = node else {
                 return Stack {
                     frames,
                     end: NOT_RECORDED,
                 };
             };
-            let callers = *parent as u32;
-            // Ids of callers are smaller, so this ends.
-            if callers >= id || frames.len() == DEEPEST {
-                return Stack {
-                    frames,
-                    end: NOT_RECORDED,
-                };
-            }
-            frames.push(Frame {
-                address: place & ADDRESS_MASK,
-                exact: parent & EXACT != 0,
-                mapping: (place >> 48) as u16,
-            });
+            frames.push(frame);
             id = callers;
         }
         Stack { frames, end: id }

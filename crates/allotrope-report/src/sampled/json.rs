@@ -1,0 +1,185 @@
+//! A sampled profile as JSON, format `allotrope-sampled/1`. `docs/report-json.md` documents
+//! every field, and `docs/sampled.schema.json` is its schema. A stable contract, as
+//! `allotrope-report/1` is.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use allotrope_profile::sampled::{
+    Estimate, SampledFigures, SampledProcess, SampledProfile, SampledSite,
+};
+use allotrope_profile::Profile;
+use allotrope_text::{text_of_os, text_of_path};
+use allotrope_trace::model::{Exit, Sampling};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::json::{ExitForm, Frames};
+use crate::json_recording::ModuleForm;
+
+#[derive(Serialize)]
+struct RecordingForm<'a> {
+    command: Vec<Cow<'a, str>>,
+    started_unix_us: Option<u64>,
+    duration_us: u64,
+    tool_version: &'a str,
+    system: &'a str,
+    architecture: &'a str,
+    depth_limit: u32,
+}
+
+#[derive(Serialize)]
+struct SamplingForm {
+    /// Null: sampling was off.
+    period_bytes: Option<u64>,
+    /// Null: sampling was never on.
+    longest_period_bytes: Option<u64>,
+    lost_samples: u64,
+    lost_stacks: u64,
+    lost_totals: u64,
+    unreadable: u64,
+}
+
+#[derive(Serialize)]
+struct ProcessForm<'a> {
+    id: u32,
+    pid: u32,
+    parent_pid: u32,
+    executable: Cow<'a, str>,
+    command: Vec<Cow<'a, str>>,
+    exit: ExitForm,
+    started_us: u64,
+    duration_us: u64,
+    sampling: SamplingForm,
+    totals: Option<FiguresForm<'a>>,
+    sites: Vec<SiteForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct SiteForm<'a> {
+    number: u32,
+    stack: &'a [u32],
+    #[serde(flatten)]
+    figures: FiguresForm<'a>,
+}
+
+/// The figures, each with its interval; those of deallocations are of totals only.
+struct FiguresForm<'a> {
+    figures: &'a SampledFigures,
+    is_total: bool,
+}
+
+impl Serialize for FiguresForm<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let figures = self.figures;
+        let mut map = serializer.serialize_map(None)?;
+        let sets = [
+            ("live_blocks", "live_bytes", &figures.live),
+            ("allocations", "allocated_bytes", &figures.allocated),
+            ("deallocations", "deallocated_bytes", &figures.freed),
+        ];
+        let sets = sets.into_iter().take(if self.is_total { 3 } else { 2 });
+        for (blocks, bytes, set) in sets {
+            estimate(&mut map, blocks, &figures.blocks(set))?;
+            estimate(&mut map, bytes, &set.bytes())?;
+        }
+        map.serialize_entry("live_samples", &figures.live.samples())?;
+        map.serialize_entry("samples", &figures.allocated.samples())?;
+        for unknown in ["peak_bytes", "temporary_allocations", "reallocations"] {
+            map.serialize_entry(unknown, &None::<u64>)?;
+        }
+        map.end()
+    }
+}
+
+/// The estimate, rounded, and its interval, rounded outwards. The casts saturate.
+fn estimate<M: SerializeMap>(map: &mut M, name: &str, it: &Estimate) -> Result<(), M::Error> {
+    map.serialize_entry(name, &(it.value.round() as u64))?;
+    map.serialize_entry(&format!("{name}_low"), &(it.low.floor() as u64))?;
+    map.serialize_entry(&format!("{name}_high"), &(it.high.ceil() as u64))
+}
+
+fn total(figures: &SampledFigures) -> FiguresForm<'_> {
+    FiguresForm {
+        figures,
+        is_total: true,
+    }
+}
+
+fn sampling(it: &Sampling) -> SamplingForm {
+    let known = |period: u64| (period > 0).then_some(period);
+    SamplingForm {
+        period_bytes: known(it.period),
+        longest_period_bytes: known(it.longest_period),
+        lost_samples: it.lost_samples,
+        lost_stacks: it.lost_stacks,
+        lost_totals: it.lost_totals,
+        unreadable: it.unreadable,
+    }
+}
+
+fn process(it: &SampledProcess) -> ProcessForm<'_> {
+    ProcessForm {
+        id: it.id,
+        pid: it.pid,
+        parent_pid: it.parent_pid,
+        executable: text_of_path(&it.executable),
+        command: it.command.iter().map(|it| text_of_os(it)).collect(),
+        exit: ExitForm(it.exit.unwrap_or(Exit::Unknown)),
+        started_us: it.began_ns / 1000,
+        duration_us: it.read_ns.saturating_sub(it.began_ns) / 1000,
+        sampling: sampling(&it.sampling),
+        totals: it.totals.as_ref().map(total),
+        sites: it.sites.iter().map(site).collect(),
+    }
+}
+
+fn site(it: &SampledSite) -> SiteForm<'_> {
+    SiteForm {
+        number: it.number,
+        stack: &it.stack,
+        figures: FiguresForm {
+            figures: &it.figures,
+            is_total: false,
+        },
+    }
+}
+
+/// Writes the whole profile and a newline.
+pub fn write(profile: &SampledProfile, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let recording = &profile.recording;
+    let started = recording.started_unix_ns;
+    let ends = profile.processes.iter().map(|it| it.read_ns);
+    let tables = Profile {
+        frames: profile.frames.clone(),
+        modules: profile.modules.clone(),
+        ..Profile::default()
+    };
+    let modules: Vec<_> = profile.modules.iter().map(ModuleForm::of).collect();
+    let processes: Vec<_> = profile.processes.iter().map(process).collect();
+    let totals = profile.totals();
+    out.write_all(b"{\"format\":\"allotrope-sampled/1\",\"recording\":")?;
+    let form = RecordingForm {
+        command: recording.command.iter().map(|it| text_of_os(it)).collect(),
+        started_unix_us: (started > 0).then_some(started / 1000),
+        duration_us: ends.max().unwrap_or(0) / 1000,
+        tool_version: &recording.tool_version,
+        system: &recording.system,
+        architecture: &recording.architecture,
+        depth_limit: recording.depth_limit,
+    };
+    allotrope_text::to_json_writer(&mut out, &form)?;
+    out.write_all(b",\"warnings\":")?;
+    allotrope_text::to_json_writer(&mut out, &profile.warnings())?;
+    out.write_all(b",\"totals\":")?;
+    allotrope_text::to_json_writer(&mut out, &totals.as_ref().map(total))?;
+    out.write_all(b",\"processes\":")?;
+    allotrope_text::to_json_writer(&mut out, &processes)?;
+    out.write_all(b",\"frames\":")?;
+    allotrope_text::to_json_writer(&mut out, &Frames(&tables, None))?;
+    out.write_all(b",\"modules\":")?;
+    allotrope_text::to_json_writer(&mut out, &modules)?;
+    out.write_all(b"}\n")?;
+    out.flush()
+}
