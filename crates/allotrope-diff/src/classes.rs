@@ -52,6 +52,8 @@ pub(crate) struct Classes<'a> {
     /// the others.
     pub(crate) deterministic: u64,
     pub(crate) jittering: u64,
+    /// See [`crate::DiffOptions::sources`].
+    pub(crate) has_sources: bool,
 }
 
 impl<'a> Classes<'a> {
@@ -68,6 +70,7 @@ impl<'a> Classes<'a> {
             totals,
             deterministic: 0,
             jittering: 0,
+            has_sources: false,
         };
         classes.group();
         Ok(classes)

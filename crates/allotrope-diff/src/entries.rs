@@ -12,7 +12,7 @@ use crate::classes::Classes;
 use crate::differing_frame::differing;
 use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
-use crate::{DifferingFrame, Entry, EntryStack, Kind, Side};
+use crate::{DifferingFrame, Entry, EntryStack, Kind};
 use allotrope_profile::StackFrame;
 
 /// An entry, and the key that orders entries of equal size.
@@ -126,6 +126,7 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match
         through: None,
         differs: None,
         suppressed: None,
+        interval: None,
         stacks,
     };
     Draft {
@@ -135,6 +136,13 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match
             .min()
             .unwrap_or_default(),
     }
+}
+
+/// Figures of a stack, before and after, and the stacks of the sets that have them.
+#[derive(Default)]
+struct Counted {
+    figures: [u64; 2],
+    sources: [Vec<u32>; 2],
 }
 
 /// The key that orders stacks; exchanging the sides gives the same one.
@@ -149,7 +157,7 @@ fn first_spelling(stack: &EntryStack) -> &[u32] {
 /// side only differ from the others in offsets or lines. If both sides have the
 /// same number of them, they are paired in order.
 fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
-    let mut counted: BTreeMap<Vec<u32>, (u64, u64)> = BTreeMap::new();
+    let mut counted: BTreeMap<Vec<u32>, Counted> = BTreeMap::new();
     let mut frames = Vec::new();
     for &occurrence in classes.occurrences(class) {
         let Some(side) = classes.side(occurrence) else {
@@ -159,22 +167,24 @@ fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
             .table
             .stack(occurrence.run, occurrence.stack, &mut frames);
         if !counted.contains_key(&frames) {
-            counted.insert(frames.clone(), (0, 0));
+            counted.insert(frames.clone(), Counted::default());
         }
         if let Some(figures) = counted.get_mut(&frames) {
-            match side {
-                Side::Before => figures.0 += classes.value(occurrence),
-                Side::After => figures.1 += classes.value(occurrence),
+            figures.figures[side as usize] += classes.value(occurrence);
+            if classes.has_sources {
+                figures.sources[side as usize].push(occurrence.stack);
             }
         }
     }
     let (mut stacks, mut gone, mut new) = (Vec::new(), Vec::new(), Vec::new());
-    for (frames, (before, after)) in counted {
+    for (frames, counted) in counted {
+        let [before, after] = counted.figures;
         let stack = EntryStack {
             before,
             after,
             frames: frames.into_boxed_slice(),
             frames_before: None,
+            sources: counted.sources,
         };
         match (before, after) {
             (_, 0) => gone.push(stack),
@@ -188,6 +198,10 @@ fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
             after: new.after,
             frames: new.frames,
             frames_before: Some(gone.frames),
+            sources: {
+                let [[before, _], [_, after]] = [gone.sources, new.sources];
+                [before, after]
+            },
         }));
     } else {
         stacks.extend(gone.into_iter().chain(new));

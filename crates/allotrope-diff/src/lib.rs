@@ -32,6 +32,7 @@ mod assign;
 mod blame;
 mod call_changes;
 mod candidates;
+pub mod chance;
 mod classes;
 mod differing_frame;
 mod entries;
@@ -57,6 +58,7 @@ pub use error::DiffError;
 
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
+pub use crate::chance::Interval;
 pub use crate::own_code::Origin;
 pub use crate::roots::mark_roots;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
@@ -78,6 +80,8 @@ pub struct DiffOptions {
     /// The totals are known to differ by more than the random variation of the runs, so
     /// the stacks that moved most are named, although each alone may only jitter.
     pub totals_differ: bool,
+    /// Stacks name those of the sets that they were made of ([`EntryStack::sources`]).
+    pub sources: bool,
 }
 
 impl Default for DiffOptions {
@@ -88,6 +92,7 @@ impl Default for DiffOptions {
             glue: Glue::default(),
             suppressions: Suppressions::default(),
             totals_differ: false,
+            sources: false,
         }
     }
 }
@@ -128,6 +133,8 @@ pub struct Diff {
     pub per: Option<f64>,
     /// The random variation among the runs of a side.
     pub noise: Noise,
+    /// The 95 % interval of the difference, if a side is a sampled profile: see [`chance`].
+    pub interval: Option<Interval>,
     /// The frames that entries refer to by index, each once.
     pub frames: Vec<StackFrame>,
     /// Whose code each of the frames is.
@@ -210,6 +217,8 @@ pub struct Entry {
     /// The rule that suppresses the largest of its stacks, if rules suppress all of them.
     /// `None` if the metric does not count leaks.
     pub suppressed: Option<Rule>,
+    /// The 95 % interval of its difference, if a side is a sampled profile: see [`chance`].
+    pub interval: Option<Interval>,
     /// Its stacks, the largest differences first.
     pub stacks: Vec<EntryStack>,
 }
@@ -238,6 +247,9 @@ pub struct EntryStack {
     /// The stack before, if it differs from the one after in offsets, lines or
     /// columns only.
     pub frames_before: Option<Box<[u32]>>,
+    /// With [`DiffOptions::sources`], the indexes of its stacks in the sets before and after;
+    /// else empty.
+    pub sources: [Vec<u32>; 2],
 }
 
 /// Compares the runs of two sides.
@@ -261,7 +273,8 @@ pub fn compare(
         ..StackFrame::default()
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
-    let classes = classes::Classes::new(table, options.metric)?;
+    let mut classes = classes::Classes::new(table, options.metric)?;
+    classes.has_sources = options.sources;
     let match_by_name::NameMatches {
         mut moved,
         unbalanced,
@@ -300,6 +313,7 @@ pub fn compare(
         difference: after as i64 - before as i64,
         per: options.per,
         noise: noise(&classes),
+        interval: None,
         knows_repository: options.glue.knows_repository(),
         origins,
         frames,

@@ -16,6 +16,7 @@ pub(crate) mod field {
     pub const DROP_FRAMES: u32 = 7;
     pub const TIME_NANOS: u32 = 9;
     pub const DURATION_NANOS: u32 = 10;
+    pub const PERIOD_TYPE: u32 = 11;
     pub const PERIOD: u32 = 12;
     pub const COMMENT: u32 = 13;
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;

@@ -89,7 +89,7 @@ pub use model::{
     command_text,
 };
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
-pub use run_info::RunInfo;
+pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use site_details::free_stacks::{FreePlace, FreeStack, FreeingThread};

@@ -7,6 +7,15 @@ use allotrope_text::text_of_path;
 
 use crate::model::{Module, Process, Profile};
 
+/// The samples from which figures were estimated.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SamplingInfo {
+    /// The longest period, in bytes.
+    pub period: u64,
+    /// Sentences on how far the estimates can be trusted.
+    pub notes: Vec<String>,
+}
+
 /// The run that stacks come from. What is unknown is `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunInfo {
@@ -24,6 +33,8 @@ pub struct RunInfo {
     /// Path of the executable; for several images, of the one that allocated the most
     /// bytes. Empty if unknown.
     pub executable: String,
+    /// If the figures are estimates from samples: from which.
+    pub sampling: Option<SamplingInfo>,
     /// The modules that are known; frames refer to them by file name.
     pub modules: Vec<Module>,
 }
@@ -59,6 +70,7 @@ impl RunInfo {
             executable: largest.map_or_else(String::new, |image| {
                 text_of_path(&image.executable).into_owned()
             }),
+            sampling: None,
             modules: profile.modules.clone(),
         }
     }

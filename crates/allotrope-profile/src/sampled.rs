@@ -134,7 +134,7 @@ impl SampledFigures {
     }
 
     /// Of a stack, without samples yet.
-    fn of_site(longest: Period) -> Self {
+    pub fn of_site(longest: Period) -> Self {
         Self {
             smallest: Smallest::OfSamples,
             ..Self::total(longest)

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use allotrope_text::{Shown, shown};
 
+use allotrope_diff::chance::{SideFigures, add_intervals};
 use allotrope_diff::{Diff, DiffOptions, compare};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
@@ -119,6 +120,8 @@ enum Format {
 struct Sides {
     before: Vec<StackSet>,
     after: Vec<StackSet>,
+    /// The samples of the sides, if one of them is a sampled profile.
+    sampled: Option<[SideFigures; 2]>,
     /// With `--window`, the iterations that each run of both sides declares (0: none).
     iterations: Vec<u64>,
 }
@@ -244,19 +247,72 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
         Ok(sets)
     };
     let (before, after) = (side(before)?, side(after)?);
+    let sampled = sampled(arguments, &mut inputs)?;
     let sides = Sides {
         before,
         after,
+        sampled,
         iterations,
     };
     Ok((sides, inputs))
+}
+
+/// The samples of the sides. A sampled profile must be alone on its side, and figures with
+/// errors have no limits.
+fn sampled(
+    arguments: &Arguments,
+    inputs: &mut [Input],
+) -> Result<Option<[SideFigures; 2]>, Failure> {
+    let is_sampled = |input: &Input| matches!(input, Input::Whole(it) if it.sampled.is_some());
+    if !inputs.iter().any(is_sampled) {
+        return Ok(None);
+    }
+    let refusals = [
+        (
+            arguments.per.is_some(),
+            "a sampled profile has no iterations; leave --per out",
+        ),
+        (
+            !arguments.fail_on.is_empty(),
+            "the figures of a sampled profile are estimates, and --fail-on needs recordings",
+        ),
+        (
+            inputs.len() != 2,
+            "a sampled profile is compared alone: name one file for each side",
+        ),
+    ];
+    if let Some((_, sentence)) = refusals.into_iter().find(|(is_so, _)| *is_so) {
+        return Err(Failure::new(BAD_INPUT, anyhow!(sentence)));
+    }
+    let mut figures = inputs.iter_mut().map(|input| match input {
+        Input::Whole(Source { sampled, .. }) => match sampled.take() {
+            None => SideFigures::Exact,
+            Some(it) => SideFigures::Sampled {
+                stacks: it.stacks,
+                total: it.total,
+                none: it.none,
+            },
+        },
+        Input::Window(_) => SideFigures::Exact,
+    });
+    Ok(figures.next().zip(figures.next()).map(<[_; 2]>::from))
 }
 
 fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {
     check_metric(sides, options.metric)?;
     let sets = || sides.before.iter().chain(&sides.after);
     let stacks: usize = sets().map(|set| set.stacks.len()).sum();
-    let work = || compare(&sides.before, &sides.after, options).status(BAD_INPUT);
+    let options = &DiffOptions {
+        sources: sides.sampled.is_some(),
+        ..options.clone()
+    };
+    let work = || {
+        let mut diff = compare(&sides.before, &sides.after, options).status(BAD_INPUT)?;
+        if let Some([before, after]) = &sides.sampled {
+            add_intervals(&mut diff, [before, after]);
+        }
+        Ok(diff)
+    };
     if stacks < MIN_STACKS_FOR_SPINNER {
         return work();
     }

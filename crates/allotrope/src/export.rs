@@ -19,6 +19,7 @@ use crate::message;
 use crate::metric;
 use crate::per;
 use crate::progress::Progress;
+use crate::sampled;
 use crate::source;
 use crate::standard_output;
 use crate::unfinished;
@@ -83,7 +84,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut source = source::read(file, &Progress::new(false))?;
     arguments.filter.check_sets(std::iter::once(&source.set))?;
     if let Some(filter) = arguments.filter.filter() {
-        source.set.filter(&filter);
+        source.filter(&filter);
+    }
+    if source.sampled.is_some() {
+        sampled::refuse(file, &[(arguments.per.is_some(), "--per")])?;
+        source.describe_sampling();
     }
     let options = ExportOptions {
         metric: arguments.metric,
@@ -110,6 +115,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             options.metric.words(),
             count(lost as u64),
         ));
+    }
+    let sampling = set.run.sampling.iter();
+    // The first note has been printed.
+    for note in sampling.flat_map(|it| it.notes.iter().skip(1)) {
+        message::print(format_args!("note: {}: {note}", file.shown()));
     }
     for note in exporter.notes(set) {
         message::print(format_args!("note: {}: {note}", file.shown()));

@@ -32,6 +32,7 @@ mod progress;
 mod record;
 mod recorder_library;
 mod report;
+mod sampled;
 mod shell_files;
 mod show;
 mod signal_state;

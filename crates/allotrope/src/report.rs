@@ -14,8 +14,10 @@ use allotrope_findings::{Finding, find};
 use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::{Headlines, Suppressions};
+use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, blocks_of_sites};
 use allotrope_report::json::JsonOptions;
+use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, BlockList, Screen, TextOptions, TreeOrder};
 use allotrope_report::{
     BlockRecords, Blocks, Grouping, RecordFormat, SourceLines, Style, json, markdown, sites_of_row,
@@ -33,6 +35,7 @@ use crate::moment;
 use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
+use crate::sampled;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::time::TimeArguments;
@@ -258,6 +261,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
+    if time.option().is_none()
+        && let Some(profile) = sampled::open(path)?
+    {
+        return report_sampled(arguments, path, profile, tree.is_some());
+    }
     let mut trace = trace::open(path)?;
     let with_findings =
         arguments.format == Format::Json && arguments.window.is_none() && time.option().is_none();
@@ -373,6 +381,50 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         Some(By::Stack) | None => pager.print(|output| text::write(&profile, &options, output))?,
     }
     Ok(FINE)
+}
+
+/// Prints a sampled profile.
+fn report_sampled(
+    arguments: &Arguments,
+    path: &Path,
+    mut profile: SampledProfile,
+    has_tree: bool,
+) -> Result<u8, Failure> {
+    let refused = [
+        (has_tree, "--tree"),
+        (arguments.by.is_some(), "--by"),
+        (arguments.merge, "--merge"),
+        (arguments.lists, "--lists"),
+        (arguments.filter.is_given(), "--filter"),
+        (arguments.suppressions.is_given(), "--suppressions"),
+        (arguments.all_leaks, "--all-leaks"),
+        (arguments.window.is_some(), "--window"),
+        (arguments.per.is_some(), "--per"),
+        (arguments.leaked_only, "--leaked-only"),
+        (arguments.freed_only, "--freed-only"),
+        (arguments.site.is_some(), "--site (allotrope show takes site:N)"),
+        (arguments.source, "--source"),
+        (arguments.format == Format::Markdown, "--format markdown"),
+    ];
+    sampled::refuse(path, &refused)?;
+    let metric = arguments.metric.unwrap_or(Metric::LeakedBytes);
+    sampled::check_metric(path, metric)?;
+    if let Some(id) = arguments.process {
+        sampled::keep_process(path, &mut profile, id)?;
+    }
+    if arguments.format == Format::Json {
+        return sampled::report_json(&profile);
+    }
+    let options = SampledTextOptions {
+        style: style(arguments.color),
+        metric,
+        top: arguments
+            .top
+            .map_or(10, |top| top.try_into().unwrap_or(usize::MAX)),
+        all_frames: arguments.all_frames,
+        glue: arguments.glue.read()?,
+    };
+    sampled::report_text(&profile, &options, arguments.pager)
 }
 
 /// Whether the first screen is wanted: no option chooses anything else.

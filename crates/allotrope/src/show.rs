@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
-use allotrope_profile::{Options, Profile, blocks_of_sites};
+use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
+use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, Screen, Subject, TextOptions};
 use allotrope_report::{BlockFigures, SourceLines, sites_of_row};
 use allotrope_text::{Shown, quoted, shown};
@@ -19,6 +20,7 @@ use crate::moment::{self, Moment};
 use crate::pager::PagerArguments;
 use crate::progress::Progress;
 use crate::report::{self, Color};
+use crate::sampled;
 use crate::trace;
 
 /// Shown at the end of the subcommand's help.
@@ -74,6 +76,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             return Err(Failure::new(BAD_INPUT, sentence));
         }
     };
+    if let Some(profile) = sampled::open(path)? {
+        let refused = !arguments.source_path.is_empty();
+        sampled::refuse(path, &[(refused, "--source-path")])?;
+        let options = SampledTextOptions {
+            style: report::style(arguments.color),
+            metric: Metric::LeakedBytes,
+            top: arguments.top.try_into().unwrap_or(usize::MAX),
+            all_frames: arguments.all_frames,
+            glue: arguments.glue.read()?,
+        };
+        let what = arguments.what.as_deref();
+        return sampled::show(path, &profile, what, &options, arguments.pager);
+    }
     let mut trace = trace::open(path)?;
     let progress = Progress::new(false);
     let wanted = trace::Wanted {

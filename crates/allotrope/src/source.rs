@@ -8,13 +8,17 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_profile::{Profile, StackSet, WindowKey, run_times};
+use allotrope_profile::sampled::{SampledFigures, SampledProfile};
+use allotrope_profile::{Filter, Metric, Profile, StackSet, WindowKey, run_times};
+use allotrope_report::sampled::{interval, note, value};
+use allotrope_sampling::Period;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::message;
 use crate::moment::{self, Moment};
 use crate::progress::Progress;
+use crate::sampled;
 use crate::trace;
 use crate::window;
 
@@ -25,11 +29,65 @@ const TRACE: &[u8] = b"ALLOTROP";
 pub struct Source {
     /// The stacks.
     pub set: StackSet,
+    /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
+    /// estimates.
+    pub sampled: Option<SampledSource>,
     /// Notes on how far the figures can be trusted, a sentence each.
     notes: Vec<String>,
 }
 
+/// What a sampled profile has besides its stacks.
+pub struct SampledSource {
+    /// By index of the stack.
+    pub stacks: Vec<SampledFigures>,
+    /// All stacks together; as in `stacks` after a filter.
+    pub total: SampledFigures,
+    /// A stack of which no block was sampled.
+    pub none: SampledFigures,
+}
+
 impl Source {
+    /// Keeps only the stacks with a frame that matches.
+    pub fn filter(&mut self, filter: &Filter) {
+        if let Some(sampled) = &mut self.sampled {
+            let matching = self.set.frames.iter().map(|frame| frame.matches(filter));
+            let matching: Vec<bool> = matching.collect();
+            let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
+            let mut stacks = self.set.stacks.iter();
+            sampled.stacks.retain(|_| {
+                let stack = stacks.next();
+                stack.is_some_and(|stack| stack.frames.iter().any(is_wanted))
+            });
+            sampled.total = sampled.none;
+            for figures in &sampled.stacks {
+                sampled.total.merge(figures);
+            }
+        }
+        self.set.filter(filter);
+    }
+
+    /// Adds to a sampled profile what its figures are, and the intervals of their sums.
+    pub fn describe_sampling(&mut self) {
+        let (Some(sampled), Some(sampling)) = (&self.sampled, &mut self.set.run.sampling) else {
+            return;
+        };
+        let metrics = [
+            Metric::LeakedBytes,
+            Metric::LeakedAllocations,
+            Metric::Bytes,
+            Metric::Allocations,
+        ];
+        sampling.notes.extend(metrics.into_iter().filter_map(|metric| {
+            let estimate = sampled.total.metric(metric)?;
+            Some(format!(
+                "all {} (live when it was saved, if leaked): {}, 95 % interval {}",
+                metric.words(),
+                value(&estimate, metric),
+                interval(&estimate, metric)
+            ))
+        }));
+    }
+
     /// Prints the notes on stderr. [`read`] does not print them, so that an error which
     /// is found later is the only message.
     pub fn print_notes(&self) {
@@ -123,6 +181,9 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
         .read_to_end(&mut first);
     read.with_context(cannot).status(BAD_INPUT)?;
     if first == TRACE {
+        if let Some(profile) = sampled::open(path)? {
+            return samples(path, &profile);
+        }
         return recording(path, progress);
     }
     let input = WithProgress {
@@ -138,6 +199,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let notes = read.notes.iter();
     Ok(Source {
         notes: notes.map(|note| format!("note: {name}: {note}")).collect(),
+        sampled: None,
         set: read.set,
     })
 }
@@ -170,7 +232,38 @@ fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Fail
     check_stacks(path, &profile)?;
     Ok(Source {
         set: StackSet::of_live(&profile),
+        sampled: None,
         notes: trace::notes(path, &trace),
+    })
+}
+
+/// The stacks of a sampled profile. It must have been sampled: else nothing is known.
+fn samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failure> {
+    let period = Period::new(profile.longest_period());
+    let (Some(total), Some(period)) = (profile.totals(), period) else {
+        let sentence = anyhow!(
+            "{}: sampling was never on in any of its processes, so it has no figures",
+            path.shown()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    };
+    let (mut set, stacks) = profile.stack_set();
+    let of = path.shown();
+    let mut notes = vec![format!("note: {of}: {}", note(profile))];
+    let warnings = profile.warnings();
+    notes.extend(warnings.iter().map(|it| format!("warning: {of}: {it}")));
+    if let Some(sampling) = &mut set.run.sampling {
+        sampling.notes.push(note(profile));
+        sampling.notes.extend(warnings);
+    }
+    Ok(Source {
+        set,
+        sampled: Some(SampledSource {
+            stacks,
+            total,
+            none: SampledFigures::of_site(period),
+        }),
+        notes,
     })
 }
 
@@ -180,6 +273,7 @@ fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     check_stacks(path, &profile)?;
     Ok(Source {
         set: StackSet::from(&profile),
+        sampled: None,
         notes: trace::notes(path, &trace),
     })
 }

@@ -40,6 +40,14 @@ impl Exporter for Json {
         value(out, &set.title)?;
         write!(out, ",\n \"metrics\":")?;
         value(out, &names)?;
+        if let Some(sampling) = &set.run.sampling {
+            write!(out, ",\n \"sampled\":")?;
+            let (period, notes) = (sampling.period, &sampling.notes);
+            value(
+                out,
+                &serde_json::json!({"period_bytes": period, "notes": notes}),
+            )?;
+        }
         list(out, "frames", &set.frames, |out, frame| {
             value(out, &FrameForm::from(frame))
         })?;

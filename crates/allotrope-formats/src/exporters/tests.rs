@@ -316,6 +316,7 @@ fn recorded(figures: &[(Metric, u64)]) -> StackSet {
         duration_us: Some(2_000_000),
         peak_time_us: Some(58_261),
         executable: "/srv/app".into(),
+        sampling: None,
         modules: vec![Module {
             path: "/srv/app".into(),
             build_id: vec![0xab, 0x01],

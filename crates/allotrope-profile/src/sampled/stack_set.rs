@@ -3,7 +3,7 @@
 use super::{SampledFigures, SampledProfile};
 use crate::metric::{Metric, MetricValues};
 use crate::model::{command_text, file_name};
-use crate::run_info::RunInfo;
+use crate::run_info::{RunInfo, SamplingInfo};
 use crate::stack_set::{CountedStack, StackFrame, StackSet};
 use allotrope_text::text_of_path;
 
@@ -58,6 +58,10 @@ impl SampledProfile {
             peak_time_us: None,
             executable: first.map_or_else(String::new, |it| {
                 text_of_path(&it.executable).into_owned()
+            }),
+            sampling: Some(SamplingInfo {
+                period: self.longest_period(),
+                notes: Vec::new(),
             }),
             modules: self.modules.clone(),
         }

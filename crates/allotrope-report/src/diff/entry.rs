@@ -9,7 +9,7 @@ use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
-use super::wording::{each, function, kind_word, location, plural, short_location, signed};
+use super::wording::{chance, each, function, kind_word, location, plural, short_location, signed};
 use crate::numbers::count;
 use crate::shorten::{callers, clean, columns, middle, name};
 use crate::style::Role;
@@ -53,6 +53,11 @@ pub(super) fn write(
     let text = facts(diff, entry, style.columns() - INDENT);
     for text in crate::shorten::wrap(&text, style.columns() - INDENT) {
         writeln!(out, "{:INDENT$}{text}", "")?;
+    }
+    if let Some(interval) = &entry.interval {
+        for text in crate::shorten::wrap(&chance(interval), style.columns() - INDENT) {
+            writeln!(out, "{:INDENT$}{text}", "")?;
+        }
     }
     if let Some(rule) = &entry.suppressed {
         let text = format!("suppressed by {} in {}", rule.text(), rule.list_in_words());

@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack, Rule};
+use allotrope_diff::{Diff, Entry, EntryStack, Interval, Rule};
 use allotrope_profile::StackFrame;
 use serde::Serialize;
 
@@ -33,12 +33,22 @@ struct EntryForm<'a> {
     before: u64,
     after: u64,
     difference: i64,
+    #[serde(flatten)]
+    interval: Option<IntervalForm>,
     confidence: f64,
     blame: u32,
     /// The rule that suppresses its leaks; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     suppressed: Option<&'a str>,
     stacks: Vec<StackForm<'a>>,
+}
+
+/// The 95 % interval of a difference; only of sampled profiles.
+#[derive(Serialize)]
+struct IntervalForm {
+    difference_low: i64,
+    difference_high: i64,
+    may_be_chance: bool,
 }
 
 #[derive(Serialize)]
@@ -61,9 +71,19 @@ pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Res
     };
     write!(
         out,
-        "{{\"format\":\"allotrope-diff/1\",\"metric\":\"{}\",\"before\":{before},\"after\":{after},\"difference\":{difference},\n\"frames\":",
+        "{{\"format\":\"allotrope-diff/1\",\"metric\":\"{}\",\"before\":{before},\"after\":{after},\"difference\":{difference},",
         diff.metric.name()
     )?;
+    // With a filter, the total is another one.
+    let interval = diff.interval.as_ref().filter(|_| selection.filter.is_none());
+    if let Some(it) = interval.map(interval_form) {
+        let (low, high, chance) = (it.difference_low, it.difference_high, it.may_be_chance);
+        write!(
+            out,
+            "\"difference_low\":{low},\"difference_high\":{high},\"may_be_chance\":{chance},"
+        )?;
+    }
+    out.write_all(b"\n\"frames\":")?;
     list(out, &diff.frames, frame_form)?;
     out.write_all(b",\n\"entries\":")?;
     list(out, &entries, |entry| entry_form(entry))?;
@@ -98,12 +118,22 @@ fn frame_form(frame: &StackFrame) -> FrameForm<'_> {
     }
 }
 
+fn interval_form(interval: &Interval) -> IntervalForm {
+    IntervalForm {
+        // Rounded outwards; the casts saturate.
+        difference_low: interval.low.floor() as i64,
+        difference_high: interval.high.ceil() as i64,
+        may_be_chance: interval.may_be_chance(),
+    }
+}
+
 fn entry_form(entry: &Entry) -> EntryForm<'_> {
     EntryForm {
         kind: kind_word(entry.kind),
         before: entry.before,
         after: entry.after,
         difference: entry.difference,
+        interval: entry.interval.as_ref().map(interval_form),
         confidence: entry.confidence,
         blame: entry.blame,
         suppressed: entry.suppressed.as_ref().map(Rule::text),

@@ -7,7 +7,7 @@ use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text::DiffTextOptions;
-use super::wording::{each, kind_word, plural, signed};
+use super::wording::{chance, each, kind_word, plural, signed};
 use crate::numbers::count;
 use crate::shorten::{clean, columns, middle, path, wrap};
 use crate::style::Role;
@@ -38,6 +38,15 @@ pub(super) fn write(
     }
     table(diff, options, out)?;
     noise(diff, options, out)?;
+    if let Some(interval) = &diff.interval {
+        let text = format!(
+            "Figures of sampled profiles are estimates; the difference is {}.",
+            chance(interval)
+        );
+        for text in wrap(&text, options.style.columns()) {
+            writeln!(out, "{text}")?;
+        }
+    }
     if let Some(pattern) = &options.selection.filter {
         let sum = sum(matching.iter().copied());
         let text = format!(

@@ -1,6 +1,6 @@
 //! Words for kinds, numbers and code locations in a comparison.
 
-use allotrope_diff::{Diff, Kind};
+use allotrope_diff::{Diff, Interval, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::numbers::count;
@@ -134,5 +134,16 @@ mod tests {
         frame.file = "/src/f.c".into();
         frame.line = 7;
         assert_eq!(location(&frame, 40), "/src/f.c:7");
+    }
+}
+
+/// The interval of a difference of estimates, and whether it can be told from chance.
+pub(super) fn chance(interval: &Interval) -> String {
+    // The casts saturate.
+    let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
+    let range = format!("from {} to {} with 95 % confidence", signed(low), signed(high));
+    match interval.may_be_chance() {
+        true => format!("not distinguishable from chance ({range})"),
+        false => range,
     }
 }

@@ -68,7 +68,12 @@ impl<'a> Builder<'a> {
         }
         // Without it, pprof takes the last.
         let known = |metric| kinds.iter().find(|(known, ..)| *known == metric);
-        let preferred = DEFAULTS.into_iter().find_map(known).or(kinds.first());
+        let defaults = match self.set.run.sampling {
+            // As in Go's heap profiles: what fills the memory now.
+            Some(_) => [Metric::LeakedBytes, Metric::Bytes, Metric::Allocations],
+            None => DEFAULTS,
+        };
+        let preferred = defaults.into_iter().find_map(known).or(kinds.first());
         let preferred = self.string(preferred.map_or("", |(_, kind, _)| kind));
         self.number(field::DEFAULT_SAMPLE_TYPE, preferred)
     }
@@ -78,15 +83,25 @@ impl<'a> Builder<'a> {
         let set = self.set;
         let dropped = self.string(&entry_points::pattern());
         self.number(field::DROP_FRAMES, dropped)?;
-        let nanoseconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         if let Some(started) = set.run.started_unix_ns {
-            self.number(field::TIME_NANOS, nanoseconds(started))?;
+            self.number(field::TIME_NANOS, signed(started))?;
         }
         if let Some(duration) = set.run.duration_us {
-            let duration = nanoseconds(duration.saturating_mul(1_000));
+            let duration = signed(duration.saturating_mul(1_000));
             self.number(field::DURATION_NANOS, duration)?;
         }
-        for comment in [&*set.title, SAMPLE_TYPES] {
+        let mut comments = vec![&*set.title, SAMPLE_TYPES];
+        if let Some(sampling) = &set.run.sampling {
+            let period_type = ValueType {
+                kind: self.string("space"),
+                unit: self.string("bytes"),
+            };
+            self.message(field::PERIOD_TYPE, &period_type)?;
+            self.number(field::PERIOD, signed(sampling.period))?;
+            comments.extend(sampling.notes.iter().map(String::as_str));
+        }
+        for comment in comments {
             if !comment.is_empty() {
                 let comment = self.string(comment);
                 self.number(field::COMMENT, comment)?;
