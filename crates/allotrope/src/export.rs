@@ -88,8 +88,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     if source.sampled.is_some() {
         sampled::refuse(file, &[(arguments.per.is_some(), "--per")])?;
-        source.describe_sampling();
     }
+    let sums = source.describe_sampling();
     let options = ExportOptions {
         metric: arguments.metric,
     };
@@ -116,9 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             count(lost as u64),
         ));
     }
-    let sampling = set.run.sampling.iter();
-    // The first note has been printed.
-    for note in sampling.flat_map(|it| it.notes.iter().skip(1)) {
+    for note in sums {
         message::print(format_args!("note: {}: {note}", file.shown()));
     }
     for note in exporter.notes(set) {

@@ -10,7 +10,7 @@ use allotrope_text::Shown;
 
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
 use allotrope_profile::{Filter, Metric, Profile, StackSet, WindowKey, run_times};
-use allotrope_report::sampled::{interval, note, value};
+use allotrope_report::sampled::{interval, note, value, words};
 use allotrope_sampling::Period;
 use anyhow::{Context, anyhow};
 
@@ -66,10 +66,10 @@ impl Source {
         self.set.filter(filter);
     }
 
-    /// Adds to a sampled profile what its figures are, and the intervals of their sums.
-    pub fn describe_sampling(&mut self) {
+    /// Adds the intervals of its sums to a sampled profile, and returns them as sentences.
+    pub fn describe_sampling(&mut self) -> Vec<String> {
         let (Some(sampled), Some(sampling)) = (&self.sampled, &mut self.set.run.sampling) else {
-            return;
+            return Vec::new();
         };
         let metrics = [
             Metric::LeakedBytes,
@@ -77,15 +77,18 @@ impl Source {
             Metric::Bytes,
             Metric::Allocations,
         ];
-        sampling.notes.extend(metrics.into_iter().filter_map(|metric| {
+        let sums = metrics.into_iter().filter_map(|metric| {
             let estimate = sampled.total.metric(metric)?;
             Some(format!(
-                "all {} (live when it was saved, if leaked): {}, 95 % interval {}",
-                metric.words(),
+                "all {} ({metric}): {}, 95 % interval {}",
+                words(metric),
                 value(&estimate, metric),
                 interval(&estimate, metric)
             ))
-        }));
+        });
+        let sums: Vec<String> = sums.collect();
+        sampling.notes.extend(sums.iter().cloned());
+        sums
     }
 
     /// Prints the notes on stderr. [`read`] does not print them, so that an error which

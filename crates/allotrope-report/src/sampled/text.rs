@@ -8,7 +8,7 @@ use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;
 
 use super::rows::{SiteRow, rows};
-use super::wording::{interval, periods, value};
+use super::wording::{interval, periods, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
 use crate::style::{Role, Style};
@@ -228,14 +228,5 @@ impl<'a> Text<'a> {
                 self.line(Role::Location, &line, out)
             }
         }
-    }
-}
-
-/// A metric in the words of a sampled profile: nothing has ended, so nothing has leaked.
-fn words(metric: Metric) -> &'static str {
-    match metric {
-        Metric::LeakedBytes => "live bytes",
-        Metric::LeakedAllocations => "live blocks",
-        other => other.words(),
     }
 }

@@ -49,12 +49,11 @@ fn number(number: u64, metric: Metric) -> String {
     }
 }
 
-/// A number that is known exactly, as an estimate.
-pub fn exact(number: u64) -> Estimate {
-    let value = number as f64;
-    Estimate {
-        value,
-        low: value,
-        high: value,
+/// A metric in the words of a sampled profile: nothing has ended, so nothing has leaked.
+pub fn words(metric: Metric) -> &'static str {
+    match metric {
+        Metric::LeakedBytes => "live bytes",
+        Metric::LeakedAllocations => "live blocks",
+        other => other.words(),
     }
 }
