@@ -65,7 +65,12 @@ pub enum SideFigures {
 
 impl SideFigures {
     /// The estimate of a figure that is the sum of these stacks.
-    fn of_stacks(&self, indexes: impl Iterator<Item = u32>, exact: u64, metric: Metric) -> Estimate {
+    fn of_stacks(
+        &self,
+        indexes: impl Iterator<Item = u32>,
+        exact: u64,
+        metric: Metric,
+    ) -> Estimate {
         let Self::Sampled { stacks, none, .. } = self else {
             return exactly(exact);
         };

@@ -56,9 +56,9 @@ use std::fmt;
 
 pub use error::DiffError;
 
+pub use crate::chance::Interval;
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
-pub use crate::chance::Interval;
 pub use crate::own_code::Origin;
 pub use crate::roots::mark_roots;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};

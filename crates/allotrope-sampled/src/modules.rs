@@ -46,7 +46,9 @@ pub(crate) fn arguments(command: &[u8]) -> Vec<OsString> {
         return Vec::new();
     }
     let words = command.split(|&byte| byte == 0);
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+    words
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect()
 }
 
 #[cfg(test)]

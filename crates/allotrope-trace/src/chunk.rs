@@ -304,7 +304,10 @@ mod tests {
     fn foreign_empty_short_newer_and_older_files_have_errors_of_their_own() {
         let good = file_header(Contents::Recording);
         assert!(check_file_header(&good, Contents::Recording).is_ok());
-        assert!(matches!(check_file_header(b"", Contents::Recording), Err(ReadError::Empty)));
+        assert!(matches!(
+            check_file_header(b"", Contents::Recording),
+            Err(ReadError::Empty)
+        ));
         assert!(matches!(
             check_file_header(b"\x7fELF", Contents::Recording),
             Err(ReadError::Foreign)
@@ -318,7 +321,9 @@ mod tests {
         }
         let mut newer = good;
         newer[8..12].copy_from_slice(&[4, 0, 5, 0]);
-        let sentence = check_file_header(&newer, Contents::Recording).unwrap_err().to_string();
+        let sentence = check_file_header(&newer, Contents::Recording)
+            .unwrap_err()
+            .to_string();
         assert!(
             sentence.contains("version 4.5")
                 && sentence.contains("reads version 2.x")
@@ -327,7 +332,9 @@ mod tests {
         );
         let mut older = good;
         older[8..12].copy_from_slice(&[1, 0, 0, 0]);
-        let sentence = check_file_header(&older, Contents::Recording).unwrap_err().to_string();
+        let sentence = check_file_header(&older, Contents::Recording)
+            .unwrap_err()
+            .to_string();
         assert!(
             sentence.contains("version 1.0")
                 && sentence.contains("reads version 2.x")

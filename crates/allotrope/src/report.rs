@@ -402,7 +402,10 @@ fn report_sampled(
         (arguments.per.is_some(), "--per"),
         (arguments.leaked_only, "--leaked-only"),
         (arguments.freed_only, "--freed-only"),
-        (arguments.site.is_some(), "--site (allotrope show takes site:N)"),
+        (
+            arguments.site.is_some(),
+            "--site (allotrope show takes site:N)",
+        ),
         (arguments.source, "--source"),
         (arguments.format == Format::Markdown, "--format markdown"),
     ];

@@ -133,11 +133,7 @@ pub fn show(
 }
 
 /// The row that has the site with this number.
-fn of_site<'a>(
-    profile: &SampledProfile,
-    rows: Vec<SiteRow<'a>>,
-    number: u32,
-) -> Vec<SiteRow<'a>> {
+fn of_site<'a>(profile: &SampledProfile, rows: Vec<SiteRow<'a>>, number: u32) -> Vec<SiteRow<'a>> {
     let mut sites = profile.processes.iter().flat_map(|it| &it.sites);
     let site = sites.find(|site| site.number == number);
     let rows = rows.into_iter();

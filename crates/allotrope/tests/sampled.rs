@@ -1,6 +1,9 @@
 //! `report`, `show`, `diff` and `export` of sampled profiles. The figures follow from the
 //! stories: huge blocks are sampled for certain, so their estimates are exact.
 
+#[path = "support/schema.rs"]
+#[allow(dead_code, reason = "only a part is about sampled profiles")]
+mod schema;
 #[path = "../../allotrope-sampled/tests/support/mod.rs"]
 mod story;
 
@@ -66,23 +69,40 @@ fn the_report_has_the_totals_and_the_stacks() {
     let by_blocks = ["report", "huge.allotrope", "--metric", "leaked-allocations"];
     assert!(fine(folder.path(), &by_blocks).contains("Stacks by live blocks"));
     let shown = fine(folder.path(), &["show", "huge.allotrope", "site:2"]);
-    assert!(shown.contains("192.0 MiB") && shown.contains("server+0x1010"), "{shown}");
+    assert!(
+        shown.contains("192.0 MiB") && shown.contains("server+0x1010"),
+        "{shown}"
+    );
     let shown = fine(folder.path(), &["show", "huge.allotrope", "server+0x1000"]);
-    assert!(shown.contains("Site 1") && !shown.contains("Site 2"), "{shown}");
+    assert!(
+        shown.contains("Site 1") && !shown.contains("Site 2"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn json_has_the_ends_of_intervals_beside_each_figure() {
     let folder = folder();
-    let report = json(&fine(folder.path(), &["report", "huge.allotrope", "--format", "json"]));
+    let report = json(&fine(
+        folder.path(),
+        &["report", "huge.allotrope", "--format", "json"],
+    ));
+    schema::check_sampled(&report);
     assert_eq!(report["format"], "allotrope-sampled/1");
     let process = &report["processes"][0];
     let site = &process["sites"][0];
-    for (figures, live) in [(&report["totals"], 13), (&process["totals"], 13), (site, 10)] {
+    for (figures, live) in [
+        (&report["totals"], 13),
+        (&process["totals"], 13),
+        (site, 10),
+    ] {
         assert_eq!(figures["live_bytes"], live * HUGE);
         assert_eq!(figures["live_bytes_low"], live * HUGE);
         let high = figures["live_bytes_high"].as_u64().expect("a number");
-        assert!(high > live * HUGE && high < live * HUGE + (4 << 20), "{high}");
+        assert!(
+            high > live * HUGE && high < live * HUGE + (4 << 20),
+            "{high}"
+        );
         assert_eq!(figures["live_blocks"], live);
         assert!(figures["peak_bytes"].is_null());
     }
@@ -98,17 +118,35 @@ fn diff_tells_what_may_be_chance() {
     // One small block more, which may or may not have been sampled.
     more.allocate(2, 16);
     save_all(&folder.path().join("more.allotrope"), &[&more]);
-    let files = ["diff", "huge.allotrope", "more.allotrope", "--metric", "leaked"];
-    let diff = json(&fine(folder.path(), &[&files[..], &["--format", "json"]].concat()));
+    let files = [
+        "diff",
+        "huge.allotrope",
+        "more.allotrope",
+        "--metric",
+        "leaked",
+    ];
+    let diff = json(&fine(
+        folder.path(),
+        &[&files[..], &["--format", "json"]].concat(),
+    ));
     assert_eq!(diff["difference"], 5 * HUGE);
     assert_eq!(diff["may_be_chance"], false);
     let low = diff["difference_low"].as_i64().expect("a number");
     let high = diff["difference_high"].as_i64().expect("a number");
-    assert!(low <= 5 * HUGE as i64 && 5 * HUGE as i64 <= high, "{low} {high}");
+    assert!(
+        low <= 5 * HUGE as i64 && 5 * HUGE as i64 <= high,
+        "{low} {high}"
+    );
     let entry = &diff["entries"][0];
     assert_eq!(entry["difference"], 5 * HUGE);
     assert_eq!(entry["may_be_chance"], false);
-    let same = ["diff", "huge.allotrope", "huge.allotrope", "--metric", "leaked"];
+    let same = [
+        "diff",
+        "huge.allotrope",
+        "huge.allotrope",
+        "--metric",
+        "leaked",
+    ];
     let text = fine(folder.path(), &same);
     assert!(text.contains("not distinguishable from chance"), "{text}");
 }
@@ -124,7 +162,10 @@ fn different_samples_of_equal_programs_are_chance() {
             save_all(&folder.path().join(name), &[&story]);
         }
         let files = ["diff", "a.allotrope", "b.allotrope", "--metric", "leaked"];
-        let diff = json(&fine(folder.path(), &[&files[..], &["--format", "json"]].concat()));
+        let diff = json(&fine(
+            folder.path(),
+            &[&files[..], &["--format", "json"]].concat(),
+        ));
         held += u32::from(diff["may_be_chance"] == true);
     }
     assert!(held >= 90, "{held}");
@@ -133,19 +174,40 @@ fn different_samples_of_equal_programs_are_chance() {
 #[test]
 fn exports_have_the_estimates() {
     let folder = folder();
-    let folded = ["export", "huge.allotrope", "--to", "folded", "--metric", "leaked"];
+    let folded = [
+        "export",
+        "huge.allotrope",
+        "--to",
+        "folded",
+        "--metric",
+        "leaked",
+    ];
     let output = allotrope(folder.path(), &folded);
     assert!(output.errors.contains("95 % interval"), "{}", output.errors);
     let count = format!(" {}", 10 * HUGE);
-    assert!(output.out.lines().any(|line| line.ends_with(&count)), "{}", output.out);
-    let stacks = json(&fine(folder.path(), &["export", "huge.allotrope", "--to", "json"]));
+    assert!(
+        output.out.lines().any(|line| line.ends_with(&count)),
+        "{}",
+        output.out
+    );
+    let stacks = json(&fine(
+        folder.path(),
+        &["export", "huge.allotrope", "--to", "json"],
+    ));
     assert_eq!(stacks["sampled"]["period_bytes"], 512 << 10);
     for format in ["pprof", "dhat", "stacks"] {
         let arguments = ["export", "huge.allotrope", "--to", format, "-o", "out"];
         fine(folder.path(), &arguments);
         assert!(folder.path().join("out").metadata().expect("a file").len() > 0);
     }
-    let peak = ["export", "huge.allotrope", "--to", "folded", "--metric", "peak"];
+    let peak = [
+        "export",
+        "huge.allotrope",
+        "--to",
+        "folded",
+        "--metric",
+        "peak",
+    ];
     assert_eq!(allotrope(folder.path(), &peak).status, Some(2));
 }
 
@@ -166,8 +228,20 @@ fn what_samples_cannot_give_is_refused_in_one_sentence() {
         &["show", "huge.allotrope", "1"],
         &["show", "huge.allotrope", "site:9"],
         &["show", "huge.allotrope", "site:x"],
-        &["diff", "huge.allotrope", "huge.allotrope", "--metric", "peak"],
-        &["diff", "huge.allotrope", "huge.allotrope", "--fail-on", "bytes>+0"],
+        &[
+            "diff",
+            "huge.allotrope",
+            "huge.allotrope",
+            "--metric",
+            "peak",
+        ],
+        &[
+            "diff",
+            "huge.allotrope",
+            "huge.allotrope",
+            "--fail-on",
+            "bytes>+0",
+        ],
         &["diff", "huge.allotrope", "huge.allotrope", "--per", "2"],
         &["diff", "huge.allotrope", "off.allotrope"],
         &["export", "huge.allotrope", "--to", "folded", "--per", "2"],

@@ -11,6 +11,10 @@
 //! `inuse_space` want to know is the peak. Where the peak is unknown, the default is
 //! `alloc_space`, as in Go's profile `allocs`.
 //!
+//! The values of a sampled profile are estimates, rounded. Its period is the longest one, its
+//! period type `space`/`bytes` and its default type `inuse_space`, as in Go's heap profiles;
+//! comments have the 95 % intervals of the sums.
+//!
 //! Modules become mappings, the executable first: pprof shows the first as "File". They
 //! have build ids and paths if the set has them. A function and the functions inlined into
 //! it become one location. Addresses are unknown and 0. The system name of a function is

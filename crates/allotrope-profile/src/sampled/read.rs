@@ -50,10 +50,7 @@ impl Sampled {
         let totals = self.totals.get_or_insert(SampledFigures::total(longest));
         add(totals, period);
         let site = self.sites.entry(stack);
-        add(
-            site.or_insert(SampledFigures::of_site(longest)),
-            period,
-        );
+        add(site.or_insert(SampledFigures::of_site(longest)), period);
     }
 
     fn add_total(&mut self, total: &SampleTotal) {

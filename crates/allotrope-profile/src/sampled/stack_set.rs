@@ -56,9 +56,8 @@ impl SampledProfile {
                 .zip(read)
                 .map(|(began, read)| read.saturating_sub(began) / 1000),
             peak_time_us: None,
-            executable: first.map_or_else(String::new, |it| {
-                text_of_path(&it.executable).into_owned()
-            }),
+            executable: first
+                .map_or_else(String::new, |it| text_of_path(&it.executable).into_owned()),
             sampling: Some(SamplingInfo {
                 period: self.longest_period(),
                 notes: Vec::new(),
@@ -77,5 +76,9 @@ impl SampledProfile {
 
 fn rounded(figures: &SampledFigures) -> MetricValues {
     // The cast saturates.
-    Metric::OF_STACKS.map(|metric| figures.metric(metric).map_or(0, |it| it.value.round() as u64))
+    Metric::OF_STACKS.map(|metric| {
+        figures
+            .metric(metric)
+            .map_or(0, |it| it.value.round() as u64)
+    })
 }

@@ -75,7 +75,10 @@ pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Res
         diff.metric.name()
     )?;
     // With a filter, the total is another one.
-    let interval = diff.interval.as_ref().filter(|_| selection.filter.is_none());
+    let interval = diff
+        .interval
+        .as_ref()
+        .filter(|_| selection.filter.is_none());
     if let Some(it) = interval.map(interval_form) {
         let (low, high, chance) = (it.difference_low, it.difference_high, it.may_be_chance);
         write!(

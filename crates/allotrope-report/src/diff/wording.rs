@@ -141,7 +141,11 @@ mod tests {
 pub(super) fn chance(interval: &Interval) -> String {
     // The casts saturate.
     let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
-    let range = format!("from {} to {} with 95 % confidence", signed(low), signed(high));
+    let range = format!(
+        "from {} to {} with 95 % confidence",
+        signed(low),
+        signed(high)
+    );
     match interval.may_be_chance() {
         true => format!("not distinguishable from chance ({range})"),
         false => range,

@@ -5,10 +5,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use allotrope_profile::Profile;
 use allotrope_profile::sampled::{
     Estimate, SampledFigures, SampledProcess, SampledProfile, SampledSite,
 };
-use allotrope_profile::Profile;
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Sampling};
 use serde::Serialize;

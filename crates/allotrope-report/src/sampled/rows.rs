@@ -50,7 +50,11 @@ pub fn rows(profile: &SampledProfile, metric: Metric) -> Vec<SiteRow<'_>> {
 impl<'a> SiteRow<'a> {
     fn add(&mut self, process: &'a SampledProcess, site: &SampledSite) {
         self.figures.merge(&site.figures);
-        if self.processes.last().is_none_or(|last| last.id != process.id) {
+        if self
+            .processes
+            .last()
+            .is_none_or(|last| last.id != process.id)
+        {
             self.processes.push(process);
         }
     }

@@ -103,7 +103,9 @@ impl<'a> Text<'a> {
         let command = command_text(&profile.recording.command);
         self.line(Role::Title, &allotrope_text::shown(&command), out)?;
         let watched = profile.processes.iter();
-        let longest = watched.map(|it| it.read_ns.saturating_sub(it.began_ns)).max();
+        let longest = watched
+            .map(|it| it.read_ns.saturating_sub(it.began_ns))
+            .max();
         let processes = match &profile.processes[..] {
             [one] => format!("process {}", one.pid),
             many => format!("{} processes", count(many.len() as u64)),

@@ -39,7 +39,11 @@ pub fn value(estimate: &Estimate, metric: Metric) -> String {
 pub fn interval(estimate: &Estimate, metric: Metric) -> String {
     let [low, high] = [estimate.low.floor(), estimate.high.ceil()];
     // The casts saturate.
-    format!("{}–{}", number(low as u64, metric), number(high as u64, metric))
+    format!(
+        "{}–{}",
+        number(low as u64, metric),
+        number(high as u64, metric)
+    )
 }
 
 fn number(number: u64, metric: Metric) -> String {

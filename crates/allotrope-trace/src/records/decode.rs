@@ -8,8 +8,9 @@ use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
     ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, Module, Origin,
-    QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
-    Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId, StackNode, Symbols,
+    ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window, WindowCounts, WindowEnd,
+    WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 

@@ -16,6 +16,20 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(text).expect("docs/report.schema.json is JSON")
 });
 
+static SAMPLED_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let text = include_str!("../../../../docs/sampled.schema.json");
+    serde_json::from_str(text).expect("docs/sampled.schema.json is JSON")
+});
+
+/// As [`check`], for the report of a sampled profile.
+#[track_caller]
+#[allow(dead_code, reason = "one test uses it")]
+pub fn check_sampled(report: &Value) {
+    if let Err(fault) = valid(report, &SAMPLED_SCHEMA, "report") {
+        panic!("{fault}");
+    }
+}
+
 /// Keywords that only describe, or hold other schemas.
 const DESCRIBE: [&str; 4] = ["$schema", "$defs", "title", "description"];
 
