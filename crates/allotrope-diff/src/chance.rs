@@ -49,6 +49,7 @@ impl Interval {
 
 /// One side of a comparison.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "a comparison has two of them")]
 pub enum SideFigures {
     /// A recording, whose figures have no error.
     Exact,

@@ -31,6 +31,9 @@ pub struct SampledTextOptions {
     pub glue: Glue,
 }
 
+/// Columns before the figures of a set of blocks.
+const INDENT: usize = 13;
+
 struct Text<'a> {
     profile: &'a SampledProfile,
     set: StackSet,
@@ -112,7 +115,7 @@ impl<'a> Text<'a> {
         };
         let since = duration(longest.unwrap_or(0) as f64 / 1000.0);
         let line = format!(
-            "{processes}, sampled: {}; live since {since} before it was saved",
+            "{processes}, watched for {since}; sampled: {}",
             periods(profile)
         );
         self.wrapped(&line, 0, out)?;
@@ -144,14 +147,18 @@ impl<'a> Text<'a> {
         for (name, set) in sets {
             let (bytes, blocks) = (set.bytes(), figures.blocks(set));
             let line = format!(
-                "{name:<9}  {} ({}) in {} blocks ({}), {} samples",
+                "{} ({}) in {} blocks ({}), {} samples",
                 value(&bytes, Metric::Bytes),
                 interval(&bytes, Metric::Bytes),
                 value(&blocks, Metric::Allocations),
                 interval(&blocks, Metric::Allocations),
                 count(set.samples()),
             );
-            self.wrapped(&line, 2, out)?;
+            let room = self.options.style.columns().saturating_sub(INDENT);
+            for (index, line) in wrap(&line, room).iter().enumerate() {
+                let name = if index == 0 { name } else { "" };
+                writeln!(out, "  {name:<9}  {line}")?;
+            }
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ pub(super) fn periods(profile: &SampledProfile) -> String {
         .collect();
     periods.sort_unstable();
     match (periods.first(), periods.last()) {
-        (Some(one), Some(other)) if one == other => format!("one of {} is a hit", bytes(*one)),
+        (Some(one), Some(other)) if one == other => format!("one byte of {} is a hit", bytes(*one)),
         (Some(least), Some(most)) => {
-            format!("one of {} to {} is a hit", bytes(*least), bytes(*most))
+            format!("one byte of {} to {} is a hit", bytes(*least), bytes(*most))
         }
         _ => "sampling was never on".to_owned(),
     }
