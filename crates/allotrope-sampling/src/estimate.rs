@@ -104,7 +104,8 @@ impl Sum {
         );
         Estimate {
             value: self.value,
-            low: low.max(self.sampled),
+            // What was sampled may exceed the estimate by rounding.
+            low: low.max(self.sampled).min(self.value),
             high: high.max(self.value),
         }
     }

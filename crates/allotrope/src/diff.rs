@@ -204,6 +204,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 
 /// A file that was read. It is kept for its notes, which are printed once all files
 /// have been read.
+#[allow(clippy::large_enum_variant, reason = "there are only a few")]
 enum Input {
     Whole(Source),
     Window(WindowRuns),

@@ -31,7 +31,7 @@ pub struct Source {
     pub set: StackSet,
     /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
     /// estimates.
-    pub sampled: Option<SampledSource>,
+    pub sampled: Option<Box<SampledSource>>,
     /// Notes on how far the figures can be trusted, a sentence each.
     notes: Vec<String>,
 }
@@ -261,11 +261,11 @@ fn samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failure> {
     }
     Ok(Source {
         set,
-        sampled: Some(SampledSource {
+        sampled: Some(Box::new(SampledSource {
             stacks,
             total,
             none: SampledFigures::of_site(period),
-        }),
+        })),
         notes,
     })
 }

@@ -104,6 +104,21 @@ fn offset(frame: &StackFrame) -> String {
     }
 }
 
+/// The interval of a difference of estimates, and whether it can be told from chance.
+pub(super) fn chance(interval: &Interval) -> String {
+    // The casts saturate.
+    let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
+    let range = format!(
+        "from {} to {} with 95 % confidence",
+        signed(low),
+        signed(high)
+    );
+    match interval.may_be_chance() {
+        true => format!("not distinguishable from chance ({range})"),
+        false => range,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,20 +149,5 @@ mod tests {
         frame.file = "/src/f.c".into();
         frame.line = 7;
         assert_eq!(location(&frame, 40), "/src/f.c:7");
-    }
-}
-
-/// The interval of a difference of estimates, and whether it can be told from chance.
-pub(super) fn chance(interval: &Interval) -> String {
-    // The casts saturate.
-    let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
-    let range = format!(
-        "from {} to {} with 95 % confidence",
-        signed(low),
-        signed(high)
-    );
-    match interval.may_be_chance() {
-        true => format!("not distinguishable from chance ({range})"),
-        false => range,
     }
 }
