@@ -52,7 +52,7 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
     /// With --all: only processes whose name (/proc/PID/comm) matches this regular expression
-    #[arg(long, value_name = "PATTERN", requires = "all", value_parser = values::pattern)]
+    #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern)]
     comm: Option<regex_lite::Regex>,
     /// Print reports as they come, without a live view; this is the only mode, and the default
     #[arg(long)]
