@@ -58,12 +58,14 @@ pub struct Point {
 /// The looks up to now.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Number of looks in each of the lists.
+    /// Number of looks in each of the lists. The last one is always the latest look.
     looks: usize,
     /// One of this many looks is kept.
-    every: usize,
-    /// Looks since the one that was kept last.
-    skipped: usize,
+    every: u64,
+    /// All looks up to now.
+    seen: u64,
+    /// The last look of the lists is dropped when the next one comes.
+    is_last_dropped: bool,
     sites: FxHashMap<SiteKey, Vec<Point>>,
 }
 
@@ -71,14 +73,14 @@ impl History {
     /// Adds a look: all sites that have live samples.
     pub fn add(&mut self, sites: &FxHashMap<SiteKey, Point>) {
         self.every = self.every.max(1);
-        // The last place has the latest look until it is its turn to be kept.
-        if self.skipped > 0 {
+        if self.is_last_dropped {
             self.looks -= 1;
             for points in self.sites.values_mut() {
                 points.pop();
             }
         }
-        self.skipped = (self.skipped + 1) % self.every;
+        self.is_last_dropped = !self.seen.is_multiple_of(self.every);
+        self.seen += 1;
         for (key, points) in &mut self.sites {
             points.push(sites.get(key).copied().unwrap_or_default());
         }
@@ -91,17 +93,21 @@ impl History {
         }
         self.looks += 1;
         self.forget();
-        if self.looks == LOOKS && self.skipped == 0 {
-            self.every *= 2;
-            self.looks = LOOKS / 2;
-            for points in self.sites.values_mut() {
-                let mut index = 0;
-                points.retain(|_| {
-                    index += 1;
-                    index % 2 == 1
-                });
-            }
+        if self.looks == LOOKS {
+            self.thin_out();
         }
+    }
+
+    /// Drops every other look, but not the latest.
+    fn thin_out(&mut self) {
+        self.every = self.every.saturating_mul(2);
+        for points in self.sites.values_mut() {
+            let last = points.pop();
+            *points = points.iter().step_by(2).copied().chain(last).collect();
+        }
+        // The last one's place is odd: the next look replaces it.
+        self.looks = LOOKS / 2 + 1;
+        self.is_last_dropped = true;
     }
 
     /// Keeps the sites that have, or had, most.

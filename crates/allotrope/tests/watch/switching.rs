@@ -102,3 +102,20 @@ fn the_watcher_ends_with_the_process() {
     watcher.object(|it| it["kind"] == "process_ended");
     assert_eq!(watcher.wait(), Some(0));
 }
+
+#[test]
+fn a_program_that_calls_exec_is_watched_on() {
+    let mut program = Program::new("prepared");
+    program.tell("alloc leak 10 100000 0");
+    let mut watcher = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+    watcher.report(|it| it["samples"] == 10);
+    // The new program's memory is another one.
+    assert_eq!(program.tell("exec"), "ready");
+    watcher.object(|it| it["kind"] == "process_executed");
+    program.tell("alloc leak 3 100000 0");
+    watcher.report(|it| it["samples"] == 3);
+    assert_eq!(program.setting(), 4096);
+    watcher.signal(Signal::TERM);
+    watcher.wait();
+    assert_eq!(program.setting(), 0);
+}
