@@ -7,6 +7,7 @@ use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
 
+use crate::history::Trend;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::{Sites, Sums};
 
@@ -113,7 +114,10 @@ fn site(number: usize, row: &SiteRow, out: &mut dyn Write) -> io::Result<()> {
     }
     let _ = write!(text, ", {}", plural(sums.live.samples(), "sample"));
     let _ = write!(text, ", the oldest {}", duration(row.oldest as f64 / 1e3));
-    writeln!(out, "\n{number:3}  {text}, {}", row.trend.name())?;
+    if row.trend != Trend::Unknown {
+        let _ = write!(text, ", {}", row.trend.name());
+    }
+    writeln!(out, "\n{number:3}  {text}")?;
     if let [_, _, ..] = &row.processes[..] {
         let of = |(process, live): &(u32, Figures)| format!("{process}: {}", in_bytes(live));
         let processes: Vec<String> = row.processes.iter().map(of).collect();

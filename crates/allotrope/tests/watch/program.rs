@@ -297,7 +297,7 @@ impl Story {
             module.end.store(random(), Relaxed);
             module
                 .lengths
-                .store(random() % 40 | (random() % 500) << 32, Relaxed);
+                .store((random() % 40) | ((random() % 500) << 32), Relaxed);
             module
                 .path
                 .iter()
@@ -305,7 +305,7 @@ impl Story {
         }
         for node in &memory.nodes {
             node.place.store(random(), Relaxed);
-            node.parent.store(random() % 300_000 | 1 << 33, Relaxed);
+            node.parent.store((random() % 300_000) | (1 << 33), Relaxed);
         }
         for slot in &memory.frees {
             slot.version.store(random() % 20_000, Relaxed);
