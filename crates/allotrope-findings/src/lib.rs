@@ -18,6 +18,7 @@ mod finding;
 mod numbers;
 mod rank;
 mod rules;
+pub mod series;
 
 use std::collections::BTreeSet;
 

@@ -32,6 +32,14 @@ pub enum FindError {
     /// It has no memory.
     #[error("process {0} is not watched, or has closed the descriptor of its memory")]
     NotWatched(u32),
+    /// It has a memory of another version, or one that is not safe to map.
+    #[error("the memory of process {process} cannot be used: {source}")]
+    Unusable {
+        /// The process.
+        process: u32,
+        /// Why.
+        source: MapError,
+    },
     /// A system call failed.
     #[error("the memory of process {process} cannot be opened: {source}")]
     Failed {
@@ -137,16 +145,20 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
     let folder = PathBuf::from(format!("/proc/{process}/fd"));
     let own_id = innermost_id(process);
     let link = PathBuf::from(format!("/memfd:{NAME} (deleted)"));
+    let mut unusable = None;
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if fs::read_link(&path).is_ok_and(|it| it == link)
             && let Some(file) = open(&path)
-            && is_of(&file, own_id)
         {
-            return Ok(file);
+            match Mapped::new(&file) {
+                Ok(mapped) if is_of(&mapped, own_id) => return Ok(file),
+                Ok(_) => {}
+                Err(source) => unusable = Some(FindError::Unusable { process, source }),
+            }
         }
     }
-    Err(FindError::NotWatched(process))
+    Err(unusable.unwrap_or(FindError::NotWatched(process)))
 }
 
 /// Opens what `path` leads to if it is a regular file of the right name.
@@ -162,10 +174,7 @@ fn open(path: &Path) -> Option<OwnedFd> {
 
 /// Whether the memory is that of the process with this id in its namespace. A forked child
 /// has its parent's descriptor, too, until it has made a memory of its own.
-fn is_of(file: &OwnedFd, process: Option<u64>) -> bool {
-    let Ok(mapped) = Mapped::new(file) else {
-        return false;
-    };
+fn is_of(mapped: &Mapped, process: Option<u64>) -> bool {
     let id = &mapped.memory().header.0.process;
     process.is_none_or(|it| it == id.load(core::sync::atomic::Ordering::Relaxed))
 }

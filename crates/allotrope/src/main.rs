@@ -45,6 +45,7 @@ mod test;
 mod time;
 mod trace;
 mod unfinished;
+mod watch;
 mod window;
 
 use std::ffi::OsString;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Subcommand::Report(arguments) => report::run(&arguments),
         Subcommand::Show(arguments) => show::run(&arguments),
         Subcommand::Stat(arguments) => stat::run(&arguments),
+        Subcommand::Watch(arguments) => watch::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),

@@ -27,6 +27,7 @@ use crate::curve::straightness;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, time};
 use crate::rank::Candidate;
+use crate::series::{DEEPEST_DIP, LAST_THIRD, deepest_dip, gains_of_thirds};
 
 const SAMPLES: usize = 64;
 const LEAST_SPAN: f64 = 0.5;
@@ -41,8 +42,6 @@ const RISING: f64 = 0.8;
 /// More than this part that is freed before the maximum is work that comes and goes.
 const MOSTLY_KEPT: f64 = 0.9;
 const STRAIGHT: f64 = 0.9;
-const DEEPEST_DIP: f64 = 0.1;
-const LAST_THIRD: f64 = 0.25;
 const SECOND_RISE: f64 = 0.25;
 /// In less time nothing can tell a program that builds something from one that grows.
 const SHORTEST_NS: u64 = 250_000_000;
@@ -136,11 +135,9 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
         return None;
     }
     let straightness = straightness(values);
-    let third = values.len() / 3;
-    let first_third = values[third] - values[0];
-    let last_third = last - values[values.len() - 1 - third];
+    let [first_third, last_third] = gains_of_thirds(values);
     if straightness < STRAIGHT
-        || dip(values) > DEEPEST_DIP * gain
+        || deepest_dip(values) > DEEPEST_DIP * gain
         || last_third < LAST_THIRD * first_third
     {
         return None;
@@ -172,16 +169,6 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
         freed_before,
         left_at_end: group.leaked_bytes,
     })
-}
-
-/// The deepest fall below an earlier value.
-fn dip(values: &[f64]) -> f64 {
-    let (mut highest, mut deepest) = (f64::MIN, 0.0_f64);
-    for &value in values {
-        highest = highest.max(value);
-        deepest = deepest.max(highest - value);
-    }
-    deepest
 }
 
 fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate {

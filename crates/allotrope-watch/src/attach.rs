@@ -1,0 +1,237 @@
+//! A process that is watched: its memory, opened and mapped, the lock on it, the switch.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use allotrope_sampling::Period;
+use allotrope_watched::file::{FindError, MapError, Mapped, find};
+use allotrope_watched::reader::{ReadError, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::lock::{self, Claim};
+use crate::look::{Keys, Look};
+
+/// Why a process cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is none, or it has ended.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// The id is that of a thread.
+    #[error("{0} is a thread of a process; use the id of the process")]
+    Thread(u32),
+    /// It has no memory.
+    #[error("process {0} is not prepared; start the program by `allotrope standby -- PROGRAM`")]
+    NotPrepared(u32),
+    /// The kernel does not let us look at it.
+    #[error(
+        "process {0} cannot be watched by this user: it belongs to another one, or has forbidden it (prctl PR_SET_DUMPABLE); watch it as root"
+    )]
+    Forbidden(u32),
+    /// Its memory is none of this version.
+    #[error("the memory of process {process} cannot be used: {source}")]
+    Unusable {
+        /// The process.
+        process: u32,
+        /// Why.
+        source: MapError,
+    },
+    /// What is in the memory is none of this version.
+    #[error("the memory of process {process} cannot be read: {source}")]
+    Unreadable {
+        /// The process.
+        process: u32,
+        /// Why.
+        source: ReadError,
+    },
+    /// There is a watcher.
+    #[error("process {0} is being watched already; end that watcher, or add --take-over")]
+    Watched(u32),
+    /// The watcher does not let go.
+    #[error("process {0} is being watched, and its watcher does not let go; end that watcher")]
+    NoAnswer(u32),
+    /// A system call failed.
+    #[error("process {process} cannot be watched: {source}")]
+    Failed {
+        /// The process.
+        process: u32,
+        /// What failed.
+        source: io::Error,
+    },
+}
+
+/// A process that this watcher watches.
+#[derive(Debug)]
+pub struct Attached {
+    /// Its id, as the watcher sees it.
+    pub process: u32,
+    descriptor: OwnedFd,
+    file: OwnedFd,
+    mapped: Mapped,
+    /// What the period was before the watcher came.
+    before: Option<Period>,
+    is_changed: bool,
+    root: Option<String>,
+}
+
+impl Attached {
+    /// Opens and locks the memory of a process. Nothing in it is changed yet.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn new(process: u32, takes_over: bool) -> Result<Self, AttachError> {
+        let failed = |source| AttachError::Failed { process, source };
+        // The descriptor first: so it is known that the memory is that of this process, and
+        // not of a later one with the same id.
+        let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+        let id = id.ok_or(AttachError::NoProcess(process))?;
+        let descriptor = match pidfd_open(id, PidfdFlags::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::SRCH) => return Err(AttachError::NoProcess(process)),
+            Err(Errno::INVAL | Errno::NOENT) => return Err(AttachError::Thread(process)),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let found = find(process);
+        if has_ended(&descriptor) {
+            return Err(AttachError::NoProcess(process));
+        }
+        let file = found.map_err(|error| match error {
+            FindError::NoProcess(_) => AttachError::NoProcess(process),
+            FindError::Forbidden { .. } => AttachError::Forbidden(process),
+            FindError::NotWatched(_) => AttachError::NotPrepared(process),
+            FindError::Unusable { source, .. } => AttachError::Unusable { process, source },
+            FindError::Failed { source, .. } => failed(source),
+        })?;
+        Self::of_file(process, descriptor, file, takes_over)
+    }
+
+    fn of_file(
+        process: u32,
+        descriptor: OwnedFd,
+        file: OwnedFd,
+        takes_over: bool,
+    ) -> Result<Self, AttachError> {
+        let mapped =
+            Mapped::new(&file).map_err(|source| AttachError::Unusable { process, source })?;
+        // A memory that is none is refused before anything is written there.
+        State::read(mapped.memory())
+            .map_err(|source| AttachError::Unreadable { process, source })?;
+        let now = Period::new(mapped.memory().control.0.period.load(Relaxed));
+        let before = match lock::claim(&file, takes_over) {
+            Ok(Claim::Free) => now,
+            Ok(Claim::TakenOver(before)) => before.unwrap_or(now),
+            Ok(Claim::Held) => return Err(AttachError::Watched(process)),
+            Ok(Claim::NoAnswer) => return Err(AttachError::NoAnswer(process)),
+            Err(source) => return Err(AttachError::Failed { process, source }),
+        };
+        lock::publish(&file, before);
+        Ok(Self {
+            process,
+            descriptor,
+            file,
+            mapped,
+            is_changed: before != now,
+            before,
+            root: root_of(process),
+        })
+    }
+
+    /// The period at which it is asked to sample; `None`: sampling is off.
+    pub fn period(&self) -> Option<Period> {
+        Period::new(self.mapped.memory().control.0.period.load(Relaxed))
+    }
+
+    /// Sets the period.
+    pub fn set(&mut self, period: Option<Period>) {
+        if self.period() != period {
+            self.is_changed = true;
+            self.store(period);
+        }
+    }
+
+    fn store(&self, period: Option<Period>) {
+        let period = period.map_or(0, Period::bytes);
+        self.mapped.memory().control.0.period.store(period, Relaxed);
+    }
+
+    /// Sets the period that it had before, if this or an earlier watcher has changed it, and
+    /// lets go of the process.
+    pub fn restore(self) {
+        if self.is_changed {
+            self.store(self.before);
+        }
+        self.release();
+    }
+
+    /// Lets go of the process and leaves the period as it is.
+    pub fn release(self) {
+        lock::release(&self.file);
+    }
+
+    /// Whether another watcher wants to take over.
+    pub fn is_asked_to_let_go(&self) -> bool {
+        lock::is_asked(&self.file)
+    }
+
+    /// Whether it has ended. Its memory stays.
+    pub fn has_ended(&self) -> bool {
+        has_ended(&self.descriptor)
+    }
+
+    /// Goes on with the process's new memory, if it has one: it has called exec. Returns
+    /// whether it has.
+    pub fn follow_exec(&mut self) -> bool {
+        let Ok(file) = find(self.process) else {
+            // It may have closed the descriptor; the mapping goes on.
+            return false;
+        };
+        let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|it| (it.st_dev, it.st_ino));
+        let (Ok(old), Ok(new)) = (inode(&self.file), inode(&file)) else {
+            return false;
+        };
+        let Ok(descriptor) = self.descriptor.try_clone() else {
+            return false;
+        };
+        if old == new || self.has_ended() {
+            return false;
+        }
+        let Ok(next) = Self::of_file(self.process, descriptor, file, false) else {
+            return false;
+        };
+        let period = self.period();
+        *self = next;
+        self.set(period);
+        true
+    }
+
+    /// The state of the process now.
+    ///
+    /// # Errors
+    /// If the process has destroyed the header of its memory.
+    pub fn look(&self, keys: &Keys) -> Result<Look, AttachError> {
+        let process = self.process;
+        let state = State::read(self.mapped.memory())
+            .map_err(|source| AttachError::Unreadable { process, source })?;
+        Ok(Look::new(process, self.root.clone(), state, keys))
+    }
+}
+
+/// The folder below which a process finds its files, if it is another one than ours.
+fn root_of(process: u32) -> Option<String> {
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    let theirs = namespace(&process.to_string())?;
+    let is_other = namespace("self").is_some_and(|ours| ours != theirs);
+    is_other.then(|| format!("/proc/{process}/root"))
+}
+
+fn has_ended(descriptor: &OwnedFd) -> bool {
+    let mut wanted = [PollFd::new(descriptor, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut wanted, Some(&now)).is_ok_and(|ready| ready > 0)
+}

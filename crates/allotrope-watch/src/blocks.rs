@@ -1,0 +1,137 @@
+//! Single sampled blocks with their stacks: those that are live or old, and those that were
+//! freed lately.
+
+use std::io;
+
+use allotrope_sampling::Period;
+
+use crate::look::Look;
+use crate::names::NamedFrame;
+use crate::sites::block;
+use crate::watch::Watch;
+
+/// Blocks whose stacks are in memory at once.
+const AT_ONCE: usize = 64;
+
+/// Which blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All that are live.
+    Live,
+    /// The live ones that are old and not hidden.
+    Old,
+    /// Those that were freed lately.
+    Freed,
+}
+
+/// A sampled block.
+#[derive(Debug)]
+pub struct BlockRow {
+    /// The process.
+    pub process: u32,
+    /// Its address.
+    pub address: u64,
+    /// The size requested, in bytes.
+    pub size: u64,
+    /// The period at which it was sampled.
+    pub period: Period,
+    /// When it was allocated, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub allocated: u64,
+    /// Its age in nanoseconds; until it was freed, if it was.
+    pub age: u64,
+    /// The allocation's stack, innermost first.
+    pub stack: Vec<NamedFrame>,
+    /// When it was freed, by the same clock, and the stack of that.
+    pub freed: Option<(u64, Vec<NamedFrame>)>,
+}
+
+/// A block without its names.
+struct Bare {
+    address: u64,
+    size: u64,
+    period: Period,
+    allocated: u64,
+    stack: u32,
+    freed: Option<(u64, u32)>,
+}
+
+/// Calls `show` with the blocks of a process, the oldest first; those that were freed in the order
+/// in which they were.
+///
+/// # Errors
+/// Those of `show`.
+pub fn each(
+    watch: &mut Watch,
+    look: &Look,
+    which: Which,
+    show: &mut dyn FnMut(&BlockRow) -> io::Result<()>,
+) -> io::Result<()> {
+    let blocks = match which {
+        Which::Freed => freed(look),
+        Which::Live => live(look),
+        Which::Old => old(watch, look),
+    };
+    for blocks in blocks.chunks(AT_ONCE) {
+        let allocated = blocks.iter().map(|it| it.stack);
+        let freed = blocks
+            .iter()
+            .filter_map(|it| it.freed.map(|(_, stack)| stack));
+        let ids: Vec<u32> = allocated.chain(freed).collect();
+        let mut stacks = watch.names.stacks(look, &ids);
+        let mut of_frees = stacks.split_off(blocks.len()).into_iter();
+        for (block, stack) in blocks.iter().zip(stacks) {
+            let end = block.freed.map_or(look.time, |(time, _)| time);
+            show(&BlockRow {
+                process: look.process,
+                address: block.address,
+                size: block.size,
+                period: block.period,
+                allocated: block.allocated,
+                age: end.saturating_sub(block.allocated),
+                stack,
+                freed: block
+                    .freed
+                    .map(|(time, _)| (time, of_frees.next().unwrap_or_default())),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn live(look: &Look) -> Vec<Bare> {
+    let samples = look.state.samples.iter();
+    let blocks = samples.map(|it| Bare {
+        address: it.address,
+        size: it.size,
+        period: it.period,
+        allocated: it.allocated,
+        stack: it.stack,
+        freed: None,
+    });
+    let mut blocks: Vec<Bare> = blocks.collect();
+    blocks.sort_by_key(|it| (it.allocated, it.address));
+    blocks
+}
+
+fn old(watch: &Watch, look: &Look) -> Vec<Bare> {
+    let samples = look.state.samples.iter();
+    let is_old = |age: u64| age >= watch.options.old_age;
+    let hidden = samples.filter(|it| !is_old(look.age(it)) || watch.is_hidden(look, block(it)));
+    let hidden: rustc_hash::FxHashSet<_> = hidden.map(block).collect();
+    let mut blocks = live(look);
+    blocks.retain(|it| !hidden.contains(&(it.address, it.allocated)));
+    blocks
+}
+
+fn freed(look: &Look) -> Vec<Bare> {
+    let freed = look.state.freed.iter();
+    let blocks = freed.map(|it| Bare {
+        address: it.address,
+        size: it.size,
+        period: it.period,
+        allocated: it.allocated,
+        stack: it.stack,
+        freed: Some((it.deallocation.time, it.deallocation.stack)),
+    });
+    blocks.collect()
+}

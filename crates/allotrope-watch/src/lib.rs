@@ -1,0 +1,31 @@
+//! Watches running processes whose memories (`allotrope-watched`) hold their sampled blocks.
+//!
+//! - [`attach`]: a process's memory, the lock on it (`lock`), switching sampling on and off.
+//! - [`discover`]: which processes have such a memory.
+//! - [`look`]: the state of a process at one moment.
+//! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
+//! - [`history`]: the trend of each stack.
+//! - [`watch`]: what is remembered between looks; makes the [`report`].
+//! - [`names`]: names of frames. [`blocks`]: single blocks.
+//! - [`text`], [`json`], [`poireau`]: the outputs.
+//!
+//! Not here: the command line, the loop, signals, where the output goes (the command).
+//!
+//! Processes may be hostile. What they write is checked by `allotrope-watched`. What is
+//! remembered of them has bounds: one look at each (14 MiB at most), one more for the high-water
+//! mark, the blocks of the mark, [`history`]'s and [`names`]' limits.
+#![forbid(unsafe_code)]
+
+pub mod attach;
+pub mod blocks;
+pub mod discover;
+pub mod history;
+pub mod json;
+mod lock;
+pub mod look;
+pub mod names;
+pub mod poireau;
+pub mod report;
+pub mod sites;
+pub mod text;
+pub mod watch;

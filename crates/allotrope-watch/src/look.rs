@@ -1,0 +1,126 @@
+//! A look at one process: its state at one moment, with a key for each stack that is the same
+//! in all processes and at all times.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+use allotrope_shm::wire::NO_MAPPING;
+use allotrope_watched::reader::{Module, State};
+use allotrope_watched::writer::Sample;
+use rustc_hash::FxHashMap;
+
+/// A stack: a hash of its frames, each by its module's path and build id and the address in the
+/// module's file. The hash has a random key, so that no process can make its stacks be taken
+/// for another one's.
+pub type SiteKey = u64;
+
+/// The hash function of one watcher.
+#[derive(Debug, Clone, Default)]
+pub struct Keys(RandomState);
+
+/// The state of a process at one moment.
+#[derive(Debug)]
+pub struct Look {
+    /// Its id, as the watcher sees it.
+    pub process: u32,
+    /// The moment, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub time: u64,
+    /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    pub real_time: u64,
+    /// What was in its memory.
+    pub state: State,
+    /// The folder below which the process's files are, if it is another one than ours.
+    pub root: Option<String>,
+    keys: FxHashMap<u32, SiteKey>,
+}
+
+impl Look {
+    /// Makes keys for the stacks of all live samples.
+    pub fn new(process: u32, root: Option<String>, state: State, keys: &Keys) -> Self {
+        let mut modules = FxHashMap::default();
+        for (number, module) in &state.modules {
+            modules.insert(
+                *number,
+                (module, keys.0.hash_one((&module.path, &module.build_id))),
+            );
+        }
+        let mut of_stacks = FxHashMap::default();
+        for Sample { stack, .. } in &state.samples {
+            of_stacks
+                .entry(*stack)
+                .or_insert_with(|| keys.of_stack(process, *stack, &state, &modules));
+        }
+        Self {
+            process,
+            time: monotonic_now(),
+            real_time: real_now(),
+            state,
+            root,
+            keys: of_stacks,
+        }
+    }
+
+    /// The key of a sample's stack.
+    pub fn key(&self, sample: &Sample) -> SiteKey {
+        self.keys.get(&sample.stack).copied().unwrap_or_default()
+    }
+
+    /// The age of a sample, in nanoseconds: since it was allocated or reallocated.
+    pub fn age(&self, sample: &Sample) -> u64 {
+        self.time.saturating_sub(sample.allocated)
+    }
+
+    /// Which process this is: another one may have the same id later.
+    pub fn instance(&self) -> (u32, u64) {
+        (self.process, self.state.process.began)
+    }
+
+    /// The name of its executable's file.
+    pub fn name(&self) -> String {
+        let path = &self.state.process.executable;
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        allotrope_text::text_of(name).into_owned()
+    }
+}
+
+impl Keys {
+    fn of_stack(
+        &self,
+        process: u32,
+        stack: u32,
+        state: &State,
+        modules: &FxHashMap<u16, (&Module, u64)>,
+    ) -> SiteKey {
+        let stack = state.stack(stack);
+        let mut hasher = self.0.build_hasher();
+        stack.end.hash(&mut hasher);
+        for frame in &stack.frames {
+            frame.exact.hash(&mut hasher);
+            let known = modules.get(&frame.mapping);
+            match known.filter(|_| frame.mapping != NO_MAPPING) {
+                Some((module, hash)) => {
+                    (hash, frame.address.wrapping_sub(module.bias)).hash(&mut hasher);
+                }
+                // Code that is in no file is that of one process.
+                None => (process, frame.address).hash(&mut hasher),
+            }
+        }
+        hasher.finish()
+    }
+}
+
+/// Now, by `CLOCK_MONOTONIC`, in nanoseconds.
+pub fn monotonic_now() -> u64 {
+    nanoseconds(rustix::time::ClockId::Monotonic)
+}
+
+/// Now, by `CLOCK_REALTIME`, in nanoseconds since 1970.
+pub fn real_now() -> u64 {
+    nanoseconds(rustix::time::ClockId::Realtime)
+}
+
+fn nanoseconds(clock: rustix::time::ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let rest = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}

@@ -1,0 +1,117 @@
+//! A report: what the outputs show, in numbers and names.
+
+use allotrope_sampling::Period;
+use allotrope_sampling::estimate::Figures;
+use allotrope_watched::reader::Counters;
+
+use crate::history::Trend;
+use crate::look::Look;
+use crate::names::NamedFrame;
+use crate::sites::Sums;
+
+/// What is live at one moment.
+#[derive(Debug)]
+pub struct Report {
+    /// The moment, by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    pub real_time: u64,
+    /// The moment of the mark, by the same clock.
+    pub mark_time: Option<u64>,
+    /// From this age on a block is old, in nanoseconds.
+    pub old_age: u64,
+    /// Of all processes together; `None`: sampling was never on.
+    pub total: Option<Sums>,
+    /// Of each process.
+    pub processes: Vec<ProcessRow>,
+    /// The stacks with most live bytes, these first.
+    pub sites: Vec<SiteRow>,
+    /// Number of further stacks.
+    pub more_sites: usize,
+    /// What is suppressed.
+    pub suppressed: Suppressed,
+    /// When most was live.
+    pub high_water: Option<HighWater>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct ProcessRow {
+    /// Its id.
+    pub process: u32,
+    /// The name of its executable.
+    pub name: String,
+    /// The period at which it samples; `None`: off.
+    pub period: Option<Period>,
+    /// Its figures; `None`: sampling was never on.
+    pub sums: Option<Sums>,
+    /// What was lost.
+    pub counters: Counters,
+    /// Parts of its memory that could not be read.
+    pub unreadable: u64,
+}
+
+impl ProcessRow {
+    pub(crate) fn new(look: &Look, sums: Option<Sums>) -> Self {
+        Self {
+            process: look.process,
+            name: look.name(),
+            period: look.state.period,
+            sums,
+            counters: look.state.counters,
+            unreadable: look.state.unstable + look.state.malformed,
+        }
+    }
+
+    /// Samples and stacks that are missing, because a table was full or damaged.
+    pub fn lost(&self) -> u64 {
+        self.counters.lost_samples.saturating_add(self.unreadable)
+    }
+}
+
+/// A stack.
+#[derive(Debug)]
+pub struct SiteRow {
+    /// Its figures.
+    pub sums: Sums,
+    /// The smallest size of its blocks.
+    pub smallest: u64,
+    /// The age of its oldest sample, in nanoseconds.
+    pub oldest: u64,
+    /// How it develops.
+    pub trend: Trend,
+    /// The processes that have it, with what is live there.
+    pub processes: Vec<(u32, Figures)>,
+    /// The frames, innermost first.
+    pub stack: Vec<NamedFrame>,
+}
+
+/// The sites that are left out.
+#[derive(Debug, Default)]
+pub struct Suppressed {
+    /// Their number.
+    pub sites: usize,
+    /// What is live there.
+    pub live: Option<Figures>,
+}
+
+impl Suppressed {
+    pub(crate) fn add(&mut self, live: &Figures) {
+        self.sites += 1;
+        match &mut self.live {
+            Some(sum) => sum.merge(live),
+            None => self.live = Some(*live),
+        }
+    }
+}
+
+/// The moment at which most bytes were live.
+#[derive(Debug)]
+pub struct HighWater {
+    /// The moment, by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    pub real_time: u64,
+    /// It is later than the last report.
+    pub is_new: bool,
+    /// What was live.
+    pub total: Option<Sums>,
+    /// The stacks with most live bytes then.
+    pub sites: Vec<SiteRow>,
+}

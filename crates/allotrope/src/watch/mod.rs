@@ -1,0 +1,177 @@
+//! `allotrope watch`: switches sampling on in running processes, and reports what is live there.
+//! `allotrope-watch` looks at the processes; `session.rs` has the loop.
+
+mod output;
+mod session;
+mod values;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use allotrope_diff::Suppressions;
+use allotrope_sampling::Period;
+use allotrope_symbols::IndexCache;
+use allotrope_watch::attach::Attached;
+use allotrope_watch::discover::discover;
+use allotrope_watch::watch::{Options, Watch};
+use anyhow::anyhow;
+
+use crate::debug_files::DebugFiles;
+use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::suppressions::SuppressionArguments;
+use output::{Format, Output};
+use session::Session;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+A process can be watched if it was started by `allotrope standby -- PROGRAM`. Sampling is
+switched on, and when the watcher ends it is set to what it was before. Figures are
+estimates with 95 % intervals; docs/watch.md explains them.
+
+Signals to the watcher:
+  HUP      print all live sampled blocks (and those at the high-water mark)
+  USR1     print the old ones and leave them out from then on
+  USR2     print the blocks that were freed lately
+  INT, TERM  restore the processes and quit
+
+Exit status: 0 if the processes have ended, were taken over, or one report was wanted;
+1 if allotrope failed; 2 if a process cannot be watched, or bad usage; 128+N after signal N.";
+
+/// Arguments of `allotrope watch`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Processes to watch
+    #[arg(
+        value_name = "PID",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    processes: Vec<u32>,
+    /// Watch every prepared process of this user (root: of all users), later ones, too
+    #[arg(long)]
+    all: bool,
+    /// With --all: only processes whose name (/proc/PID/comm) matches this regular expression
+    #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern)]
+    comm: Option<regex_lite::Regex>,
+    /// Print reports as they come, without a live view; this is the only mode, and the default
+    #[arg(long)]
+    headless: bool,
+    /// Time between two reports [default: 10s; with --format poireau 10m, the first after 330s]
+    #[arg(long, value_name = "TIME", value_parser = values::interval)]
+    every: Option<Duration>,
+    /// Print one report and quit: now if the processes are sampled already, otherwise after the
+    /// time of --every
+    #[arg(long)]
+    once: bool,
+    /// Blocks of this age are old; a reallocation makes a block new
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = values::age)]
+    old: Duration,
+    /// Sample one of SIZE bytes on average [default: what is set; 512KiB if sampling is off]
+    #[arg(long, value_name = "SIZE", value_parser = values::period)]
+    period: Option<Period>,
+    /// Append the reports to FILE in place of printing them
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Most stacks of a report
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(..=1000))]
+    top: u16,
+    /// The form of the reports
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
+    /// Remember what was live when most was, if that is at least SIZE, and report it, too
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0", value_parser = values::size)]
+    track_high_water_mark: Option<u64>,
+    /// Leave sampling as it is set when the watcher ends
+    #[arg(long)]
+    leave: bool,
+    /// Switch sampling off when the watcher ends, even if it was on before: a watcher that was
+    /// killed leaves it on
+    #[arg(long, conflicts_with = "leave")]
+    off: bool,
+    /// Take a process over from another watcher, which then lets it go
+    #[arg(long)]
+    take_over: bool,
+    #[command(flatten)]
+    debug_files: DebugFiles,
+}
+
+/// What a watcher does with sampling when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    Restore,
+    Leave,
+    Off,
+}
+
+/// Watches the processes.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    // It is the only mode.
+    let _ = arguments.headless;
+    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let mut suppressions = Suppressions::none();
+    arguments.suppressions.add_to(&mut suppressions)?;
+    let options = Options {
+        old_age: u64::try_from(arguments.old.as_nanos()).unwrap_or(u64::MAX),
+        top: arguments.top.into(),
+        suppressions,
+        high_water: arguments.track_high_water_mark,
+    };
+    let watch = Watch::new(options, locator.with_index_cache(IndexCache::of_user()));
+    let output = Output::open(arguments.format, arguments.log.as_deref())?;
+    let mut session = Session::new(watch, output, arguments)?;
+    session.attach_first(&attached(arguments)?)?;
+    session.run()
+}
+
+/// The processes to begin with.
+fn attached(arguments: &Arguments) -> Result<BTreeSet<u32>, Failure> {
+    if !arguments.all {
+        return Ok(arguments.processes.iter().copied().collect());
+    }
+    let found = discover(&BTreeSet::new(), |name| arguments.is_wanted(name));
+    if found.processes.is_empty() {
+        let unopened = match found.unopened {
+            0 => String::new(),
+            number => format!(" ({number} could not be opened)"),
+        };
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "no process is prepared to be watched{unopened}; start the program by `allotrope standby -- PROGRAM`"
+            ),
+        ));
+    }
+    Ok(found.processes)
+}
+
+impl Arguments {
+    /// Whether a process of this name is to be watched, with `--all`.
+    fn is_wanted(&self, name: &str) -> bool {
+        self.comm.as_ref().is_none_or(|it| it.is_match(name))
+    }
+
+    fn at_end(&self) -> AtEnd {
+        match (self.leave, self.off) {
+            (true, _) => AtEnd::Leave,
+            (_, true) => AtEnd::Off,
+            _ => AtEnd::Restore,
+        }
+    }
+}
+
+/// Lets go of a process.
+fn let_go(mut process: Attached, at_end: AtEnd) {
+    match at_end {
+        AtEnd::Restore => process.restore(),
+        AtEnd::Leave => process.release(),
+        AtEnd::Off => {
+            process.set(None);
+            process.release();
+        }
+    }
+}

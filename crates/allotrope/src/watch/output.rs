@@ -1,0 +1,160 @@
+//! Where the reports of `watch` go, and in which form.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use allotrope_text::Shown;
+use allotrope_watch::blocks::Which;
+use allotrope_watch::look::{Look, real_now};
+use allotrope_watch::watch::Watch;
+use allotrope_watch::{json, poireau, text};
+use anyhow::Context;
+
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
+use crate::message;
+use crate::standard_output;
+
+/// The form of the reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One object a line
+    Json,
+    /// The lines that poireau prints
+    Poireau,
+}
+
+/// What happens to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Found,
+    Ended,
+    Executed,
+    TakenOver,
+}
+
+/// Writes the reports.
+pub struct Output {
+    format: Format,
+    log: Option<File>,
+    name: String,
+    /// Nobody reads the standard output any more.
+    pub is_closed: bool,
+}
+
+impl Output {
+    /// Opens the log, if one is wanted.
+    pub fn open(format: Format, log: Option<&Path>) -> Result<Self, Failure> {
+        let name = log.map_or_else(
+            || "the standard output".to_owned(),
+            |path| path.shown().into_owned(),
+        );
+        let open = |path: &Path| File::options().append(true).create(true).open(path);
+        let log = log
+            .map(open)
+            .transpose()
+            .with_context(|| format!("cannot append to {name}"))
+            .status(BAD_INPUT)?;
+        Ok(Self {
+            format,
+            log,
+            name,
+            is_closed: false,
+        })
+    }
+
+    /// The form.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Writes a report of these looks.
+    pub fn report(&mut self, watch: &mut Watch, looks: &[Look]) -> Result<(), Failure> {
+        let report = watch.report(looks);
+        match self.format {
+            Format::Text => self.text(|out| text::write(&report, out)),
+            Format::Json => self.write(|out| json::write(&report, out)),
+            Format::Poireau => {
+                let is_new = report.high_water.as_ref().is_some_and(|it| it.is_new);
+                self.text(|out| {
+                    poireau::write(watch, looks, Which::Old, out)?;
+                    if is_new {
+                        poireau::write_high_water(watch, true, out)?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Writes single blocks; all live ones with those of the high-water mark.
+    pub fn blocks(
+        &mut self,
+        watch: &mut Watch,
+        looks: &[Look],
+        which: Which,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => self.write(|out| json::write_blocks(watch, looks, which, out)),
+            Format::Text | Format::Poireau => self.text(|out| {
+                poireau::write(watch, looks, which, out)?;
+                match which {
+                    Which::Live => poireau::write_high_water(watch, false, out),
+                    _ => Ok(()),
+                }
+            }),
+        }
+    }
+
+    /// Writes what has happened to a process.
+    pub fn event(&mut self, event: Event, process: u32) -> Result<(), Failure> {
+        let (kind, words) = match event {
+            Event::Found => ("process_found", "is watched from now on"),
+            Event::Ended => ("process_ended", "has ended"),
+            Event::Executed => ("process_executed", "has executed another program"),
+            Event::TakenOver => ("process_taken_over", "was taken over by another watcher"),
+        };
+        message::print(format_args!("process {process} {words}"));
+        match self.format {
+            Format::Json => self.write(|out| json::write_event(kind, process, real_now(), out)),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        standard_output::render_text(&mut text, write)?;
+        self.write(|out| out.write_all(&text))
+    }
+
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let written = match &mut self.log {
+            Some(log) => {
+                let mut out = io::BufWriter::new(log);
+                write(&mut out).and_then(|()| out.flush())
+            }
+            None => {
+                let mut out = io::BufWriter::new(io::stdout().lock());
+                write(&mut out).and_then(|()| out.flush())
+            }
+        };
+        match written {
+            Err(error) if self.log.is_none() && error.kind() == ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            written => written
+                .with_context(|| format!("cannot write to {}", self.name))
+                .status(FAILED),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The loop of `watch`: looks and reports at their times, signals, processes that come and go.
+
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use allotrope_sampling::Period;
+use allotrope_watch::attach::{AttachError, Attached};
+use allotrope_watch::blocks::Which;
+use allotrope_watch::discover::discover;
+use allotrope_watch::look::Look;
+use allotrope_watch::watch::Watch;
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use super::output::{Event, Format, Output};
+use super::{Arguments, let_go};
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
+use crate::message;
+use crate::signal_state;
+
+/// How long a signal or the end of a process may go unnoticed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it looks for a high-water mark.
+const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
+/// The time between reports, and until the first one with poireau's lines.
+const EVERY: Duration = Duration::from_secs(10);
+const POIREAU_EVERY: Duration = Duration::from_secs(600);
+const POIREAU_FIRST: Duration = Duration::from_secs(330);
+
+/// A watcher at work.
+pub struct Session<'a> {
+    watch: Watch,
+    output: Output,
+    arguments: &'a Arguments,
+    signals: Signals,
+    attached: Vec<Attached>,
+    /// With `--all`: processes that could not be watched, by their own fault or ours.
+    refused: BTreeSet<u32>,
+    unopened: usize,
+}
+
+impl<'a> Session<'a> {
+    /// Without processes. Signals are handled from now on.
+    pub fn new(watch: Watch, output: Output, arguments: &'a Arguments) -> Result<Self, Failure> {
+        let signals = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        let ignored = signal_state::ignored();
+        let signals = signals.into_iter().filter(|it| !ignored.contains(*it));
+        let signals = Signals::new(signals)
+            .context("cannot handle signals")
+            .status(FAILED)?;
+        Ok(Self {
+            watch,
+            output,
+            arguments,
+            signals,
+            attached: Vec::new(),
+            refused: BTreeSet::new(),
+            unopened: 0,
+        })
+    }
+
+    /// Opens the processes to begin with. Nothing has changed in them if that fails.
+    pub fn attach_first(&mut self, processes: &BTreeSet<u32>) -> Result<(), Failure> {
+        let mut first = None;
+        for process in processes {
+            match Attached::new(*process, self.arguments.take_over) {
+                Ok(attached) => self.attached.push(attached),
+                Err(error) if self.arguments.all => {
+                    self.refuse(*process, &error);
+                    first.get_or_insert(error);
+                }
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        match first {
+            Some(error) if self.attached.is_empty() => Err(failure(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(&mut self, process: u32, error: &AttachError) {
+        message::print(error);
+        self.refused.insert(process);
+    }
+
+    /// Watches until the processes have ended or a signal comes.
+    pub fn run(mut self) -> Result<u8, Failure> {
+        let was_on = self.attached.iter().all(|it| {
+            let wanted = self.arguments.period.or(it.period());
+            wanted.is_some() && wanted == it.period()
+        });
+        for index in 0..self.attached.len() {
+            self.switch_on(index);
+        }
+        let outcome = self.watch(was_on);
+        for process in self.attached {
+            let_go(process, self.arguments.at_end());
+        }
+        outcome
+    }
+
+    fn switch_on(&mut self, index: usize) {
+        let wanted = self.arguments.period;
+        if let Some(process) = self.attached.get_mut(index) {
+            let period = wanted.or(process.period()).unwrap_or(Period::DEFAULT);
+            process.set(Some(period));
+        }
+    }
+
+    fn watch(&mut self, was_on: bool) -> Result<u8, Failure> {
+        let (first, every) = self.times(was_on);
+        let start = Instant::now();
+        let mut next = start.checked_add(first);
+        let mut next_look = start;
+        loop {
+            if let Some(status) = self.handle_signals()? {
+                return Ok(status);
+            }
+            self.remove_taken_over()?;
+            let now = Instant::now();
+            let is_due = next.is_some_and(|next| next <= now);
+            let has_ended = self.attached.iter().any(Attached::has_ended);
+            if is_due || has_ended {
+                self.find_others()?;
+                let looks = self.looks()?;
+                if !looks.is_empty() {
+                    self.output.report(&mut self.watch, &looks)?;
+                    self.watch.keep_high_water(looks);
+                }
+                self.remove_ended()?;
+                if self.arguments.once || self.output.is_closed {
+                    return Ok(FINE);
+                }
+            } else if self.watch.options.high_water.is_some() && next_look <= now {
+                let looks = self.looks()?;
+                self.watch.keep_high_water(looks);
+                next_look = now + HIGH_WATER_LOOKS;
+            }
+            if self.attached.is_empty() {
+                message::print("no process is left to watch");
+                return Ok(FINE);
+            }
+            if is_due {
+                next = Instant::now().checked_add(every);
+            }
+            let until = next.map_or(PAUSE, |next| next.saturating_duration_since(now));
+            sleep(until.min(PAUSE));
+        }
+    }
+
+    /// The time until the first report and between two.
+    fn times(&self, was_on: bool) -> (Duration, Duration) {
+        let (first, every) = match (self.arguments.every, self.output.format()) {
+            (Some(every), _) => (every, every),
+            (None, Format::Poireau) => (POIREAU_FIRST, POIREAU_EVERY),
+            (None, _) => (EVERY, EVERY),
+        };
+        match self.arguments.once {
+            true if was_on => (Duration::ZERO, every),
+            true => {
+                message::print(format_args!(
+                    "sampling is switched on; the report comes in {first:?}"
+                ));
+                (first, every)
+            }
+            false => (first, every),
+        }
+    }
+
+    /// Returns the exit status if a signal asks to quit.
+    fn handle_signals(&mut self) -> Result<Option<u8>, Failure> {
+        let pending: Vec<i32> = self.signals.pending().collect();
+        for signal in pending {
+            let which = match signal {
+                SIGHUP => Which::Live,
+                SIGUSR1 => Which::Old,
+                SIGUSR2 => Which::Freed,
+                signal => return Ok(Some(stopped_by(signal))),
+            };
+            let looks = self.looks()?;
+            self.output.blocks(&mut self.watch, &looks, which)?;
+            if which == Which::Old {
+                self.watch.hide_old(&looks);
+            }
+            self.watch.keep_high_water(looks);
+        }
+        Ok(None)
+    }
+
+    /// A look at each process. One whose memory is damaged is given up.
+    fn looks(&mut self) -> Result<Vec<Look>, Failure> {
+        let mut looks = Vec::new();
+        let mut index = 0;
+        while let Some(process) = self.attached.get_mut(index) {
+            if process.follow_exec() {
+                let process = process.process;
+                self.switch_on(index);
+                self.output.event(Event::Executed, process)?;
+                continue;
+            }
+            match process.look(&self.watch.keys) {
+                Ok(look) => {
+                    looks.push(look);
+                    index += 1;
+                }
+                Err(error) => {
+                    let process = self.attached.remove(index);
+                    self.refuse(process.process, &error);
+                    process.release();
+                }
+            }
+        }
+        Ok(looks)
+    }
+
+    /// With `--all`: begins with processes that have come since.
+    fn find_others(&mut self) -> Result<(), Failure> {
+        if !self.arguments.all {
+            return Ok(());
+        }
+        let own = self.attached.iter().map(|it| it.process);
+        let known: BTreeSet<u32> = own.chain(self.refused.iter().copied()).collect();
+        let found = discover(&known, |name| self.arguments.is_wanted(name));
+        for process in found.processes {
+            match Attached::new(process, self.arguments.take_over) {
+                Ok(attached) => {
+                    self.attached.push(attached);
+                    self.switch_on(self.attached.len() - 1);
+                    self.output.event(Event::Found, process)?;
+                }
+                // It has ended meanwhile.
+                Err(AttachError::NoProcess(_) | AttachError::NotPrepared(_)) => {}
+                Err(error) => self.refuse(process, &error),
+            }
+        }
+        // A later process may have the same id.
+        self.refused
+            .retain(|it| std::fs::exists(format!("/proc/{it}")).unwrap_or(false));
+        if found.unopened != self.unopened {
+            self.unopened = found.unopened;
+            message::print(format_args!(
+                "{} further processes cannot be opened, and are not watched",
+                found.unopened
+            ));
+        }
+        Ok(())
+    }
+
+    fn remove_ended(&mut self) -> Result<(), Failure> {
+        let ended = self.attached.extract_if(.., |it| it.has_ended());
+        let ended: Vec<Attached> = ended.collect();
+        ended
+            .iter()
+            .try_for_each(|it| self.output.event(Event::Ended, it.process))
+    }
+
+    fn remove_taken_over(&mut self) -> Result<(), Failure> {
+        let taken = self.attached.extract_if(.., |it| it.is_asked_to_let_go());
+        let taken = taken.map(|it| {
+            let process = it.process;
+            it.release();
+            process
+        });
+        let taken: Vec<u32> = taken.collect();
+        taken
+            .iter()
+            .try_for_each(|it| self.output.event(Event::TakenOver, *it))
+    }
+}
+
+fn failure(error: AttachError) -> Failure {
+    let status = match error {
+        AttachError::Failed { .. } => FAILED,
+        _ => BAD_INPUT,
+    };
+    Failure::new(status, error)
+}

@@ -1,0 +1,111 @@
+//! What cannot be watched, and bad usage: one sentence and the documented status.
+
+use std::process::Output;
+
+use crate::process::{Program, errors};
+use crate::support::{allotrope, is_root, skip};
+
+#[track_caller]
+fn assert_refused(output: &Output, part: &str) {
+    let text = errors(output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(part), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn processes_that_cannot_be_watched() {
+    assert_refused(
+        &allotrope(["watch", "4194304"]),
+        "there is no process 4194304",
+    );
+    assert_refused(&allotrope(["watch", "0"]), "there is no process 0");
+    let program = Program::new("none");
+    assert_refused(
+        &program.watch(&[]),
+        "is not prepared; start the program by `allotrope standby",
+    );
+    let program = Program::new("other size");
+    assert_refused(&program.watch(&[]), "another version of Allotrope");
+    let mut program = Program::new("sampled");
+    program.tell("version");
+    assert_refused(&program.watch(&[]), "version 99 of the memory's layout");
+    program.tell("damage");
+    assert_refused(&program.watch(&[]), "has no complete header");
+    let all = ["watch", "--all", "--comm", "no process has this name"];
+    assert_refused(&allotrope(all), "no process is prepared");
+}
+
+#[test]
+fn another_users_process() {
+    if is_root() {
+        skip("root may watch every process");
+        return;
+    }
+    assert_refused(&allotrope(["watch", "1"]), "belongs to another one");
+}
+
+#[test]
+fn bad_usage() {
+    let program = Program::new("sampled");
+    for (options, part) in [
+        (&["--period", "0"][..], "1 byte to 1 TiB"),
+        (&["--period", "2TiB"], "1 byte to 1 TiB"),
+        (&["--period", "large"], "write a size"),
+        (&["--every", "0"], "100ms"),
+        (&["--every", "soon"], "write a time"),
+        (&["--old", "-1"], ""),
+        (&["--top", "1001"], "1001"),
+        (&["--all"], "--all"),
+        (&["--comm", "x"], "--comm"),
+        (&["--leave", "--off"], "--off"),
+    ] {
+        let output = program.watch(options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(
+            errors(&output).contains(part),
+            "{options:?}: {}",
+            errors(&output)
+        );
+    }
+    let output = program.watch(&["--log", "/no/such/folder/log", "--once"]);
+    assert_refused(&output, "cannot append to /no/such/folder/log");
+    let output = program.watch(&["--suppressions", "/no/such/file", "--once"]);
+    assert_refused(&output, "/no/such/file");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_restores_the_process() {
+    let mut program = Program::new("prepared");
+    let output = program.watch(&["--log", "/dev/full", "--once", "--every", "100ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        errors(&output).contains("cannot write to /dev/full"),
+        "{}",
+        errors(&output)
+    );
+    assert_eq!(program.setting(), 0);
+}
+
+#[test]
+fn a_memory_that_is_damaged_later_is_given_up() {
+    let mut program = Program::new("sampled");
+    let mut watcher = program.start_watch(&["--every", "100ms", "--format", "json"]);
+    watcher.report(|_| true);
+    program.tell("damage");
+    assert_eq!(watcher.wait(), Some(0));
+}
+
+#[test]
+fn any_contents_are_read_within_bounds() {
+    for seed in 1..4 {
+        let mut program = Program::new("sampled");
+        program.tell(&format!("garbage {seed}"));
+        for format in ["text", "json"] {
+            let output = program.watch(&["--once", "--format", format]);
+            assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+            assert!(!output.stdout.is_empty() && !output.stdout.contains(&0x1b));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Several processes: told apart and summed.
+
+use serde_json::Value;
+
+use crate::process::{Program, Watcher, assert_holds, site};
+use crate::support::record::command;
+
+const LARGE: i64 = 64 << 20;
+
+fn of_process(list: &Value, process: u32) -> Value {
+    let list = list.as_array().expect("processes");
+    let found = list.iter().find(|it| it["pid"] == process);
+    found
+        .unwrap_or_else(|| panic!("no process {process} in {list:?}"))
+        .clone()
+}
+
+#[test]
+fn two_processes_are_told_apart_and_summed() {
+    let (mut one, mut two) = (Program::new("sampled"), Program::new("sampled"));
+    one.tell(&format!("alloc leak 3 {LARGE} 0"));
+    two.tell(&format!("alloc leak 4 {LARGE} 0"));
+    two.tell(&format!("alloc cache 1 {LARGE} 0"));
+    let ids = [one.id().to_string(), two.id().to_string()];
+    let output = command()
+        .args(["watch", &ids[0], &ids[1], "--once", "--format", "json"])
+        .output()
+        .expect("the command");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_holds(&report, "live_blocks", 8);
+    let leak = site(&report, "story_leak");
+    assert_holds(leak, "live_bytes", 7 * LARGE);
+    for (program, all, leaked) in [(&one, 3, 3), (&two, 5, 4)] {
+        let process = of_process(&report["processes"], program.id());
+        assert_eq!(process["live_bytes"], all * LARGE);
+        let in_site = of_process(&leak["processes"], program.id());
+        assert_eq!(in_site["live_bytes"], leaked * LARGE);
+    }
+}
+
+#[test]
+fn all_of_a_name_are_found_while_they_come_and_go() {
+    // The name is that of this test in this run.
+    let name = format!("all-{}", std::process::id());
+    let mut one = Program::named("prepared", &name);
+    let other = Program::named("prepared", "another");
+    let arguments = [
+        "watch", "--all", "--comm", &name, "--every", "100ms", "--format", "json",
+    ];
+    let mut watcher = Watcher::new(&arguments);
+    let report = watcher.report(|_| true);
+    assert_eq!(report["processes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(of_process(&report["processes"], one.id())["pid"], one.id());
+    let mut two = Program::named("prepared", &name);
+    two.tell(&format!("alloc leak 2 {LARGE} 0"));
+    watcher.object(|it| it["kind"] == "process_found" && it["pid"] == two.id());
+    let report = watcher.report(|it| it["samples"] == 2);
+    assert_eq!(report["processes"].as_array().map(Vec::len), Some(2));
+    assert_eq!((one.setting(), two.setting()), (512 << 10, 512 << 10));
+    let first = one.id();
+    one.end();
+    watcher.object(|it| it["kind"] == "process_ended" && it["pid"] == first);
+    two.end();
+    assert_eq!(watcher.wait(), Some(0));
+    drop(other);
+}

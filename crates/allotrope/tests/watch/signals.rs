@@ -1,0 +1,117 @@
+//! Poireau's lines and signals.
+
+use rustix::process::Signal;
+
+use crate::process::{Program, Watcher};
+
+/// The next line that begins a list, and the lines of the list up to `last`.
+fn list(watcher: &mut Watcher, head: &str, lines: usize) -> Vec<String> {
+    while !watcher.line().ends_with(head) {}
+    (0..lines).map(|_| watcher.line()).collect()
+}
+
+/// The value of a field of a line.
+fn field<'l>(line: &'l str, name: &str) -> &'l str {
+    let mut fields = line.trim_start().split(' ');
+    let found = fields.find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("no {name} in {line:?}"))
+}
+
+#[test]
+fn signals_print_what_is_live_old_and_freed() {
+    let mut program = Program::new("prepared");
+    program.tell("alloc leak 2 1000 20");
+    program.tell("alloc cache 2 500 0");
+    program.tell("free cache 1");
+    let options = ["--format", "poireau", "--old", "10s", "--every", "1h"];
+    let mut watcher = program.start_watch(&options);
+    program.wait_for_watcher();
+    watcher.signal(Signal::HUP);
+    let live = list(&mut watcher, " live allocations", 3);
+    let sizes: Vec<&str> = live.iter().map(|it| field(it, "size")).collect();
+    assert_eq!(sizes, ["1000", "1000", "500"]);
+    watcher.signal(Signal::USR2);
+    let freed = list(&mut watcher, " recently freed regions", 1);
+    assert_eq!(field(&freed[0], "size"), "500");
+    assert!(freed[0].starts_with("\tptr=1000"), "{freed:?}");
+    assert!(
+        field(&freed[0], "free").contains("story_free;"),
+        "{freed:?}"
+    );
+    assert!(
+        field(&freed[0], "alloc").contains("story_cache;"),
+        "{freed:?}"
+    );
+    let [freed_at, allocated_at] =
+        ["f_time", "ctime"].map(|it| field(&freed[0], it).parse::<f64>().expect("a time"));
+    assert!(freed_at >= allocated_at);
+    watcher.signal(Signal::USR1);
+    for line in list(&mut watcher, " old allocations", 2) {
+        assert!(line.starts_with("\tsize=1000 c_age="), "{line:?}");
+        assert!(field(&line, "c_age").parse::<f64>().expect("an age") >= 20.0);
+        let names: Vec<&str> = field(&line, "alloc").split(';').collect();
+        let leak = names.iter().position(|it| it.ends_with("story_leak"));
+        let main = names.iter().position(|it| it.ends_with("story_main"));
+        assert!(leak.is_some() && leak < main, "{line:?}");
+    }
+    // What USR1 has printed is no longer reported as old.
+    program.tell("alloc leak 1 77 20");
+    watcher.signal(Signal::USR1);
+    let old = list(&mut watcher, " old allocations", 1);
+    assert_eq!(field(&old[0], "size"), "77");
+    watcher.signal(Signal::USR1);
+    assert!(watcher.line().ends_with(" old allocations"));
+    watcher.signal(Signal::HUP);
+    list(&mut watcher, " live allocations", 4);
+    watcher.signal(Signal::TERM);
+    assert_eq!(watcher.wait(), Some(128 + 15));
+}
+
+#[test]
+fn the_high_water_mark_in_poireaus_lines() {
+    let mut program = Program::new("sampled");
+    program.tell("alloc leak 3 67108864 0");
+    let options = [
+        "--format",
+        "poireau",
+        "--every",
+        "200ms",
+        "--track-high-water-mark",
+    ];
+    let mut watcher = program.start_watch(&options);
+    let head = "allocations at new high water mark 201.326592 MB";
+    let at_mark = list(&mut watcher, head, 3);
+    assert!(at_mark.iter().all(|it| field(it, "size") == "67108864"));
+    program.tell("free leak 2");
+    watcher.signal(Signal::HUP);
+    list(&mut watcher, " live allocations", 1);
+    let head = "allocations at current high water mark 201.326592 MB";
+    list(&mut watcher, head, 3);
+}
+
+#[test]
+fn signals_print_blocks_in_json() {
+    let mut program = Program::new("sampled");
+    program.tell("alloc leak 2 1000 20");
+    program.tell("alloc cache 1 500 0");
+    program.tell("free cache 1");
+    let mut watcher =
+        program.start_watch(&["--format", "json", "--every", "200ms", "--old", "10s"]);
+    watcher.report(|_| true);
+    for (signal, kind, size) in [
+        (Signal::HUP, "live_block", 1000),
+        (Signal::USR1, "old_block", 1000),
+        (Signal::USR2, "freed_block", 500),
+    ] {
+        watcher.signal(signal);
+        let block = watcher.object(|it| it["kind"] == kind);
+        assert_eq!(
+            (&block["size"], &block["pid"]),
+            (&size.into(), &program.id().into())
+        );
+        assert_eq!(block["free_stack"].is_array(), kind == "freed_block");
+    }
+    // Hidden blocks are live, but not reported as old.
+    let report = watcher.report(|it| it["old_blocks"] == 0);
+    assert_eq!(report["samples"], 2);
+}

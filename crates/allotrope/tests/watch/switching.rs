@@ -1,0 +1,121 @@
+//! Sampling is switched on and restored; one watcher at a time; watchers that are killed.
+
+use rustix::process::Signal;
+
+use crate::process::{Program, errors};
+
+const DEFAULT: u64 = 512 << 10;
+const JSON: [&str; 4] = ["--every", "100ms", "--format", "json"];
+
+#[test]
+fn a_watcher_restores_what_it_found() {
+    for (kind, before) in [("prepared", 0), ("sampled", DEFAULT)] {
+        let mut program = Program::new(kind);
+        assert_eq!(program.setting(), before);
+        for signal in [Signal::TERM, Signal::INT] {
+            let mut watcher = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+            watcher.report(|_| true);
+            assert_eq!(program.setting(), 4096);
+            watcher.signal(signal);
+            assert_eq!(watcher.wait(), Some(128 + signal.as_raw()));
+            assert_eq!(program.setting(), before, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn without_a_period_sampling_is_switched_on_with_the_usual_one() {
+    let mut program = Program::new("prepared");
+    let mut watcher = program.start_watch(&JSON);
+    watcher.report(|_| true);
+    assert_eq!(program.setting(), DEFAULT);
+    drop(watcher);
+    // One that is set stays.
+    program.report(&["--every", "100ms", "--period", "1MiB", "--leave"]);
+    assert_eq!(program.setting(), 1 << 20);
+    program.report(&[]);
+    assert_eq!(program.setting(), 1 << 20);
+    program.report(&["--off"]);
+    assert_eq!(program.setting(), 0);
+}
+
+#[test]
+fn one_report_of_a_process_in_standby_comes_after_a_while_and_leaves_it_off() {
+    let mut program = Program::new("prepared");
+    let report = program.report(&["--every", "100ms"]);
+    assert_eq!(report["processes"][0]["period_bytes"], DEFAULT);
+    assert_eq!(program.setting(), 0);
+}
+
+#[test]
+fn a_second_watcher_is_refused_unless_it_takes_over() {
+    let mut program = Program::new("prepared");
+    let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+    first.report(|_| true);
+    let refused = program.watch(&["--once"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let text = errors(&refused);
+    assert!(
+        text.contains("being watched already") && text.lines().count() == 1,
+        "{text}"
+    );
+    assert_eq!(program.setting(), 4096);
+    let mut second = program.start_watch(&[&JSON[..], &["--take-over"]].concat());
+    second.report(|_| true);
+    first.object(|it| it["kind"] == "process_taken_over");
+    assert_eq!(first.wait(), Some(0));
+    assert_eq!(program.setting(), 4096);
+    // It restores what the first one found.
+    second.signal(Signal::TERM);
+    second.wait();
+    assert_eq!(program.setting(), 0);
+}
+
+#[test]
+fn a_watcher_may_be_killed_at_any_moment() {
+    let mut program = Program::new("sampled");
+    for round in 1..=20 {
+        program.tell("alloc leak 10 100000 0");
+        let mut watcher = program.start_watch(&JSON);
+        // Some are killed while they work, others while they begin.
+        if round % 2 == 0 {
+            let report = watcher.report(|_| true);
+            assert_eq!(report["samples"], 10 * round);
+        }
+        drop(watcher);
+    }
+    let report = program.report(&[]);
+    assert_eq!(report["samples"], 200);
+    assert_eq!(report["processes"][0]["lost_samples"], 0);
+    assert_eq!(program.setting(), DEFAULT);
+}
+
+#[test]
+fn the_watcher_ends_with_the_process() {
+    let mut program = Program::new("prepared");
+    program.tell("alloc leak 10 100000 0");
+    let mut watcher = program.start_watch(&["--every", "1h", "--format", "json"]);
+    program.wait_for_watcher();
+    program.end();
+    let last = watcher.report(|_| true);
+    assert_eq!(last["samples"], 10);
+    watcher.object(|it| it["kind"] == "process_ended");
+    assert_eq!(watcher.wait(), Some(0));
+}
+
+#[test]
+fn a_program_that_calls_exec_is_watched_on() {
+    let mut program = Program::new("prepared");
+    program.tell("alloc leak 10 100000 0");
+    let mut watcher = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+    watcher.report(|it| it["samples"] == 10);
+    // The new program's memory is another one.
+    assert_eq!(program.tell("exec"), "ready");
+    watcher.object(|it| it["kind"] == "process_executed");
+    program.tell("alloc leak 3 100000 0");
+    watcher.report(|it| it["samples"] == 3);
+    assert_eq!(program.setting(), 4096);
+    watcher.signal(Signal::TERM);
+    watcher.wait();
+    assert_eq!(program.setting(), 0);
+}
