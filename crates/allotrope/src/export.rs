@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use allotrope_files::Output;
+use allotrope_files::Target;
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
 use allotrope_profile::{CountedStack, Metric, StackSet};
 use allotrope_report::numbers::count;
@@ -167,12 +167,14 @@ pub fn create<'a>(
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let created = unfinished::create(|| Output::create(path)).and_then(|output| {
-        let mut output = BufWriter::new(output);
-        write(&mut output)?;
-        let output = output.into_inner().map_err(IntoInnerError::into_error)?;
-        output.finish()
-    });
+    let created = Target::of(path)
+        .and_then(unfinished::create)
+        .and_then(|output| {
+            let mut output = BufWriter::new(output);
+            write(&mut output)?;
+            let output = output.into_inner().map_err(IntoInnerError::into_error)?;
+            output.finish()
+        });
     created
         .with_context(|| format!("cannot write {}", path.shown()))
         .status(FAILED)

@@ -201,7 +201,7 @@ fn write(
         output.finish()?;
         Ok(())
     };
-    unfinished::create(|| Output::at(target))
+    unfinished::create(target)
         .map_err(anyhow::Error::from)
         .and_then(write_to)
         .with_context(|| format!("cannot write {}; it is unchanged", output.shown()))

@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
@@ -384,4 +386,47 @@ fn an_export_that_is_interrupted_leaves_no_file() {
         fs::remove_file(&output).expect("a complete export");
     }
     panic!("it was never interrupted while it wrote");
+}
+
+#[test]
+fn a_signal_ends_an_export_that_waits_for_the_reader_of_a_pipe() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let input = home.path().join("one.folded");
+    fs::write(&input, "main;work 1\n").expect("the folder is ours");
+    let pipe = home.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("the folder is ours");
+    let mut export = support::record::command();
+    export
+        .arg("export")
+        .arg(&input)
+        .args(["--to", "json", "-o"]);
+    // No output is inherited: should the test fail, nothing waits for this process.
+    let export = export
+        .arg(&pipe)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut export = export.spawn().expect("it starts");
+    // It waits in the call that opens the pipe: `openat`, number 257 on x86-64.
+    let syscall = format!("/proc/{}/syscall", export.id());
+    until(|| fs::read_to_string(&syscall).is_ok_and(|call| call.starts_with("257 ")));
+    thread::sleep(Duration::from_millis(100));
+    kill_process(Pid::from_child(&export), Signal::INT).expect("it was not waited for");
+    let mut ended = None;
+    until(|| {
+        ended = export.try_wait().expect("our child");
+        ended.is_some()
+    });
+    assert_eq!(
+        ended.expect("it ended").signal(),
+        Some(Signal::INT.as_raw())
+    );
+}
+
+/// Waits until `condition` holds, a minute at most.
+fn until(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
