@@ -26,7 +26,10 @@ use crate::{Period, counted_bytes};
 pub const STRETCH: u64 = 1 << 20;
 
 /// Draws the hits of one thread.
-#[derive(Debug, Clone)]
+///
+/// All zero, it is off and not seeded.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Sampler {
     generator: Generator,
     /// With which the next hit was drawn; `None`: sampling is off.

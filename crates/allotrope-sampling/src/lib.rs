@@ -43,6 +43,7 @@ use core::num::NonZeroU64;
 
 /// Mean number of bytes from one hit to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct Period(NonZeroU64);
 
 impl Period {

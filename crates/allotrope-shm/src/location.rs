@@ -1,11 +1,50 @@
-//! The location of a recording's arena, and the secret by which processes prove that they
-//! belong to the recording: the value of
-//! [`ENVIRONMENT_VARIABLE`](crate::layout::ENVIRONMENT_VARIABLE).
+//! What the recorder is to do, the value of
+//! [`ENVIRONMENT_VARIABLE`](crate::layout::ENVIRONMENT_VARIABLE): to record into an arena, whose
+//! location has the secret by which processes prove that they belong to the recording, or to
+//! keep the process ready to be watched.
 //!
 //! It is passed only in the environment, which only the program's own user can read
 //! (`/proc/PID/environ`), never in an argument or in a name.
 
 use core::fmt;
+
+/// The value of the variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Record into the arena at this location.
+    Record(Location),
+    /// Sample allocations, one of so many bytes on average; 0: not before a watcher sets a
+    /// period. Written `watch:BYTES`.
+    Watch(u64),
+}
+
+impl Request {
+    /// Parses the variable's value; `None` if it is malformed.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        /// Longest number of bytes, in decimal digits: enough for 1 TiB.
+        const DIGITS: core::ops::RangeInclusive<usize> = 1..=13;
+        let Some(bytes) = value.strip_prefix(b"watch:") else {
+            return Location::parse(value).map(Self::Record);
+        };
+        if !DIGITS.contains(&bytes.len()) {
+            return None;
+        }
+        let digit = |byte: &u8| char::from(*byte).to_digit(10).map(u64::from);
+        bytes
+            .iter()
+            .try_fold(0, |value, byte| Some(value * 10 + digit(byte)?))
+            .map(Self::Watch)
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(location) => location.fmt(into),
+            Self::Watch(period) => write!(into, "watch:{period}"),
+        }
+    }
+}
 
 /// `PID:ARENA:CONTROL:NAME:SECRET`: three decimal numbers, then 16 and 32
 /// hexadecimal digits.
@@ -110,6 +149,28 @@ mod tests {
         assert_eq!(Location::parse(VALUE.as_bytes()), Some(LOCATION));
         assert_eq!(&LOCATION.socket_name(), b"allotrope-00abcdef01234567");
         assert_eq!(LOCATION.key(), 0x0011_2233_4455_6677);
+    }
+
+    #[test]
+    fn a_request_is_parsed_as_it_was_written() {
+        for request in [
+            Request::Record(LOCATION),
+            Request::Watch(0),
+            Request::Watch(1 << 40),
+        ] {
+            let value = request.to_string();
+            assert_eq!(Request::parse(value.as_bytes()), Some(request), "{value}");
+        }
+        for value in ["", "watch", "watch:", "watch:-1", "watch:1k", "watch:1:2"] {
+            assert_eq!(Request::parse(value.as_bytes()), None, "{value}");
+        }
+        // No number of this length overflows.
+        assert_eq!(
+            Request::parse(b"watch:9999999999999"),
+            Some(Request::Watch(9_999_999_999_999))
+        );
+        assert_eq!(Request::parse(b"watch:10000000000000"), None);
+        assert_eq!(Request::parse(&[b"watch:", &[b'9'; 99][..]].concat()), None);
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub struct Header {
     pub began_real: AtomicU64,
     /// Bytes of the executable's path in the lower half, of the command line in the upper one.
     pub lengths: AtomicU64,
+    /// 0 until the process exits, by `exit` or `_exit`; then its status in the lower half and
+    /// [`EXITED`].
+    pub exit: AtomicU64,
     /// The path of the executable.
     pub executable: [AtomicU64; TEXT / 8],
     /// The arguments, each followed by a zero byte.
@@ -112,6 +115,9 @@ pub struct Header {
     /// One bit for each page that may be touched.
     pub committed: [AtomicU64; PAGES.div_ceil(64)],
 }
+
+/// Bit of [`Header::exit`] of a process that has exited.
+pub const EXITED: u64 = 1 << 32;
 
 /// What the watcher wants.
 #[repr(C)]

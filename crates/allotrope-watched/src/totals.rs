@@ -50,6 +50,7 @@ pub const fn sizes_of(class: u32) -> Option<(u64, u64)> {
 }
 
 /// The stack and the size class of a key; `None` if it is none.
+#[cfg(any(test, feature = "reader"))]
 pub(crate) const fn parse_key(key: u64) -> Option<(u32, u32)> {
     let class = (key & !WRITTEN) >> 32;
     if key & WRITTEN == 0 || class > u16::MAX as u64 {

@@ -11,7 +11,7 @@ use allotrope_shm::layout::PAGE;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::byte_table::ByteTable;
-use crate::layout::{BYTES, MAGIC, Memory, PAGES, TEXT, VERSION};
+use crate::layout::{BYTES, EXITED, MAGIC, Memory, PAGES, TEXT, VERSION};
 
 /// What the process must do for the writer.
 pub trait Host {
@@ -144,6 +144,17 @@ impl<'a, H: Host> Writer<'a, H> {
             counters.longest_period.fetch_max(period.bytes(), Relaxed);
         }
         Some(period)
+    }
+
+    /// The process exits with this status. What it does in handlers of its exit comes later.
+    pub fn note_exit(&self, status: i32) {
+        let status = EXITED | u64::from(status as u32);
+        self.memory.header.0.exit.store(status, Relaxed);
+    }
+
+    /// A thread could not sample: it has no place for its own state.
+    pub fn count_lost_sample(&self) {
+        self.memory.counters.0.lost_samples.fetch_add(1, Relaxed);
     }
 
     /// The page of a structure in the memory; no structure lies on two.

@@ -9,7 +9,7 @@ use clap::Parser;
 use crate::exit_status;
 use crate::{
     client_header, compare, diff, doctor, exec_program, export, mark, record, report, shell_files,
-    show, stat, symbolize, test, watch,
+    show, standby, stat, symbolize, test, watch,
 };
 
 /// Shown in the help.
@@ -42,6 +42,9 @@ pub enum Subcommand {
     /// Run a program and show what it has allocated and freed, a line a second
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Arguments),
+    /// Start a program that can be watched later
+    #[command(after_help = standby::AFTER_HELP)]
+    Standby(standby::Arguments),
     /// Watch running processes: which stacks hold how much, estimated from samples
     #[command(after_help = watch::AFTER_HELP)]
     Watch(watch::Arguments),

@@ -64,6 +64,22 @@ struct Request {
 }
 
 impl Request {
+    /// The state that this process was started with, and these variables.
+    fn of_this_process(additions: &[(&str, OsString)]) -> Self {
+        let assignments = additions.iter().map(|(name, value)| {
+            let mut assignment = OsString::from(format!("{name}="));
+            assignment.push(value);
+            assignment
+        });
+        Self {
+            blocked: signal_state::blocked().0,
+            ignores_pipe: signal_state::ignored().contains(SIGPIPE),
+            closed: closed_streams::closed(),
+            additions: assignments.collect(),
+            order: Vec::new(),
+        }
+    }
+
     /// Writes the fields, each terminated by a zero byte, which no variable
     /// contains: the three numbers, the number of additions, the additions,
     /// the names.
@@ -146,17 +162,7 @@ pub fn start(
     arguments: &[OsString],
     additions: &[(&str, OsString)],
 ) -> io::Result<Child> {
-    let mut request = Request {
-        blocked: signal_state::blocked().0,
-        ignores_pipe: signal_state::ignored().contains(SIGPIPE),
-        closed: closed_streams::closed(),
-        ..Request::default()
-    };
-    for (name, value) in additions {
-        let mut assignment = OsString::from(format!("{name}="));
-        assignment.push(value);
-        request.additions.push(assignment);
-    }
+    let mut request = Request::of_this_process(additions);
     let mut process = Command::new(SELF);
     process.arg(NAME);
     if std::env::var_os(PRELOAD).is_some() {
@@ -183,6 +189,20 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
         .command
         .split_first()
         .ok_or_else(|| anyhow!("no program to execute"))?;
+    execute(&request, Path::new(path), command)
+}
+
+/// Replaces this process by the program at `path`, with these arguments, the zeroth
+/// included, and the state that this process was started with.
+pub fn replace(
+    path: &Path,
+    arguments: &[OsString],
+    additions: &[(&str, OsString)],
+) -> Result<Infallible> {
+    execute(&Request::of_this_process(additions), path, arguments)
+}
+
+fn execute(request: &Request, path: &Path, command: &[OsString]) -> Result<Infallible> {
     if !request.ignores_pipe {
         // A handler, unlike an ignored signal, does not outlive the exec: the
         // program finds the default.
@@ -200,8 +220,9 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
     let inherited = std::env::vars_os();
     let environment = environment(inherited, &request.additions, &request.order);
     let environment = strings(environment)?;
-    nix::unistd::execve(&CString::new(path.as_bytes())?, &command, &environment)
-        .with_context(|| format!("cannot execute {}", Path::new(path).shown()))
+    let file = CString::new(path.as_os_str().as_bytes())?;
+    nix::unistd::execve(&file, &command, &environment)
+        .with_context(|| format!("cannot execute {}", path.shown()))
 }
 
 fn strings(texts: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>> {

@@ -38,6 +38,7 @@ mod show;
 mod signal_state;
 mod source;
 mod standard_output;
+mod standby;
 mod stat;
 mod suppressions;
 mod symbolize;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Subcommand::Report(arguments) => report::run(&arguments),
         Subcommand::Show(arguments) => show::run(&arguments),
         Subcommand::Stat(arguments) => stat::run(&arguments),
+        Subcommand::Standby(arguments) => standby::run(arguments),
         Subcommand::Watch(arguments) => watch::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
@@ -111,6 +113,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     // A status of `record` below 125 is the program's own.
     let command = std::env::args_os().nth(1);
-    let is_record = command.is_some_and(|it| it == *"record" || it == *"stat");
+    let is_record = command.is_some_and(|it| it == *"record" || it == *"stat" || it == *"standby");
     ExitCode::from(if is_record { RECORD_FAILED } else { BAD_INPUT })
 }

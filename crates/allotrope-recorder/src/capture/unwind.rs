@@ -1,12 +1,16 @@
 //! The id of the stack of a hook's caller: the host of allotrope-unwind, which emits
-//! what the walks find.
+//! what the walks find, to the thread's ring or, where the process is watched, to its memory.
 
 use allotrope_shm::hook_api::Caller;
+use allotrope_shm::numbers::stack_end;
 use allotrope_shm::wire::{self, NO_MAPPING, Node};
 use allotrope_unwind::{
     CodeId, Entry, FoundModule, FrameAddress, Host, Modules, Reserved, StackHash, StackIds,
     Unwinder,
 };
+use allotrope_watched::modules as watched;
+use allotrope_watched::stacks::Frame;
+use allotrope_watched::writer::Writer;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,8 +20,11 @@ use crate::capture::unseen;
 use crate::emit::events::{self, Space};
 use crate::state::module_table::{Change, Found, Module};
 use crate::state::process;
+use crate::state::thread::OwnThread;
+use crate::state::watched::Pages;
 use crate::sys::arch;
 use crate::sys::arch::stack_switch;
+use crate::sys::clock;
 use crate::sys::readable;
 
 /// The id of the stack of a hook's caller; `None` if there is no space to emit it.
@@ -25,37 +32,158 @@ use crate::sys::readable;
 pub fn stack_id(space: Space, caller: Caller<'_>) -> Option<u32> {
     // SAFETY: the hook has not returned, as long as there is its `Caller`.
     let entry = unsafe { Entry::new(caller.stack_pointer(), caller.frame_pointer()) };
-    allotrope_unwind::stack_id(Capturing { space }, entry)
+    allotrope_unwind::stack_id(Capturing(space), entry)
+}
+
+/// The id of the stack of a hook's caller in the memory of this process, which is watched;
+/// [`stack_end::NOT_RECORDED`] if there was no place for it, which is counted.
+pub fn stack_id_in_memory(
+    thread: OwnThread,
+    writer: Writer<'static, Pages>,
+    caller: Caller<'_>,
+) -> u32 {
+    // SAFETY: as in `stack_id`.
+    let entry = unsafe { Entry::new(caller.stack_pointer(), caller.frame_pointer()) };
+    let has_lost_frame = &thread.fork_local().sampling.has_lost_frame;
+    has_lost_frame.set(false);
+    let id = allotrope_unwind::stack_id(Capturing(InMemory { thread, writer }), entry);
+    if has_lost_frame.get() {
+        // What is cached of it has no ids.
+        thread.fork_local().unwinder.forget_stack();
+        writer.count_lost_stack();
+        return stack_end::NOT_RECORDED;
+    }
+    id.unwrap_or(stack_end::NOT_RECORDED)
 }
 
 /// The id of a stack of which only the innermost frame is known, by its return
 /// address.
 pub fn id_of_lone_frame(space: Space, return_address: u64) -> Option<u32> {
     let frame = FrameAddress::return_address(return_address);
-    allotrope_unwind::id_of_lone_frame(Capturing { space }, frame)
+    allotrope_unwind::id_of_lone_frame(Capturing(space), frame)
 }
 
-/// The calling thread's own state, while its hook is at work and may write events.
-#[derive(Clone, Copy)]
-struct Capturing {
-    space: Space,
+/// Where ids of stacks are defined, and for which thread.
+trait Definitions: Copy {
+    /// The calling thread's own state, while its hook is at work.
+    fn thread(self) -> OwnThread;
+
+    /// Reserves ids, see [`StackIds::reserve_ids`].
+    fn reserve(self, count: usize) -> Reserved;
+
+    /// The id of a frame with these callers; `None`: there is no place for it.
+    fn define(self, callers: u32, frame: FrameAddress, mapping: u16) -> Option<u32>;
+
+    /// Emits a change of the mapped modules; `false`: there is no space.
+    fn emit(self, change: Change<'_>) -> bool;
 }
+
+/// The thread's ring.
+impl Definitions for Space {
+    #[inline(always)]
+    fn thread(self) -> OwnThread {
+        *self
+    }
+
+    #[inline(always)]
+    fn reserve(self, count: usize) -> Reserved {
+        stack_ids::reserve(*self, count)
+    }
+
+    #[inline(always)]
+    fn define(self, callers: u32, frame: FrameAddress, mapping: u16) -> Option<u32> {
+        let id = stack_ids::take(*self);
+        self.write(wire::node(Node {
+            address: frame.address(),
+            exact: frame.is_instruction_pointer(),
+            parent: callers,
+            id,
+            mapping,
+        }));
+        Some(id)
+    }
+
+    fn emit(self, change: Change<'_>) -> bool {
+        match change {
+            Change::Mapped(module, number) => events::write_long(*self, &mapping(module, number)),
+            Change::Unmapped(number) => events::reserve(*self, 1)
+                .map(|space| space.write(wire::unmapped(number)))
+                .is_some(),
+        }
+    }
+}
+
+/// The memory of the process, which is watched.
+#[derive(Clone, Copy)]
+struct InMemory {
+    thread: OwnThread,
+    writer: Writer<'static, Pages>,
+}
+
+impl Definitions for InMemory {
+    fn thread(self) -> OwnThread {
+        self.thread
+    }
+
+    fn reserve(self, _: usize) -> Reserved {
+        Reserved::Room
+    }
+
+    fn define(self, callers: u32, frame: FrameAddress, mapping: u16) -> Option<u32> {
+        let lost = &self.thread.fork_local().sampling.has_lost_frame;
+        let frame = Frame {
+            address: frame.address(),
+            exact: frame.is_instruction_pointer(),
+            mapping,
+        };
+        let id = match lost.get() {
+            false => self.writer.node(callers, frame),
+            true => None,
+        };
+        lost.set(id.is_none());
+        id
+    }
+
+    fn emit(self, change: Change<'_>) -> bool {
+        let now = clock::monotonic();
+        match change {
+            Change::Mapped(module, number) => {
+                let module = watched::Module {
+                    start: module.start,
+                    end: module.end,
+                    bias: module.bias,
+                    build_id: module.build_id(),
+                    path: module.path(),
+                };
+                self.writer.map(number, &module, now)
+            }
+            Change::Unmapped(number) => {
+                self.writer.unmap(number, now);
+                true
+            }
+        }
+    }
+}
+
+/// The calling thread's own state, while its hook is at work and may define ids.
+#[derive(Clone, Copy)]
+struct Capturing<D>(D);
 
 // SAFETY: the state is an `OwnThread`: the calling thread's, and a hook that interrupts
 // this one uses another. `readable` asks the kernel; the loader's tables hold where
 // modules lie.
-unsafe impl Host for Capturing {
+unsafe impl<D: Definitions> Host for Capturing<D> {
     #[inline(always)]
     fn unwinder<'a>(self) -> &'a Unwinder
     where
         Self: 'a,
     {
-        &self.space.fork_local().unwinder
+        &self.0.thread().fork_local().unwinder
     }
 
     #[inline(always)]
     fn depth_limit(self) -> usize {
-        self.space.depth_limit.load(Relaxed) as usize
+        self.0.thread().depth_limit.load(Relaxed) as usize
     }
 
     fn page_is_readable(page: u64) -> bool {
@@ -63,28 +191,28 @@ unsafe impl Host for Capturing {
     }
 
     fn stack_of(self, stack_pointer: u64) -> Range<u64> {
-        readable::stack_of(&self.space.fork_local().own_stacks, stack_pointer)
+        readable::stack_of(&self.0.thread().fork_local().own_stacks, stack_pointer)
     }
 
     #[inline(always)]
     fn on_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: hooks of this state do not nest, and none but one that is under way
         // uses this stack.
-        unsafe { stack_switch::on_stack(self.space.stack_top(), function) }
+        unsafe { stack_switch::on_stack(self.0.thread().stack_top(), function) }
     }
 
     #[inline(always)]
     fn on_small_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: as above, of the lower part of the same stack.
-        unsafe { stack_switch::on_stack(self.space.careful_stack_top(), function) }
+        unsafe { stack_switch::on_stack(self.0.thread().careful_stack_top(), function) }
     }
 }
 
-impl Modules for Capturing {
+impl<D: Definitions> Modules for Capturing<D> {
     const NO_MAPPING: u16 = NO_MAPPING;
 
     fn module_at(self, address: u64) -> Option<FoundModule> {
-        let emit = |change: Change<'_>| self.emit(change);
+        let emit = |change: Change<'_>| self.0.emit(change);
         let (module, mapping) = match modules::find(address, emit) {
             Found::Module(module, number) => (module, Some(number)),
             Found::Unnumbered(module) => (module, None),
@@ -120,48 +248,31 @@ impl Modules for Capturing {
     }
 }
 
-impl StackIds for Capturing {
+impl<D: Definitions> StackIds for Capturing<D> {
     #[inline(always)]
     fn known_id(self, hash: StackHash, code_id: CodeId, parent: u32) -> Option<u32> {
-        self.space.fork_local().ids.known(hash, code_id, parent)
+        let ids = &self.0.thread().fork_local().ids;
+        ids.known(hash, code_id, parent)
     }
 
     #[inline(always)]
     fn reserve_ids(self, count: usize) -> Reserved {
-        stack_ids::reserve(*self.space, count)
+        self.0.reserve(count)
     }
 
     #[inline(always)]
     fn define_id(self, hash: StackHash, parent: u32, code: FrameAddress, code_id: CodeId) -> u32 {
         let mapping = self.unwinder().mapping(code_id);
-        let id = stack_ids::take(*self.space);
-        self.space.write(wire::node(Node {
-            address: code.address(),
-            exact: code.is_instruction_pointer(),
-            parent,
-            id,
-            mapping,
-        }));
-        self.space.fork_local().ids.add(hash, code_id, parent, id);
+        let Some(id) = self.0.define(parent, code, mapping) else {
+            return stack_end::NOT_RECORDED;
+        };
+        let ids = &self.0.thread().fork_local().ids;
+        ids.add(hash, code_id, parent, id);
         id
     }
 
     fn forget_code_ids(self) {
-        self.space.fork_local().ids.forget();
-    }
-}
-
-impl Capturing {
-    /// Emits a change of the mapped modules; `false`: there is no space.
-    fn emit(self, change: Change<'_>) -> bool {
-        match change {
-            Change::Mapped(module, number) => {
-                events::write_long(*self.space, &mapping(module, number))
-            }
-            Change::Unmapped(number) => events::reserve(*self.space, 1)
-                .map(|space| space.write(wire::unmapped(number)))
-                .is_some(),
-        }
+        self.0.thread().fork_local().ids.forget();
     }
 }
 

@@ -6,6 +6,8 @@
 //! functions are in, and, if its calls of `malloc`, `calloc` and `free` have a way of
 //! their own, stubs in `hooks::x86_64` and a jump to them (see `state::stubs`).
 //!
+//! [`WATCH`] is the mode of a process that is watched, without a collector.
+//!
 //! A hook first asks `lifecycle::ready` for space to write an event. Where there is
 //! none, because the mode writes none or because it is not the time, the hook passes the
 //! call to [`Mode::count`].
@@ -17,6 +19,7 @@ use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::counts::{self, Call, UpToNow};
 use crate::emit::events;
+use crate::state::sampling;
 use crate::state::stubs;
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch::thread_slot;
@@ -54,8 +57,11 @@ const COUNT_NUMBER: u8 = 1;
 /// The index of [`RECORD_FREES`].
 const RECORD_FREES_NUMBER: u8 = 2;
 
+/// The index of [`WATCH`].
+const WATCH_NUMBER: u8 = 3;
+
 /// The modes, by their numbers.
-static MODES: [Mode; 3] = [RECORD, COUNT, RECORD_FREES];
+static MODES: [Mode; 4] = [RECORD, COUNT, RECORD_FREES, WATCH];
 
 /// Every call is an event with its stack.
 const RECORD: Mode = Mode {
@@ -88,6 +94,20 @@ const COUNT: Mode = Mode {
     activity: counts::activity_of,
 };
 
+/// Some allocations are sampled, into the process's own memory (`state::watched`). There is no
+/// recording: what asks for one finds none.
+const WATCH: Mode = Mode {
+    recording: 0,
+    writes_events: false,
+    commit: |_| false,
+    take_over: |_| true,
+    attach: sampling::attach,
+    is_counting: |_| false,
+    count: |_, _, _| (),
+    up_to_now: |_| None,
+    activity: |_| 0,
+};
+
 /// The index of this image's mode.
 static CURRENT: AtomicU8 = AtomicU8::new(RECORD_NUMBER);
 
@@ -112,6 +132,19 @@ pub fn choose(control: &Control) -> bool {
     current().writes_events || stubs::wipe_on_fork()
 }
 
+/// Chooses the mode in which allocations are sampled. The stubs stay chosen in forked
+/// children.
+pub fn choose_watching() {
+    CURRENT.store(WATCH_NUMBER, Relaxed);
+    stubs::select(stubs::SAMPLING);
+}
+
+/// Whether allocations are sampled, and nothing is recorded.
+#[inline(always)]
+pub fn is_watching() -> bool {
+    CURRENT.load(Relaxed) == WATCH_NUMBER
+}
+
 /// Whether the event of a deallocation has its stack.
 #[inline(always)]
 pub fn records_free_stacks() -> bool {
@@ -132,6 +165,9 @@ pub fn attach(thread: &'static Thread) {
 /// The thread's calls of `malloc`, `calloc` and `free` are all to come to the hooks,
 /// until [`attach`]: what the allocator does in its own call is not counted.
 #[inline(always)]
-pub fn detach() {
+pub fn detach(thread: &Thread) {
     thread_slot::set_counters(core::ptr::null());
+    if is_watching() {
+        sampling::detach(thread);
+    }
 }

@@ -20,5 +20,6 @@ pub mod hook_api;
 pub mod reallocation;
 pub mod record;
 pub mod reported;
+pub mod sampled;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;

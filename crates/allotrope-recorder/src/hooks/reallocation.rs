@@ -6,7 +6,9 @@ use core::ptr;
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
+use crate::emit::mode;
 use crate::hooks::record::{finish_reallocation, record_allocation, start_reallocation};
+use crate::hooks::sampled;
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -62,6 +64,9 @@ fn reallocate(
     }
     if next::is_bump(block) {
         return move_from_bump(entry, block, size, caller);
+    }
+    if mode::is_watching() {
+        return sampled::reallocate(entry, block, size, caller, next);
     }
     let recorded = start_reallocation(entry, block, caller);
     let result = next();

@@ -11,8 +11,10 @@ use crate::capture::unwind;
 use crate::emit::counts::Call;
 use crate::emit::events::{self, Space};
 use crate::emit::mode;
+use crate::hooks::sampled;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
+use crate::state::thread::OwnThread;
 
 /// Records an allocation that did not fail.
 #[inline(always)]
@@ -34,7 +36,28 @@ pub fn record_allocation(
             }
             None => events::count_lost(*hook),
         },
-        None => (mode::current().count)(hook.state(), entry, Call::Allocation(size)),
+        None => without_event(*hook, entry, Call::Allocation(size), block, caller),
+    }
+}
+
+/// Counts or samples a call for which there is no event.
+#[cold]
+#[inline(never)]
+fn without_event(
+    thread: OwnThread,
+    entry: EntryPoint,
+    call: Call,
+    block: *mut c_void,
+    caller: Caller<'_>,
+) {
+    if !mode::is_watching() {
+        return (mode::current().count)(thread.state(), entry, call);
+    }
+    match call {
+        Call::Allocation(size) | Call::Reallocation(size) => {
+            sampled::allocated(thread, entry, block, size, caller);
+        }
+        Call::Deallocation => sampled::deallocated(thread, block, caller),
     }
 }
 
@@ -75,7 +98,7 @@ pub fn record_free(block: *mut c_void, caller: Caller<'_>) {
     let entry = EntryPoint::Free;
     match ready::ready(*hook) {
         Some(space) => events::block_event(space, kind::DEALLOCATION, entry, block as u64),
-        None => (mode::current().count)(hook.state(), entry, Call::Deallocation),
+        None => without_event(*hook, entry, Call::Deallocation, block, caller),
     }
 }
 
@@ -87,7 +110,7 @@ pub fn record_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller
     };
     match ready::ready(*hook) {
         Some(space) => write_end_of_block(space, kind::DEALLOCATION, entry, block, caller),
-        None => (mode::current().count)(hook.state(), entry, Call::Deallocation),
+        None => without_event(*hook, entry, Call::Deallocation, block, caller),
     }
 }
 
@@ -121,6 +144,12 @@ pub fn start_reallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<
     match ready::ready(*hook) {
         Some(space) => {
             write_end_of_block(space, kind::REALLOCATION_START, entry, block, caller);
+            true
+        }
+        None if mode::is_watching() => {
+            // A reallocation that the program reports is not undone if it fails: a live block
+            // without a sample is less wrong than a sample that stays for ever.
+            sampled::deallocated(*hook, block, caller);
             true
         }
         None => (mode::current().is_counting)(&hook),
@@ -166,7 +195,7 @@ pub fn finish_reallocation(
                 (true, 0) => Call::Deallocation,
                 (true, _) => return,
             };
-            (mode::current().count)(hook.state(), entry, call);
+            without_event(*hook, entry, call, result, caller);
         }
     }
 }

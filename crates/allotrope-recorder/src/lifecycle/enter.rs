@@ -20,6 +20,7 @@ use crate::lifecycle::early;
 use crate::lifecycle::start;
 use crate::lifecycle::threads;
 use crate::state::process;
+use crate::state::sampling;
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::system::{self, SignalsBlocked};
 
@@ -110,7 +111,7 @@ pub fn enter_detour(caller: Caller<'_>, outer: &mut usize) -> u64 {
     let mark = caller.stack_pointer() as usize | IN_DETOUR;
     thread.idle.store(mark, Relaxed);
     drop(hook);
-    mode::detach();
+    mode::detach(thread);
     ptr::from_ref(thread) as u64
 }
 
@@ -155,7 +156,7 @@ pub fn enter_reported(caller: Caller<'_>) -> u64 {
     let mark = caller.stack_pointer() as usize | IN_REPORTED;
     thread.idle.store(mark, Relaxed);
     drop(hook);
-    mode::detach();
+    mode::detach(thread);
     ptr::from_ref(thread) as u64
 }
 
@@ -182,10 +183,11 @@ pub fn leave_reported(token: u64) {
 /// A call of the allocator begins whose inner calls are not to be recorded.
 pub fn enter_allocator(caller: Caller<'_>) {
     if let Some(hook) = enter(caller) {
+        let thread = hook.state();
         let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
-        hook.idle.store(mark, Relaxed);
+        thread.idle.store(mark, Relaxed);
         drop(hook);
-        mode::detach();
+        mode::detach(thread);
     }
 }
 
@@ -214,7 +216,7 @@ pub fn call_allocator<T>(caller: Caller<'_>, call: impl FnOnce() -> T) -> T {
     let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
     thread.idle.store(mark, Relaxed);
     drop(hook);
-    mode::detach();
+    mode::detach(thread);
     let result = call();
     // A jump may have left it, and a later call found that.
     if thread.idle.load(Relaxed) == mark {
@@ -238,7 +240,12 @@ fn begin(caller: Caller<'_>) -> Option<OwnThread> {
         // A handler has come before, and gone.
         return Some(take(thread, caller));
     }
-    let thread = threads::claim(false)?;
+    let Some(thread) = threads::claim(false) else {
+        if mode::is_watching() {
+            sampling::postpone();
+        }
+        return None;
+    };
     thread.fork_local().forget_stacks();
     let thread = take(thread.state(), caller);
     thread.state().set_current();

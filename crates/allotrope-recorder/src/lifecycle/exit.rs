@@ -6,9 +6,11 @@ use core::ffi::{c_int, c_void};
 use allotrope_shm::wire;
 
 use crate::emit::events;
+use crate::emit::mode;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 use crate::state::process;
+use crate::state::watched;
 
 /// Writes the status with which the image exits.
 pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
@@ -16,6 +18,9 @@ pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
     crate::capture::verify::report();
     // A `vfork` child that gives up must not end its parent's image.
     if process::is_recording() && process::is_own_process() {
+        if mode::is_watching() {
+            return watched::note_exit(status);
+        }
         enter::without_caller(|thread| {
             if let Some(space) = ready::ready_for_note(thread) {
                 space.write(wire::exit(status));
@@ -32,7 +37,11 @@ pub fn note_exec(path: &[u8]) {
     const PATH_BYTES: usize = 1024;
     // A `vfork` child must not end its parent's image, and a forked child without an
     // event is no image of its own.
-    if process::is_recording() && !process::is_forked() && process::is_own_process() {
+    if process::is_recording()
+        && !mode::is_watching()
+        && !process::is_forked()
+        && process::is_own_process()
+    {
         let path = &path[..path.len().min(PATH_BYTES)];
         enter::without_caller(|thread| {
             if ready::ready_for_note(thread).is_some() {

@@ -5,8 +5,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::wire::origin;
 
+use crate::emit::mode;
 use crate::lifecycle::new_image;
 use crate::lifecycle::rings;
+use crate::lifecycle::watch;
 use crate::state::process::{self, Lock};
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::system::SignalsBlocked;
@@ -31,11 +33,26 @@ pub fn begin_child(forking: Option<&'static Thread>) -> bool {
             state.idle.store(0, Relaxed);
         }
     }
+    if mode::is_watching() {
+        watch::begin_child();
+        return true;
+    }
     if !new_image::begin(origin::FORK, parent) {
         process::turn_off();
         return false;
     }
     true
+}
+
+/// What a thread of a watched process does that finds itself in a forked child.
+#[cold]
+pub fn continue_watched(thread: OwnThread) {
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    if process::is_forked() && begin_child(Some(thread.state())) {
+        thread.nested.set(None);
+        watch::begin_thread(thread);
+    }
 }
 
 /// What a thread that finds itself in a forked child does before its event.

@@ -12,3 +12,4 @@ pub mod ready;
 pub mod rings;
 pub mod start;
 pub mod threads;
+pub mod watch;

@@ -66,6 +66,12 @@ fn slow_path(thread: OwnThread) -> bool {
     if !process::is_recording() {
         return false;
     }
+    if mode::is_watching() {
+        if process::is_forked() {
+            fork::continue_watched(thread);
+        }
+        return false;
+    }
     let is_childs = process::is_forked() || !thread.writer.is_attached();
     if is_childs && !fork::continue_in_child(thread) {
         return false;

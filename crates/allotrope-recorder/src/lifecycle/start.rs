@@ -1,8 +1,9 @@
 //! Starts the recording of this process: finds the arena that the environment names and
-//! claims an image slot in it.
+//! claims an image slot in it. If the environment asks for watching, that begins instead.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use allotrope_shm::location::Request;
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::wire::origin;
 use allotrope_target::NotRecordable;
@@ -13,14 +14,15 @@ use crate::emit::diagnostics;
 use crate::emit::mode;
 use crate::lifecycle::early;
 use crate::lifecycle::new_image;
+use crate::lifecycle::watch;
 use crate::state::arena;
 use crate::state::image;
 use crate::state::process;
 use crate::sys::next::{self, Function};
 use crate::sys::system::{self, SignalsBlocked};
 
-/// Starts recording if the environment names an arena. `false`: not to be
-/// recorded, or not yet.
+/// Starts recording, or watching, if the environment asks for it. `false`: neither is
+/// wanted or possible, or not yet.
 #[cold]
 pub fn start() -> bool {
     if process::STATE.load(Relaxed) == process::OFF {
@@ -33,12 +35,19 @@ pub fn start() -> bool {
         return process::is_recording();
     }
     let _blocked = SignalsBlocked::new();
-    let Some(location) = image::arena_location() else {
+    let Some(request) = image::request() else {
         // Not even the environment can be known yet.
         process::STATE.store(process::UNTOUCHED, Relaxed);
         return false;
     };
-    let is_mapped = location.is_some_and(|location| arena::map(&location));
+    let is_mapped = match request {
+        Some(Request::Record(location)) => arena::map(&location),
+        Some(Request::Watch(period)) if watch::begin(period) => {
+            process::STATE.store(process::RECORDING, Release);
+            return true;
+        }
+        Some(Request::Watch(_)) | None => false,
+    };
     if !is_mapped || !process::map_fork_state() {
         process::turn_off();
         return false;

@@ -11,6 +11,7 @@ use crate::emit::events;
 use crate::emit::mode;
 use crate::lifecycle::fork;
 use crate::lifecycle::rings;
+use crate::lifecycle::watch;
 use crate::state::process::{self, Lock};
 use crate::state::thread::{self, OwnThread, Thread};
 use crate::sys::system;
@@ -50,7 +51,10 @@ pub fn claim(nested: bool) -> Option<OwnThread> {
     thread.busy.store(0, Relaxed);
     thread.idle.store(0, Relaxed);
     thread.nested.set(None);
-    let is_begun = if thread.writer.is_attached() {
+    let is_begun = if mode::is_watching() {
+        watch::begin_thread(thread);
+        true
+    } else if thread.writer.is_attached() {
         take_over(thread)
     } else {
         rings::attach_on_second_stack(thread)

@@ -22,7 +22,7 @@ use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 use crate::state::arena_client;
 use crate::sys::digits::Digits;
 use crate::sys::kernel::Advice;
-use crate::sys::mapping::Mapping;
+use crate::sys::mapping::{Mapping, PrivateMemory};
 use crate::sys::system::{self, Descriptor};
 
 /// The arena's tables, the control file before them; null until it is found.
@@ -143,6 +143,18 @@ pub fn map(location: &Location) -> bool {
         regions.advise(Advice::DontDump);
         note_regions(first, count, regions.leak());
     }
+    true
+}
+
+/// Maps tables that are the process's own, for one that is not recorded: what
+/// the rest of the recorder asks of an arena, it finds empty there, and what it writes
+/// nobody reads.
+pub fn map_private() -> bool {
+    let Some(tables) = PrivateMemory::new(TABLES_BYTES) else {
+        return false;
+    };
+    tables.advise(Advice::DontDump);
+    TABLES.store(tables.leak(), Relaxed);
     true
 }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
 use allotrope_shm::layout;
-use allotrope_shm::location::Location;
+use allotrope_shm::location::Request;
 
 use crate::sys::c_strings::{self, StringArray};
 use crate::sys::mapping::PrivateMemory;
@@ -90,21 +90,19 @@ pub fn environment() -> *const *const c_char {
     of_libc
 }
 
-/// Where the arena is according to the environment. `Some(None)`: there is none;
-/// `None`: that cannot be known yet.
-pub fn arena_location() -> Option<Option<Location>> {
+/// What the environment asks for. `Some(None)`: nothing; `None`: that cannot be known yet.
+pub fn request() -> Option<Option<Request>> {
     let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
     if environment_is_ready() {
-        Some(environment_value(name).and_then(Location::parse))
+        Some(environment_value(name).and_then(Request::parse))
     } else {
-        location_before_libc(name)
+        request_before_libc(name)
     }
 }
 
-/// Where the arena is according to the environment that the kernel gave the
-/// process: a resolver may allocate before libc knows it. `None`: it cannot
-/// be read.
-fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
+/// What the environment that the kernel gave the process asks for: a resolver may
+/// allocate before libc knows it. `None`: it cannot be read.
+fn request_before_libc(name: &[u8]) -> Option<Option<Request>> {
     // The kernel's limit for arguments and environment together is 6 MiB for
     // the usual stack limit (`execve(2)`).
     const MOST: usize = 8 << 20;
@@ -112,8 +110,8 @@ fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
     let bytes = memory.bytes();
     let length = system::read_file(c"/proc/self/environ", bytes);
     let mut entries = bytes[..length].split(|byte| *byte == 0);
-    let location = entries.find_map(|entry| c_strings::value(entry, name).map(Location::parse));
-    (length > 0).then_some(location.flatten())
+    let request = entries.find_map(|entry| c_strings::value(entry, name).map(Request::parse));
+    (length > 0).then_some(request.flatten())
 }
 
 /// The value of an environment variable. Only at start, where libc would look

@@ -28,6 +28,9 @@ pub const FREE: usize = core::mem::offset_of!(Stubs, free);
 /// The number of the stubs that count, and of those of `free` that record its stack.
 pub const OTHER: u8 = 1;
 
+/// The number of the stubs that sample: the sign tells it from [`OTHER`].
+pub const SAMPLING: u8 = 0x80;
+
 /// See [`Stubs`]. `malloc` and `calloc` compare its first byte, `free` that at [`FREE`].
 pub static STUBS: Stubs = Stubs {
     number: AtomicU8::new(0),

@@ -33,6 +33,7 @@ use allotrope_shm::numbers::LossReason;
 use allotrope_shm::ring::{ArenaRing, Limits, Writer};
 use allotrope_unwind::Unwinder;
 
+use crate::state::sampler::Sampling;
 use crate::state::stack_id_cache::StackIds;
 use crate::sys::arch::thread_slot;
 use crate::sys::kernel::Advice;
@@ -78,6 +79,8 @@ pub struct Thread {
     pub ring_index: AtomicU32,
     /// The kernel's thread id; 0: nobody's, free to take over.
     pub tid: AtomicU32,
+    /// What is left of the countdown while the thread-local one is 0, see `state::sampling`.
+    pub countdown: AtomicU64,
     /// State for hooks in signal handlers that interrupt this state's hook.
     pub nested: ThreadRef,
     /// It is the state of a thread of the parent, perhaps of the one that
@@ -128,6 +131,8 @@ pub struct ForkLocal {
     pub own_stacks: OwnStacks,
     /// Why space was last refused.
     pub loss_reason: Cell<LossReason>,
+    /// Which allocations are sampled, where the process is watched.
+    pub sampling: Sampling,
 }
 
 impl ForkLocal {

@@ -109,6 +109,11 @@ system_calls! {
     fn fgetxattr(descriptor: i32, name: &CStr, into: &mut [u8])
         = FGETXATTR(descriptor, name.as_ptr(), into.as_mut_ptr(), into.len());
     fn get_seals(descriptor: i32) = FCNTL(descriptor, libc::F_GET_SEALS);
+    fn add_seals(descriptor: i32, seals: i32) = FCNTL(descriptor, libc::F_ADD_SEALS, seals);
+    fn duplicate(descriptor: i32, lowest: i32)
+        = FCNTL(descriptor, libc::F_DUPFD_CLOEXEC, lowest);
+    fn memfd_create(name: &CStr, flags: u32) = MEMFD_CREATE(name.as_ptr(), flags);
+    fn ftruncate(descriptor: i32, bytes: usize) = FTRUNCATE(descriptor, bytes);
 
     fn mmap_private(bytes: usize) = MMAP(0, bytes, READ_WRITE, PRIVATE, -1, 0);
     fn mmap_shared(bytes: usize, descriptor: i32, offset: usize)
@@ -135,8 +140,10 @@ system_calls! {
     fn tgkill_none(process: u32, thread: u32) = TGKILL(process, thread, 0);
     fn exit_group(status: i32) = EXIT_GROUP(status);
     fn get_stack_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_STACK, 0, into);
+    fn get_descriptor_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_NOFILE, 0, into);
     fn set_tsc(permission: i32) = PRCTL(libc::PR_SET_TSC, permission);
     fn get_tsc(permission: &mut i32) = PRCTL(libc::PR_GET_TSC, permission);
+    fn get_seccomp() = PRCTL(libc::PR_GET_SECCOMP);
 
     fn set_signal_mask(mask: &u64, before: &mut u64)
         = RT_SIGPROCMASK(libc::SIG_SETMASK, mask, before, MASK_BYTES);

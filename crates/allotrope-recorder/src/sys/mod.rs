@@ -2,6 +2,7 @@
 //! functions and tables. It has no state of the recording and knows nothing of it.
 
 pub mod c_strings;
+pub mod clock;
 pub mod definitions;
 pub mod digits;
 pub mod kernel;

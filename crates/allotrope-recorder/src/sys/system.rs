@@ -2,6 +2,7 @@
 //! results as Rust types.
 
 use core::ffi::CStr;
+use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
@@ -140,6 +141,32 @@ impl Descriptor {
         Self::returned(kernel::openat(directory, path, flags | libc::O_CLOEXEC))
     }
 
+    /// A file in memory of so many bytes, all zero, that can neither shrink nor grow.
+    pub fn sealed_memory(name: &CStr, bytes: usize) -> Option<Self> {
+        const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let file = Self::returned(kernel::memfd_create(name, flags))?;
+        let is_made =
+            kernel::ftruncate(file.0, bytes) == 0 && kernel::add_seals(file.0, SEALS) == 0;
+        is_made.then_some(file)
+    }
+
+    /// The same file under the first free number from `lowest` on; `None` if there is none below
+    /// the process's limit.
+    pub fn duplicate(&self, lowest: i32) -> Option<Self> {
+        Self::returned(kernel::duplicate(self.0, lowest))
+    }
+
+    /// The descriptor with this number, which the caller knows to be its own.
+    pub fn owned(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// Keeps it open; returns its number.
+    pub fn leak(self) -> i32 {
+        ManuallyDrop::new(self).0
+    }
+
     /// Its number.
     pub fn number(&self) -> i32 {
         self.0
@@ -264,6 +291,21 @@ impl Drop for SignalsBlocked {
 pub fn exit(status: i32) -> ! {
     loop {
         kernel::exit_group(status);
+    }
+}
+
+/// Whether system calls of this process are filtered (`seccomp(2)`): 0 if they are not. The
+/// question itself is a system call that a filter may forbid.
+pub fn system_call_filter() -> isize {
+    kernel::get_seccomp()
+}
+
+/// First number of a descriptor that the process may not use.
+pub fn descriptor_limit() -> u64 {
+    let mut limit = [0; 2];
+    match kernel::get_descriptor_limit(&mut limit) {
+        0 => limit[0],
+        _ => 0,
     }
 }
 

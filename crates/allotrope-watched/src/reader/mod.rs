@@ -27,8 +27,8 @@ pub use totals::Total;
 
 use crate::frees::Deallocation;
 use crate::layout::{
-    BUILD_ID, BYTES, FREES, FreedSlot, MAGIC, MODULE_PATH, Memory, ModuleSlot, NODES, SampleSlot,
-    TEXT, VERSION, module_state,
+    BUILD_ID, BYTES, EXITED, FREES, FreedSlot, MAGIC, MODULE_PATH, Memory, ModuleSlot, NODES,
+    SampleSlot, TEXT, VERSION, module_state,
 };
 use crate::live::{BEING_WRITTEN, buckets_of};
 use crate::stacks::Frame;
@@ -88,6 +88,8 @@ pub struct Process {
     pub began: u64,
     /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
     pub began_real: u64,
+    /// The status with which it has exited; `None`: it runs, or was ended by a signal.
+    pub exit_status: Option<i32>,
     /// The path of its executable, perhaps cut.
     pub executable: Vec<u8>,
     /// Its arguments, each followed by a zero byte, perhaps cut.
@@ -180,6 +182,7 @@ impl State {
                 id: header.process.load(Relaxed),
                 began: header.began.load(Relaxed),
                 began_real: header.began_real.load(Relaxed),
+                exit_status: exit_status(header.exit.load(Relaxed)),
                 executable: bytes(&header.executable, low(lengths).min(TEXT)),
                 command: bytes(&header.command, high(lengths).min(TEXT)),
             },
@@ -216,6 +219,11 @@ fn low(word: u64) -> usize {
 /// The upper half of a word.
 fn high(word: u64) -> usize {
     (word >> 32) as usize
+}
+
+/// The status that a process has exited with.
+fn exit_status(word: u64) -> Option<i32> {
+    (word & EXITED != 0).then_some(word as u32 as i32)
 }
 
 fn bytes(words: &[AtomicU64], length: usize) -> Vec<u8> {

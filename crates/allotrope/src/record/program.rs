@@ -1,6 +1,7 @@
 //! The program to record: finds it as execvp(3) would, checks whether it can be
 //! recorded and starts it with the recorder preloaded.
 
+use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -138,15 +139,30 @@ impl Program {
             .unwrap_or(OsStr::new("program"))
     }
 
+    /// The file to execute, and the arguments, the zeroth included.
+    fn file_and_arguments(&self) -> (&Path, Vec<OsString>) {
+        let mut arguments = self.command.clone();
+        if !self.needs_shell() {
+            return (&self.path, arguments);
+        }
+        arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
+        (Path::new("/bin/sh"), arguments)
+    }
+
+    /// Replaces this process by the program, as [`Program::start`] starts it.
+    pub fn replace_this_process(
+        &self,
+        additions: &[(&str, OsString)],
+    ) -> Result<Infallible, Failure> {
+        let (path, arguments) = self.file_and_arguments();
+        let replaced = exec_program::replace(path, &arguments, additions);
+        replaced.map_err(|error| Failure::new(NOT_EXECUTABLE, error))
+    }
+
     /// Starts the program as this process's child, with the same process group,
     /// descriptors and working directory, and with the same environment plus `additions`.
     pub fn start(&self, additions: &[(&str, OsString)]) -> Result<Child, Failure> {
-        let mut arguments = self.command.clone();
-        let mut path = self.path.as_path();
-        if self.needs_shell() {
-            path = Path::new("/bin/sh");
-            arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
-        }
+        let (path, arguments) = self.file_and_arguments();
         // `Command` alone resets the signals that this process was started with and
         // sorts the environment; `exec_program` restores both in an intermediate process.
         let started = if exec_program::is_possible() {

@@ -22,6 +22,7 @@ use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
 use session::Session;
+pub use values::period;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\

@@ -4,8 +4,8 @@
 //! walk begins in the caller, not in the recorder.
 //!
 //! `malloc`, `calloc` and `free` first jump to the stubs of the mode (`emit::mode`), if
-//! the number in `state::stubs` is not 0. Each compares it once; with a third mode the
-//! jump that follows becomes two, for "equal" and "above".
+//! the number in `state::stubs` is not 0. Each compares it once: the stubs that count
+//! come first, and jump on to those that sample if the number is negative.
 
 use crate::capture::loader_tables;
 use crate::hooks::aligned;

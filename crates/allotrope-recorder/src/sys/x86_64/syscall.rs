@@ -26,6 +26,7 @@ pub mod number {
     pub const SETSOCKOPT: usize = 54;
     pub const GETSOCKOPT: usize = 55;
     pub const FCNTL: usize = 72;
+    pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;
@@ -44,6 +45,7 @@ pub mod number {
     pub const NEWFSTATAT: usize = 262;
     pub const PRLIMIT64: usize = 302;
     pub const GETRANDOM: usize = 318;
+    pub const MEMFD_CREATE: usize = 319;
 }
 
 /// A system call with up to six arguments.

@@ -1,4 +1,4 @@
-//! The recorder's only thread-local storage: two pointers, initial-exec, so that reading
+//! The recorder's only thread-local storage: three words, initial-exec, so that reading
 //! one is one `fs`-relative load and never calls `__tls_get_addr` (which may call
 //! `malloc`). What the first points to is a matter of the layer above.
 
@@ -20,6 +20,12 @@ global_asm!(
     ".type allotrope_counters, @object",
     ".size allotrope_counters, 8",
     "allotrope_counters:",
+    ".zero 8",
+    ".hidden allotrope_countdown",
+    ".globl allotrope_countdown",
+    ".type allotrope_countdown, @object",
+    ".size allotrope_countdown, 8",
+    "allotrope_countdown:",
     ".zero 8",
     ".popsection",
 );
@@ -63,6 +69,37 @@ pub fn set_counters(value: *const EntryCounters) {
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + allotrope_counters@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// How many bytes this thread may allocate before it asks its sampler.
+#[inline(always)]
+pub fn countdown() -> u64 {
+    let value: u64;
+    // SAFETY: as `get`.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + allotrope_countdown@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) value,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    value
+}
+
+/// Sets it; 0: every allocation asks.
+#[inline(always)]
+pub fn set_countdown(value: u64) {
+    // SAFETY: as `set`.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + allotrope_countdown@GOTTPOFF]",
             "mov qword ptr fs:[{0}], {1}",
             out(reg) _,
             in(reg) value,

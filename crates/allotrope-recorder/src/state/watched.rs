@@ -1,0 +1,181 @@
+//! The memory in which this process keeps its own state while it is watched
+//! (`allotrope-watched`): makes it, and finds it again.
+//!
+//! A watcher finds it by a descriptor, which stays open. It is a high one, so that the program's
+//! own descriptors get the numbers that they would get without it.
+
+use core::mem::offset_of;
+use core::ptr;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64};
+
+use allotrope_sampling::Period;
+use allotrope_shm::layout::PAGE;
+use allotrope_watched::layout::{self, Memory};
+use allotrope_watched::writer::{Host, Private, Process, Writer};
+
+use crate::state::image;
+use crate::sys::clock;
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::Mapping;
+use crate::sys::system::{self, Descriptor};
+
+/// What belongs to the process alone, in pages that the kernel wipes in a forked child: it
+/// recognises no block, and has no memory.
+#[repr(C, align(4096))]
+pub struct Watched {
+    private: Private,
+    memory: AtomicPtr<Memory>,
+}
+
+/// See [`Watched`]. `free` looks into it, at [`BYTES`].
+pub static WATCHED: Watched = Watched {
+    private: Private::new(),
+    memory: AtomicPtr::new(ptr::null_mut()),
+};
+
+/// Offset in [`WATCHED`] of the table of bytes by which blocks are recognised.
+pub const BYTES: usize = offset_of!(Watched, private) + offset_of!(Private, recognised);
+
+/// The descriptor of the memory, and its file's number; those of the parent in a forked child
+/// without a memory. -1: none.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+static FILE: AtomicU64 = AtomicU64::new(0);
+/// Whether system calls were filtered when the first memory was made.
+static FILTER: AtomicIsize = AtomicIsize::new(0);
+
+/// Commits pages of the memory.
+#[derive(Clone, Copy)]
+pub struct Pages;
+
+impl Host for Pages {
+    fn commit(&self, page: usize) -> bool {
+        let memory = WATCHED.memory.load(Relaxed).cast::<u8>();
+        !memory.is_null() && system::populate(memory.wrapping_add(page * PAGE), PAGE)
+    }
+}
+
+/// The writer of this process's memory; `None`: it has none.
+#[inline]
+pub fn writer() -> Option<Writer<'static, Pages>> {
+    // SAFETY: null, or what `make` has mapped for good.
+    let memory = unsafe { WATCHED.memory.load(Relaxed).as_ref() }?;
+    Some(Writer::resume(memory, &WATCHED.private, Pages))
+}
+
+/// Whether a block may have been sampled. `false` is certain.
+#[inline(always)]
+pub fn may_be_sampled(block: u64) -> bool {
+    WATCHED.private.recognised.may_contain(block)
+}
+
+/// Has forks wipe [`WATCHED`]. `false` if they would go unnoticed.
+pub fn wipe_on_fork() -> bool {
+    let start = (&raw const WATCHED).cast::<u8>();
+    system::advise(start, size_of::<Watched>(), Advice::WipeOnFork)
+}
+
+/// Makes the memory of a process that starts.
+pub fn make_first(period: Option<Period>) -> bool {
+    PERIOD.store(period.map_or(0, Period::bytes), Relaxed);
+    FILTER.store(system::system_call_filter(), Relaxed);
+    make(period)
+}
+
+/// Makes the memory of a forked child, which begins with its parent's setting. `false`: there
+/// is none. Where the child may do less than its parent, it does not try: a filter of
+/// system calls may end it for trying.
+pub fn make_of_child() -> bool {
+    if system::system_call_filter() != FILTER.load(Relaxed) {
+        return false;
+    }
+    close_parents();
+    make(Period::new(PERIOD.load(Relaxed)))
+}
+
+/// The period that a thread of the process found when it last looked; 0: off.
+static PERIOD: AtomicU64 = AtomicU64::new(0);
+
+/// The watcher's setting; `None`: sampling is off.
+pub fn setting() -> Option<Period> {
+    let setting = writer()?.setting();
+    let period = setting.map_or(0, Period::bytes);
+    if PERIOD.load(Relaxed) != period {
+        PERIOD.store(period, Relaxed);
+    }
+    setting
+}
+
+fn make(period: Option<Period>) -> bool {
+    let Some(file) = file() else {
+        return false;
+    };
+    let Some(mapping) = Mapping::shared(file.number(), 0, layout::BYTES) else {
+        return false;
+    };
+    mapping.advise(Advice::DontDump);
+    WATCHED.memory.store(mapping.leak().cast(), Release);
+    // SAFETY: just mapped, for good; all fields are atomics.
+    let memory = unsafe { WATCHED.memory.load(Relaxed).as_ref() };
+    let process = Process {
+        id: system::process_id(),
+        now: clock::monotonic(),
+        real_now: clock::real(),
+        executable: image::executable(),
+        command: image::command(),
+    };
+    let begun =
+        memory.and_then(|memory| Writer::begin(memory, &WATCHED.private, Pages, &process, period));
+    if begun.is_none() {
+        WATCHED.memory.store(ptr::null_mut(), Relaxed);
+        return false;
+    }
+    let number = system::status_of(file.number()).map_or(0, |status| status.st_ino);
+    FILE.store(number, Relaxed);
+    DESCRIPTOR.store(file.leak(), Relaxed);
+    true
+}
+
+/// The memory's file, under a high number.
+fn file() -> Option<Descriptor> {
+    /// Where to look for a free number: programs that use `select` cannot have larger ones, and
+    /// many look at all numbers up to the largest in use.
+    const FROM: i32 = 960;
+    /// No lower one is used.
+    const LOWEST: i32 = 100;
+    let name = c"allotrope-watched";
+    let file = Descriptor::sealed_memory(name, layout::BYTES)?;
+    let limit = i32::try_from(system::descriptor_limit()).unwrap_or(i32::MAX);
+    let from = FROM.min(limit.saturating_sub(32));
+    let high = (from > LOWEST).then(|| file.duplicate(from)).flatten();
+    high.or_else(|| file.duplicate(LOWEST))
+}
+
+const _: () = assert!(layout::NAME.len() == c"allotrope-watched".count_bytes());
+
+/// Closes the descriptor that the child has got from its parent, if it still leads to the
+/// parent's memory: the program may have closed it and use its number.
+fn close_parents() {
+    let number = DESCRIPTOR.swap(-1, Relaxed);
+    if number >= 0
+        && system::seals(number) != 0
+        && system::status_of(number).is_some_and(|it| it.st_ino == FILE.load(Relaxed))
+    {
+        drop(Descriptor::owned(number));
+    }
+}
+
+/// Notes the status with which the process exits.
+pub fn note_exit(status: i32) {
+    if let Some(writer) = writer() {
+        writer.note_exit(status);
+    }
+}
+
+/// A thread without a state could not look at the settings: what it allocates is in no
+/// sample.
+pub fn count_lost_look() {
+    if let Some(writer) = writer() {
+        writer.count_lost_sample();
+    }
+}

@@ -1,0 +1,405 @@
+//! Programs that `allotrope standby` starts: which blocks are sampled, where they are found, and
+//! what stays after the end. With a period of one byte every block is sampled, so that numbers are
+//! exact: a block of 1,000 bytes is missed with a probability of e^−1000.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+use allotrope_sampling::Period;
+use allotrope_shm::numbers::EntryPoint;
+use allotrope_watched::file::{Mapped, find};
+use allotrope_watched::reader::State;
+use allotrope_watched::writer::Sample;
+use serde_json::Value;
+
+use support::compile::compiled;
+use support::record::command;
+
+/// A size that nothing but the test's own commands allocates.
+const SIZE: u64 = 4321;
+
+/// `programs/watched.c`, started by `allotrope standby` with these options.
+struct Program {
+    child: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn new(options: &[&str]) -> Self {
+        let mut child = command()
+            .arg("standby")
+            .args(options)
+            .arg("--")
+            .arg(compiled("watched.c"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let commands = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut program = Self {
+            child,
+            commands,
+            answers,
+        };
+        assert_eq!(program.answer(), "ready");
+        program
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        let commands = self.commands.as_mut().expect("a pipe");
+        writeln!(commands, "{command}").expect("a command");
+        self.answer()
+    }
+
+    fn tell(&mut self, command: &str) {
+        assert_eq!(self.ask(command), "ok", "{command}");
+    }
+
+    /// The process; `standby` becomes the program.
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn state(&self) -> State {
+        state_of(self.id())
+    }
+
+    /// Ends its input; returns its status.
+    fn end(mut self) -> std::process::ExitStatus {
+        drop(self.commands.take());
+        self.child.wait().expect("our child")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn state_of(process: u32) -> State {
+    read(&find(process).expect("a memory"))
+}
+
+fn read(file: &OwnedFd) -> State {
+    let mapped = Mapped::new(file).expect("a mapping");
+    State::read(mapped.memory()).expect("a state")
+}
+
+/// The live samples of this size.
+fn of_size(state: &State, size: u64) -> Vec<&Sample> {
+    let samples = state.samples.iter();
+    samples.filter(|it| it.size == size).collect()
+}
+
+/// Nothing has been lost or is wrong.
+fn assert_whole(state: &State) {
+    let counters = &state.counters;
+    let lost = [
+        counters.lost_samples,
+        counters.lost_stacks,
+        counters.lost_modules,
+        counters.lost_frees,
+        counters.lost_totals,
+        counters.uncommitted,
+        state.malformed,
+    ];
+    assert_eq!(lost, [0; 7], "{counters:?}");
+    let live = counters.sampled - counters.freed;
+    assert_eq!(state.samples.len() as u64, live);
+}
+
+fn watch(process: u32, options: &[&str]) -> Output {
+    let mut watch = command();
+    watch.args(["watch", &process.to_string()]).args(options);
+    watch.output().expect("the command")
+}
+
+/// The report of `watch --once` in JSON.
+fn report(process: u32, options: &[&str]) -> Value {
+    let output = watch(
+        process,
+        &[&["--once", "--format", "json"], options].concat(),
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    serde_json::from_str(text.lines().next().expect("a report")).expect("JSON")
+}
+
+#[test]
+fn every_function_is_sampled_once_for_each_block() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 100 {SIZE}"));
+    program.tell(&format!("calloc 10 {SIZE}"));
+    program.tell(&format!("others {SIZE}"));
+    let state = program.state();
+    assert_whole(&state);
+    let mut entries = BTreeMap::new();
+    for sample in of_size(&state, SIZE) {
+        *entries.entry(sample.entry).or_insert(0) += 1;
+        assert_eq!(sample.thread, program.id());
+        assert_eq!(sample.period.bytes(), 1);
+    }
+    let expected = [
+        (EntryPoint::Malloc, 100),
+        (EntryPoint::Calloc, 10),
+        (EntryPoint::Realloc, 1),
+        (EntryPoint::Reallocarray, 1),
+        (EntryPoint::PosixMemalign, 1),
+        (EntryPoint::AlignedAlloc, 1),
+        (EntryPoint::Memalign, 1),
+        (EntryPoint::Valloc, 1),
+    ];
+    assert_eq!(entries, BTreeMap::from(expected));
+    program.tell("free");
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE).len(), 0);
+    let freed: Vec<_> = state.freed.iter().filter(|it| it.size == SIZE).collect();
+    assert_eq!(freed.len(), 116);
+    for freed in freed {
+        assert!(freed.deallocation.time >= freed.allocated);
+        assert_ne!(freed.deallocation.stack, freed.stack);
+    }
+    assert!(program.end().success());
+}
+
+#[test]
+fn a_reallocation_is_a_new_block_and_a_failed_one_changes_nothing() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 50 {SIZE}"));
+    let before = program.state();
+    program.tell("fail");
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE), of_size(&before, SIZE));
+    assert_eq!(state.counters.sampled, before.counters.sampled);
+    program.tell("realloc 5432");
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE).len(), 0);
+    let new = of_size(&state, 5432);
+    assert_eq!(new.len(), 50);
+    assert!(new.iter().all(|it| it.entry == EntryPoint::Realloc));
+    let youngest = of_size(&before, SIZE).iter().map(|it| it.allocated).max();
+    assert!(new.iter().all(|it| Some(it.allocated) > youngest));
+}
+
+#[test]
+fn all_threads_and_signal_handlers_are_sampled() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("threads 500 {SIZE}"));
+    program.tell("handler 7 5432");
+    let state = program.state();
+    assert_whole(&state);
+    let mut threads = BTreeMap::new();
+    for sample in of_size(&state, SIZE) {
+        *threads.entry(sample.thread).or_insert(0) += 1;
+    }
+    assert_eq!(threads.values().copied().collect::<Vec<_>>(), [500; 8]);
+    assert_eq!(of_size(&state, 5432).len(), 7);
+    program.tell("free");
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE).len() + of_size(&state, 5432).len(), 0);
+}
+
+#[test]
+fn stacks_lead_to_the_functions_of_the_program() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 3 {SIZE}"));
+    program.tell(&format!("calloc 2 {SIZE}"));
+    let report = report(program.id(), &[]);
+    for (function, blocks) in [("by_malloc", 3), ("by_calloc", 2)] {
+        let sites = report["sites"].as_array().expect("sites");
+        let has_function = |site: &&Value| {
+            let stack = site["stack"].as_array().expect("a stack");
+            let names: Vec<_> = stack.iter().map(|it| &it["function"]).collect();
+            names.contains(&&Value::from(function)) && names.contains(&&Value::from("main"))
+        };
+        let site = sites.iter().find(has_function).expect(function);
+        assert_eq!(site["samples"], blocks, "{site:#}");
+        assert_eq!(site["live_bytes"], blocks * SIZE, "{site:#}");
+    }
+}
+
+#[test]
+fn a_forked_child_has_a_memory_of_its_own() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 20 {SIZE}"));
+    let parent = program.id();
+    let before = program.state();
+    let child: u32 = program.ask("fork").parse().expect("an id");
+    // The parent's blocks are freed in the child: they are the parent's samples.
+    program.tell("free");
+    // What ends the countdown that the child has inherited.
+    program.tell("malloc 1 5432");
+    program.tell(&format!("malloc 30 {SIZE}"));
+    let state = state_of(child);
+    assert_whole(&state);
+    assert_eq!(state.process.id, u64::from(child));
+    assert_eq!(of_size(&state, SIZE).len(), 30);
+    assert_eq!(state.counters.freed, 0);
+    let of_parent = state_of(parent);
+    assert_eq!(of_parent.counters, before.counters);
+    assert_eq!(of_size(&of_parent, SIZE).len(), 20);
+    // A grandchild, whose parent has a memory of its own, and which ends by itself.
+    let grandchild: u32 = program.ask("fork").parse().expect("an id");
+    program.tell("malloc 5 5432");
+    assert_eq!(of_size(&state_of(grandchild), 5432).len(), 5);
+    assert_eq!(program.ask("exit 3"), "3");
+    assert_eq!(program.ask("exit 4"), "4");
+    program.tell("free");
+    assert_whole(&program.state());
+}
+
+#[test]
+fn an_executed_program_is_prepared_too() {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 20 {SIZE}"));
+    assert_eq!(program.ask("exec"), "ready");
+    program.tell(&format!("malloc 3 {SIZE}"));
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE).len(), 3);
+}
+
+#[test]
+fn sampling_is_switched_on_and_off_while_it_runs() {
+    let mut program = Program::new(&[]);
+    let large = 2 << 20;
+    program.tell(&format!("malloc 100 {SIZE}"));
+    assert_eq!(program.state().counters.sampled, 0);
+    for round in 1..=3 {
+        let report = report(
+            program.id(),
+            &["--period", "1", "--leave", "--every", "100ms"],
+        );
+        assert_eq!(report["processes"][0]["period_bytes"], 1);
+        // The thread looks at the setting after a megabyte at most.
+        program.tell(&format!("malloc 1 {large}"));
+        program.tell(&format!("malloc 10 {SIZE}"));
+        let state = program.state();
+        assert_whole(&state);
+        assert_eq!(of_size(&state, SIZE).len(), 10 * round);
+        let output = watch(program.id(), &["--once", "--off", "--every", "100ms"]);
+        assert!(output.status.success());
+        program.tell(&format!("malloc 1 {large}"));
+        program.tell(&format!("malloc 10 {SIZE}"));
+        assert_eq!(program.state().period, None);
+        assert_eq!(of_size(&program.state(), SIZE).len(), 10 * round);
+    }
+    program.tell("free");
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(state.samples.len(), 0);
+}
+
+/// 20,000 blocks of 4 KiB at 64 KiB: 1,212 samples on average, with a standard deviation of 34.
+#[test]
+fn small_blocks_are_sampled_as_often_as_the_period_says() {
+    let mut program = Program::new(&["--period", "64KiB"]);
+    program.tell("malloc 20000 4096");
+    let state = program.state();
+    assert_whole(&state);
+    let found = of_size(&state, 4096).len() as f64;
+    let p = -(-4096.0_f64 / 65536.0).exp_m1();
+    let expected = 20_000.0 * p;
+    let deviation = (expected * (1.0 - p)).sqrt();
+    assert!((found - expected).abs() < 6.0 * deviation, "{found}");
+}
+
+#[test]
+fn the_last_state_stays_with_who_has_opened_it() {
+    for (command, status) in [("kill 9", None), ("exit 7", Some(7))] {
+        let mut program = Program::new(&["--period", "1"]);
+        program.tell(&format!("malloc 25 {SIZE}"));
+        let file = find(program.id()).expect("a memory");
+        assert_eq!(read(&file).process.exit_status, None);
+        let commands = program.commands.as_mut().expect("a pipe");
+        writeln!(commands, "{command}").expect("a command");
+        assert_eq!(program.child.wait().expect("our child").code(), status);
+        let state = read(&file);
+        assert_whole(&state);
+        assert_eq!(state.process.exit_status, status);
+        assert_eq!(of_size(&state, SIZE).len(), 25);
+    }
+}
+
+#[test]
+fn descriptors_of_the_program_have_their_usual_numbers() {
+    let mut program = Program::new(&["--period", "1"]);
+    assert_eq!(program.ask("descriptor"), "3");
+    // A program that closes all descriptors runs on, and is not found any more.
+    program.tell("close");
+    program.tell(&format!("malloc 10 {SIZE}"));
+    assert!(find(program.id()).is_err());
+    assert!(program.end().success());
+}
+
+#[test]
+fn real_programs_run_and_are_sampled() {
+    for (program, arguments, output) in [
+        (
+            "python3",
+            &["-c", "print(sum(len(str(i)) for i in range(300000)))"][..],
+            "1688890\n",
+        ),
+        ("sh", &["-c", "echo $(echo a; echo b | cat)"], "a b\n"),
+        (
+            "perl",
+            &["-e", "print join('', map { $_ % 7 } 1..9)"],
+            "123456012",
+        ),
+    ] {
+        for period in ["1", "512KiB"] {
+            let ran = command()
+                .args(["standby", "--period", period, "--", program])
+                .args(arguments)
+                .output()
+                .expect("it starts");
+            let errors = String::from_utf8_lossy(&ran.stderr);
+            assert!(ran.status.success(), "{program}: {errors}");
+            assert_eq!(String::from_utf8_lossy(&ran.stdout), output, "{program}");
+            assert_eq!(errors, "");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = command()
+        .args(["standby", "--"])
+        .arg(folder.path().join("none"))
+        .output()
+        .expect("the command");
+    assert_eq!(missing.status.code(), Some(127));
+    let zero = command()
+        .args(["standby", "--period", "0", "--", "true"])
+        .output()
+        .expect("the command");
+    assert_eq!(zero.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&zero.stderr).contains("the period is 1 byte to 1 TiB"));
+    assert!(Period::new(0).is_none());
+    // A program that runs without it is not found.
+    let mut plain = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let output = watch(plain.id(), &["--once"]);
+    let _ = plain.kill();
+    let _ = plain.wait();
+    assert_eq!(output.status.code(), Some(2));
+}
