@@ -267,6 +267,20 @@ fn a_forked_child_has_a_memory_of_its_own() {
     assert_whole(&program.state());
 }
 
+/// It would be ended if it made a memory.
+#[test]
+fn a_child_in_a_sandbox_runs_on() {
+    let mut program = Program::new(&["--period", "1"]);
+    let child: u32 = program.ask("fork").parse().expect("an id");
+    if program.ask("sandbox") == "none" {
+        return println!("skipped: the kernel refuses a seccomp filter");
+    }
+    program.tell(&format!("malloc 30 {SIZE}"));
+    assert!(find(child).is_err());
+    program.tell("free");
+    assert_eq!(program.ask("exit 3"), "3");
+}
+
 #[test]
 fn an_executed_program_is_prepared_too() {
     let mut program = Program::new(&["--period", "1"]);
