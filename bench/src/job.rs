@@ -33,13 +33,24 @@ pub enum Figure {
     Requests,
 }
 
+/// The program that sends requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientKind {
+    /// redis-benchmark, for a redis-server.
+    Redis,
+    /// wrk, for an HTTP server whose process id is in the file `server.pid`.
+    Wrk,
+}
+
 /// The client of a server under measurement.
 #[derive(Debug, Clone)]
 pub struct Client {
+    /// Which client.
+    pub kind: ClientKind,
     /// The port of the server on the loopback interface.
     pub port: u16,
-    /// Number of requests of each kind.
-    pub requests: u64,
+    /// Number of requests of each kind (redis-benchmark), or seconds (wrk).
+    pub amount: u64,
 }
 
 impl Job {

@@ -23,6 +23,7 @@ mod standard;
 mod tables;
 mod took;
 mod tool;
+mod watching;
 mod workshop;
 
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ use instructions::HotPath;
 use results::{Archive, Results, Standard};
 use row::Extent;
 use run::Runner;
-use standard::Effort;
+use standard::{Effort, Measured};
 use tool::Tool;
 use workshop::Workshop;
 
@@ -65,6 +66,8 @@ enum Measurement {
         #[arg(long, value_name = "VERSION")]
         against: Option<String>,
     },
+    /// What watching costs: in standby, sampled, and tcmalloc's own sampling
+    Watching,
     /// How the cost grows with depth, threads, stacks, live blocks and events
     Growth,
     /// One run of very many events: memory and trace must stay bounded
@@ -121,6 +124,7 @@ fn main() -> Result<()> {
         Measurement::Instructions {
             against: Some(version),
         } => bench.instructions_against(&version),
+        Measurement::Watching => bench.watching(),
         Measurement::Growth => bench.growth(),
         Measurement::Long { events } => bench.long(events),
         Measurement::Render => bench.render(),
@@ -251,6 +255,19 @@ impl Bench {
         Ok(())
     }
 
+    fn watching(&self) -> Result<()> {
+        let effort = Effort {
+            runs: self.runs(7),
+            a_tool: Duration::from_secs(self.options.a_tool.max(60)),
+        };
+        let runner = self.runner(self.options.time_limit);
+        let rows = watching::rows(self.extent()).into_iter();
+        let rows = rows.filter(|row| self.wanted(&row.name));
+        let results = Results::of(|| watching::measure(&runner, &self.allotrope, rows, effort))?;
+        println!("{}", watching::table(&results));
+        self.keep("watching", &results)
+    }
+
     fn growth(&self) -> Result<()> {
         let runner = self.runner(self.options.time_limit * 5);
         let causes = growth::causes(self.extent());
@@ -298,6 +315,9 @@ impl Bench {
         }
         if let Some(results) = self.archive.last::<Results<Vec<HotPath>>>("instructions")? {
             document.set("instructions", &tables::instructions(&results))?;
+        }
+        if let Some(results) = self.archive.last::<Results<Vec<Measured>>>("watching")? {
+            document.set("watching", &watching::table(&results))?;
         }
         for name in ["growth", "long"] {
             let Some(results) = self.archive.last::<Results<Vec<Growth>>>(name)? else {

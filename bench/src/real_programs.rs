@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-use crate::job::{Client, Figure, Job};
+use crate::job::{Client, ClientKind, Figure, Job};
 use crate::row::{Aim, Extent, MakeJob, Row};
 use crate::server;
 use crate::workshop::{installed, python};
@@ -124,7 +124,8 @@ fn filter(extent: Extent) -> Row {
     )
 }
 
-fn server(extent: Extent) -> Row {
+/// redis-server.
+pub fn server(extent: Extent) -> Row {
     let requests = extent.of(200_000);
     row(
         "redis",
@@ -133,7 +134,11 @@ fn server(extent: Extent) -> Row {
         Box::new(move |workshop| {
             installed("redis-benchmark")?;
             let port = server::free_port()?;
-            let client = Some(Client { port, requests });
+            let client = Some(Client {
+                kind: ClientKind::Redis,
+                port,
+                amount: requests,
+            });
             let program = installed("redis-server")?;
             let figure = Figure::Requests;
             let job = Job::new(program, settings(port, workshop.folder()));
@@ -143,6 +148,57 @@ fn server(extent: Extent) -> Row {
                 ..job
             })
         }),
+    )
+}
+
+/// nginx, which serves a small file in one process.
+pub fn web_server(extent: Extent) -> Row {
+    let seconds = extent.of(100) / 20 + 1;
+    row(
+        "nginx",
+        "nginx under wrk, throughput",
+        Some(Aim::Part(0.98)),
+        Box::new(move |workshop| {
+            installed("wrk")?;
+            let port = server::free_port()?;
+            let client = Some(Client {
+                kind: ClientKind::Wrk,
+                port,
+                amount: seconds,
+            });
+            let folder = workshop.folder();
+            let settings = folder.join("nginx.conf");
+            std::fs::write(&settings, web_settings(port, folder))?;
+            std::fs::write(folder.join("index.html"), "x".repeat(612))?;
+            let program = installed("nginx").or_else(|_| at("/usr/sbin/nginx"))?;
+            let job = Job::new(program, ["-c".into(), OsString::from(settings)]);
+            Ok(Job {
+                figure: Figure::Requests,
+                client,
+                ..job
+            })
+        }),
+    )
+}
+
+fn at(path: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(path);
+    ensure!(path.is_file(), "{} is not installed", path.display());
+    Ok(path)
+}
+
+/// Settings of nginx: one process in the foreground, everything in `folder`.
+fn web_settings(port: u16, folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "daemon off; master_process off; pid {folder}/server.pid; error_log stderr crit;
+         events {{ worker_connections 256; }}
+         http {{
+           access_log off; gzip on; gzip_min_length 1; gzip_types *;
+           client_body_temp_path {folder}; proxy_temp_path {folder};
+           fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+           server {{ listen 127.0.0.1:{port}; root {folder}; }}
+         }}"
     )
 }
 

@@ -82,7 +82,8 @@ pub fn rows(extent: Extent) -> Vec<Row> {
     rows
 }
 
-fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
+/// Pairs of `malloc` and `free` of one size.
+pub fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
     let pairs = extent.of(20_000_000);
     Row {
         name: format!("pair-{depth}-{size}"),
@@ -99,7 +100,8 @@ fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
     }
 }
 
-fn churn(extent: Extent, threads: u32, times: f64, amount: u64) -> Row {
+/// Containers filled and emptied.
+pub fn churn(extent: Extent, threads: u32, times: f64, amount: u64) -> Row {
     let rounds = extent.of(amount) / ALLOCATIONS_A_ROUND / u64::from(threads);
     let plural = if threads == 1 { "" } else { "s" };
     Row {

@@ -124,7 +124,7 @@ impl Runner<'_> {
             trace_bytes: 0,
             report: None,
         };
-        if !matches!(tool, Tool::Plain) {
+        if tool.records() {
             let file = tool.trace(trace)?;
             sample.trace_bytes = file.metadata()?.len();
             if read {
@@ -197,8 +197,10 @@ impl Runner<'_> {
         let launchers = vec![launcher, self.workshop.launcher(Linked::Dynamically)?];
         let processes = Processes::below(child.id(), launchers);
         let client = job.and_then(|job| job.client.clone());
+        let folder = self.workshop.folder();
         let (watched, requests) = std::thread::scope(|scope| {
-            let client = client.map(|client| scope.spawn(move || server::run_client(&client)));
+            let client =
+                client.map(|client| scope.spawn(move || server::run_client(&client, folder)));
             let watched = self.watch(&mut child, processes);
             let requests = client.map(|client| client.join().expect("the client does not panic"));
             (watched, requests)

@@ -1,12 +1,14 @@
-//! redis-benchmark as the client of a redis-server under measurement.
+//! The clients of a server under measurement: redis-benchmark and wrk.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::job::Client;
+use crate::job::{Client, ClientKind};
 
 /// The kinds of requests: strings, lists and hashes, written and read.
 const KINDS: &str = "set,get,lpush,hset";
@@ -19,15 +21,48 @@ pub fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// Sends all requests and stops the server. Returns requests per second over all kinds.
-pub fn run_client(client: &Client) -> Result<f64> {
-    let port = client.port.to_string();
+/// Sends all requests and stops the server, whose files are in `folder`. Returns requests per
+/// second over all kinds.
+pub fn run_client(client: &Client, folder: &Path) -> Result<f64> {
     wait_until_it_listens(client.port)?;
+    match client.kind {
+        ClientKind::Redis => run_redis_benchmark(client),
+        ClientKind::Wrk => run_wrk(client, folder),
+    }
+}
+
+fn run_wrk(client: &Client, folder: &Path) -> Result<f64> {
+    let output = Command::new("wrk")
+        .args(["-t", "1", "-c", "16", "-H", "Accept-Encoding: gzip", "-d"])
+        .arg(format!("{}s", client.amount))
+        .arg(format!("http://127.0.0.1:{}/index.html", client.port))
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start wrk")?;
+    let process = std::fs::read_to_string(folder.join("server.pid"))?;
+    let process = process.trim().parse().ok().and_then(Pid::from_raw);
+    let process = process.context("the server left no process id")?;
+    kill_process(process, Signal::TERM)?;
+    ensure!(output.status.success(), "wrk failed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rate = text.lines().find_map(|line| {
+        let rate = line.trim().strip_prefix("Requests/sec:")?;
+        rate.trim().parse().ok()
+    });
+    ensure!(
+        !text.contains("Non-2xx"),
+        "the server answered with errors: {text}"
+    );
+    rate.with_context(|| format!("wrk gave no figure: {text}"))
+}
+
+fn run_redis_benchmark(client: &Client) -> Result<f64> {
+    let port = client.port.to_string();
     let output = Command::new("redis-benchmark")
         .args([
             "-p", &port, "-t", KINDS, "--csv", "-r", "100000", "-d", "64", "-n",
         ])
-        .arg(client.requests.to_string())
+        .arg(client.amount.to_string())
         .stdin(Stdio::null())
         .output()
         .context("cannot start redis-benchmark")?;

@@ -74,7 +74,7 @@ pub fn measure(
     let is_wanted = |tool: &&Tool| match tool {
         Tool::Counts(_) => row.is_counted,
         Tool::FreeStacks(_) => row.has_free_stacks,
-        Tool::Plain | Tool::Allotrope(_) | Tool::Heaptrack { .. } => true,
+        _ => true,
     };
     let mut tools_runs: BTreeMap<String, Runs> = BTreeMap::new();
     let mut figure = Figure::Wall;
@@ -166,7 +166,17 @@ impl Measured {
         tool: &str,
         figure: impl Fn(&Sample, &Sample) -> f64,
     ) -> Option<Median> {
-        let plain = &self.tools.get("plain")?.samples;
+        self.against("plain", tool, figure)
+    }
+
+    /// The same, compared with another tool's runs.
+    pub fn against(
+        &self,
+        base: &str,
+        tool: &str,
+        figure: impl Fn(&Sample, &Sample) -> f64,
+    ) -> Option<Median> {
+        let plain = &self.tools.get(base)?.samples;
         let pairs = self
             .tools
             .get(tool)?

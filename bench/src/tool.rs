@@ -1,5 +1,5 @@
-//! The ways to run a program: plain, recorded by Allotrope, recorded by
-//! heaptrack.
+//! The ways to run a program: plain, recorded or watched by Allotrope, recorded by
+//! heaptrack, with another allocator that samples.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,24 @@ pub enum Tool {
     Counts(PathBuf),
     /// `allotrope record --free-stacks`, with this binary.
     FreeStacks(PathBuf),
+    /// `allotrope standby`, with this binary: sampled with this period, if there is one.
+    Watched {
+        /// The command.
+        path: PathBuf,
+        /// The name in tables.
+        name: &'static str,
+        /// The period.
+        period: Option<&'static str>,
+    },
+    /// Without a tool, with an allocator that is preloaded.
+    Preloaded {
+        /// The name in tables.
+        name: &'static str,
+        /// The allocator.
+        library: PathBuf,
+        /// A variable with a setting of it.
+        setting: &'static str,
+    },
     /// heaptrack, and its reader.
     Heaptrack {
         /// The command that records.
@@ -89,6 +107,7 @@ impl Tool {
             Self::Allotrope(_) => "allotrope",
             Self::Counts(_) => "counts",
             Self::FreeStacks(_) => "free-stacks",
+            Self::Watched { name, .. } | Self::Preloaded { name, .. } => name,
             Self::Heaptrack { .. } => "heaptrack",
         }
     }
@@ -100,6 +119,19 @@ impl Tool {
             Self::Allotrope(path) => record(path, &[], trace),
             Self::Counts(path) => record(path, &[COUNTS_ONLY], trace),
             Self::FreeStacks(path) => record(path, &[FREE_STACKS], trace),
+            Self::Watched { path, period, .. } => {
+                let mut command: Vec<OsString> = vec![path.into(), "standby".into()];
+                command.extend(period.iter().flat_map(|it| ["--period".into(), it.into()]));
+                command.push("--".into());
+                command
+            }
+            Self::Preloaded {
+                library, setting, ..
+            } => {
+                let mut preload = OsString::from("LD_PRELOAD=");
+                preload.push(library);
+                vec!["env".into(), preload, setting.into()]
+            }
             Self::Heaptrack { heaptrack, .. } => {
                 vec![heaptrack.into(), "-o".into(), trace.into()]
             }
@@ -110,9 +142,19 @@ impl Tool {
     /// environment of a process that loads it, so its launcher must not load it.
     pub fn launcher(&self) -> Linked {
         match self {
-            Self::Allotrope(_) | Self::Counts(_) | Self::FreeStacks(_) => Linked::Dynamically,
+            Self::Allotrope(_) | Self::Counts(_) | Self::FreeStacks(_) | Self::Watched { .. } => {
+                Linked::Dynamically
+            }
             _ => Linked::Statically,
         }
+    }
+
+    /// Whether it leaves a trace.
+    pub fn records(&self) -> bool {
+        !matches!(
+            self,
+            Self::Plain | Self::Watched { .. } | Self::Preloaded { .. }
+        )
     }
 
     /// Limit of its processes' address space in bytes.
@@ -137,7 +179,7 @@ impl Tool {
     /// The command that reads a trace; `None` if reading is not measured.
     pub fn report(&self, trace: &Path) -> Option<Vec<OsString>> {
         match self {
-            Self::Plain | Self::Counts(_) => None,
+            Self::Plain | Self::Counts(_) | Self::Watched { .. } | Self::Preloaded { .. } => None,
             Self::Allotrope(path) | Self::FreeStacks(path) => Some(vec![
                 path.into(),
                 "report".into(),

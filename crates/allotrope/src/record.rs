@@ -5,7 +5,7 @@
 //! does not end the recording.
 
 mod collector_process;
-mod output_file;
+pub mod output_file;
 pub mod program;
 mod program_state;
 mod signals;

@@ -237,6 +237,51 @@ fn stacks_lead_to_the_functions_of_the_program() {
     }
 }
 
+/// With a period of one byte figures are exact, and their intervals have no width to speak of.
+#[test]
+fn a_profile_of_a_running_program_is_saved_and_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let allotrope = |arguments: &[&str]| {
+        let output = command()
+            .args(arguments)
+            .current_dir(folder.path())
+            .output();
+        let output = output.expect("the command");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let mut program = Program::new(&["--period", "1"]);
+    let process = program.id().to_string();
+    let save = |file: &str| allotrope(&["watch", &process, "--save", file]);
+    program.tell(&format!("malloc 30 {SIZE}"));
+    assert_eq!(save("before"), "");
+    program.tell(&format!("calloc 12 {SIZE}"));
+    save("after");
+    let text = allotrope(&["report", "after", "--format", "json"]);
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let process = &report["processes"][0];
+    let sites = process["sites"].as_array().expect("sites");
+    for (function, blocks) in [("by_malloc", 30), ("by_calloc", 12)] {
+        let site = sites
+            .iter()
+            .find(|it| it["stack"].to_string().contains(function));
+        let site = site.unwrap_or_else(|| panic!("no {function}: {text}"));
+        assert_eq!(site["live_blocks"], blocks, "{site:#}");
+        assert_eq!(site["live_bytes"], blocks * SIZE, "{site:#}");
+    }
+    let difference = allotrope(&["diff", "before", "after", "--metric", "leaked"]);
+    assert!(difference.contains("by_calloc"), "{difference}");
+    // A file that is something else stays.
+    std::fs::write(folder.path().join("mine"), "text").expect("our folder");
+    let refused = watch(
+        program.id(),
+        &["--save", &folder.path().join("mine").to_string_lossy()],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--force"));
+}
+
 #[test]
 fn a_forked_child_has_a_memory_of_its_own() {
     let mut program = Program::new(&["--period", "1"]);

@@ -2,6 +2,7 @@
 //! `allotrope-watch` looks at the processes; `session.rs` has the loop.
 
 mod output;
+mod save;
 mod session;
 mod values;
 
@@ -78,6 +79,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
+    /// Write a sampled profile to FILE in place of a report, and quit: now if the processes are
+    /// sampled already, otherwise after the time of --every. `allotrope report`, `show`, `diff` and
+    /// `export` read it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "log", "format"])]
+    save: Option<PathBuf>,
+    /// With --save: replace FILE even if it is no earlier profile or recording
+    #[arg(long, requires = "save")]
+    force: bool,
     /// The form of the reports
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -113,6 +122,9 @@ enum AtEnd {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // It is the only mode.
     let _ = arguments.headless;
+    if let Some(path) = &arguments.save {
+        save::check(path, arguments.force)?;
+    }
     let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
     let mut suppressions = Suppressions::none();
     arguments.suppressions.add_to(&mut suppressions)?;
@@ -122,9 +134,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         suppressions,
         high_water: arguments.track_high_water_mark,
     };
-    let watch = Watch::new(options, locator.with_index_cache(IndexCache::of_user()));
+    let locator = locator.with_index_cache(IndexCache::of_user());
+    let watch = Watch::new(options, locator.clone());
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
-    let mut session = Session::new(watch, output, arguments)?;
+    let mut session = Session::new(watch, output, arguments, locator)?;
     session.attach_first(&attached(arguments)?)?;
     session.run()
 }
@@ -154,6 +167,11 @@ impl Arguments {
     /// Whether a process of this name is to be watched, with `--all`.
     fn is_wanted(&self, name: &str) -> bool {
         self.comm.as_ref().is_none_or(|it| it.is_match(name))
+    }
+
+    /// Whether it ends with the first report.
+    fn is_one_report(&self) -> bool {
+        self.once || self.save.is_some()
     }
 
     fn at_end(&self) -> AtEnd {

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
+use allotrope_symbols::Locator;
 use allotrope_watch::attach::{AttachError, Attached};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::discover::discover;
@@ -15,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::output::{Event, Format, Output};
-use super::{Arguments, let_go};
+use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
 use crate::signal_state;
@@ -34,6 +35,7 @@ pub struct Session<'a> {
     watch: Watch,
     output: Output,
     arguments: &'a Arguments,
+    locator: Locator,
     signals: Signals,
     attached: Vec<Attached>,
     /// With `--all`: processes that could not be watched, by their own fault or ours.
@@ -43,7 +45,12 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Without processes. Signals are handled from now on.
-    pub fn new(watch: Watch, output: Output, arguments: &'a Arguments) -> Result<Self, Failure> {
+    pub fn new(
+        watch: Watch,
+        output: Output,
+        arguments: &'a Arguments,
+        locator: Locator,
+    ) -> Result<Self, Failure> {
         let signals = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let ignored = signal_state::ignored();
         let signals = signals.into_iter().filter(|it| !ignored.contains(*it));
@@ -54,6 +61,7 @@ impl<'a> Session<'a> {
             watch,
             output,
             arguments,
+            locator,
             signals,
             attached: Vec::new(),
             refused: BTreeSet::new(),
@@ -126,11 +134,11 @@ impl<'a> Session<'a> {
                 self.find_others()?;
                 let looks = self.looks()?;
                 if !looks.is_empty() {
-                    self.output.report(&mut self.watch, &looks)?;
+                    self.write(&looks)?;
                     self.watch.keep_high_water(looks);
                 }
                 self.remove_ended()?;
-                if self.arguments.once || self.output.is_closed {
+                if self.arguments.is_one_report() || self.output.is_closed {
                     return Ok(FINE);
                 }
             } else if self.watch.options.high_water.is_some() && next_look <= now {
@@ -150,6 +158,17 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Writes the report, or the profile.
+    fn write(&mut self, looks: &[Look]) -> Result<(), Failure> {
+        match &self.arguments.save {
+            Some(path) => {
+                let force = self.arguments.force;
+                save::save(path, force, looks, &self.attached, &self.locator)
+            }
+            None => self.output.report(&mut self.watch, looks),
+        }
+    }
+
     /// The time until the first report and between two.
     fn times(&self, was_on: bool) -> (Duration, Duration) {
         let (first, every) = match (self.arguments.every, self.output.format()) {
@@ -157,7 +176,7 @@ impl<'a> Session<'a> {
             (None, Format::Poireau) => (POIREAU_FIRST, POIREAU_EVERY),
             (None, _) => (EVERY, EVERY),
         };
-        match self.arguments.once {
+        match self.arguments.is_one_report() {
             true if was_on => (Duration::ZERO, every),
             true => {
                 message::print(format_args!(

@@ -1,0 +1,126 @@
+//! Measures what watching costs: a program that is prepared, one that is sampled, and tcmalloc,
+//! which samples itself, compared with itself without sampling.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::figures::short;
+use crate::job::Figure;
+use crate::real_programs;
+use crate::results::Results;
+use crate::row::{Extent, Row, churn, pair};
+use crate::run::Runner;
+use crate::standard::{self, Effort, Measured};
+use crate::tool::Tool;
+
+/// Names of the ways: in standby, sampled one byte of so many.
+const STANDBY: &str = "standby";
+const OFTEN: &str = "512 KiB";
+const SELDOM: &str = "32 MiB";
+/// gperftools' tcmalloc, without and with its sampling.
+const TCMALLOC: &str = "tcmalloc";
+const TCMALLOC_SAMPLES: &str = "tcmalloc 512 KiB";
+
+/// The rows.
+pub fn rows(extent: Extent) -> Vec<Row> {
+    vec![
+        pair(extent, 5, 1.0, 64, "64 B"),
+        pair(extent, 5, 100.0, 1 << 20, "1 MiB"),
+        churn(extent, 4, 1.02, 40_000_000),
+        real_programs::server(extent),
+        real_programs::web_server(extent),
+    ]
+}
+
+/// Measures the rows under each of the ways.
+pub fn measure(
+    runner: &Runner,
+    allotrope: &Tool,
+    rows: impl Iterator<Item = Row>,
+    effort: Effort,
+) -> Result<Vec<Measured>> {
+    let Tool::Allotrope(path) = allotrope else {
+        bail!("there is no command to measure");
+    };
+    let watched = |name, period| Tool::Watched {
+        path: path.clone(),
+        name,
+        period,
+    };
+    let mut tools = vec![
+        Tool::Plain,
+        watched(STANDBY, None),
+        watched(OFTEN, Some("512KiB")),
+        watched(SELDOM, Some("32MiB")),
+    ];
+    match tcmalloc() {
+        Some(library) => {
+            let preloaded = |name, setting| Tool::Preloaded {
+                name,
+                library: library.clone(),
+                setting,
+            };
+            tools.push(preloaded(TCMALLOC, "TCMALLOC_SAMPLE_PARAMETER=0"));
+            let sampling = "TCMALLOC_SAMPLE_PARAMETER=524288";
+            tools.push(preloaded(TCMALLOC_SAMPLES, sampling));
+        }
+        None => eprintln!("without tcmalloc: Debian's libgoogle-perftools4 is not installed"),
+    }
+    let mut measured = Vec::new();
+    for row in rows {
+        match standard::measure(runner, (&tools, &[]), &row, effort) {
+            Ok(row) => measured.push(row),
+            Err(error) => eprintln!("{}: not measured: {error:#}", row.name),
+        }
+    }
+    ensure!(!measured.is_empty(), "nothing was measured");
+    Ok(measured)
+}
+
+fn tcmalloc() -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let mut paths = folders
+        .iter()
+        .map(|folder| Path::new(folder).join("libtcmalloc.so.4"));
+    paths.find(|path| path.is_file())
+}
+
+/// The table of the results.
+pub fn table(results: &Results<Vec<Measured>>) -> String {
+    let mut text = format!(
+        "{}.\n\n| program | plain | standby | sampled, 512 KiB | sampled, 32 MiB | tcmalloc's own \
+         sampling, 512 KiB |\n| --- | --- | --- | --- | --- | --- |\n",
+        results.head()
+    );
+    for row in &results.measured {
+        let (unit, scale) = match row.figure {
+            Figure::NanosecondsPrinted => (" ns", 1.0),
+            Figure::Wall => (" s", 1.0),
+            Figure::Requests => (" K/s", 1e-3),
+        };
+        let plain = row.median("plain", |sample| sample.figure * scale);
+        let plain = plain.map_or_else(|| "failed".to_owned(), |it| it.text(unit, short));
+        let cells = [
+            ("plain", STANDBY),
+            ("plain", OFTEN),
+            ("plain", SELDOM),
+            (TCMALLOC, TCMALLOC_SAMPLES),
+        ];
+        let cells = cells.map(|(without, with)| cost(row, without, with));
+        text += &format!("| {} | {plain} | {} |\n", row.what, cells.join(" | "));
+    }
+    text
+}
+
+/// What one way costs compared with another: nanoseconds, or a part of time or throughput.
+fn cost(row: &Measured, without: &str, with: &str) -> String {
+    let is_pair = row.figure == Figure::NanosecondsPrinted;
+    let cost = row.against(without, with, |with, without| match is_pair {
+        true => with.figure - without.figure,
+        false => (with.figure / without.figure - 1.0) * 100.0,
+    });
+    let unit = if is_pair { " ns" } else { " %" };
+    let form = |number: f64| format!("{number:+.1}");
+    cost.map_or_else(|| "not measured".to_owned(), |it| it.text(unit, form))
+}

@@ -1,0 +1,74 @@
+//! `watch --save`: writes a sampled profile in place of a report.
+
+use std::path::Path;
+
+use allotrope_files::Output;
+use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
+use allotrope_symbols::Locator;
+use allotrope_text::Shown;
+use allotrope_trace::model::Exit;
+use allotrope_watch::attach::Attached;
+use allotrope_watch::look::Look;
+use anyhow::Context;
+
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
+use crate::message;
+use crate::record::output_file::replaceable;
+
+/// Whether a profile can be written to this path: that is known before the processes are touched.
+pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
+    replaceable(path, force).map(drop).status(BAD_INPUT)
+}
+
+/// Writes what these looks have seen. The path was checked.
+pub fn save(
+    path: &Path,
+    force: bool,
+    looks: &[Look],
+    attached: &[Attached],
+    locator: &Locator,
+) -> Result<(), Failure> {
+    let target = replaceable(path, force).status(BAD_INPUT)?;
+    let watched: Vec<Watched<'_>> = looks.iter().map(|look| watched(look, attached)).collect();
+    let about = About {
+        tool_version: env!("CARGO_PKG_VERSION"),
+        depth_limit: DEEPEST,
+    };
+    // Signals are handled later, by the loop: the file is complete, or has no name.
+    let write = || -> Result<(), SaveError> {
+        let mut output = Output::at(target)?;
+        allotrope_sampled::write(&mut output, &watched, about, Some(locator))?;
+        Ok(output.finish()?)
+    };
+    write()
+        .with_context(|| format!("cannot write {}", path.shown()))
+        .status(FAILED)?;
+    message::print(format_args!(
+        "wrote {}; look at it with `allotrope report`",
+        path.shown()
+    ));
+    Ok(())
+}
+
+fn watched<'l>(look: &'l Look, attached: &[Attached]) -> Watched<'l> {
+    let process = attached.iter().find(|it| it.process == look.process);
+    let exit = match look.state.process.exit_status {
+        _ if process.is_some_and(|it| !it.has_ended()) => Exit::Running,
+        Some(status) => Exit::Status(status),
+        None => Exit::Unknown,
+    };
+    Watched {
+        state: &look.state,
+        pid: look.process,
+        parent_pid: parent(look.process).unwrap_or(0),
+        read_at: look.time,
+        exit,
+    }
+}
+
+/// The parent's id (`proc_pid_status(5)`).
+fn parent(process: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
