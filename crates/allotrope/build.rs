@@ -111,7 +111,7 @@ fn main() {
         println!("cargo::rustc-env={name}={}", library.display());
         println!("cargo::rustc-env={name}_SHA256={hash}");
     }
-    rerun_if_changed(&workspace);
+    rerun_if_changed();
 }
 
 fn workspace() -> PathBuf {
@@ -171,18 +171,23 @@ fn is_removed(name: &OsStr) -> bool {
 
 /// Makes cargo run this script again when the sources of the libraries, or of the
 /// crates that they depend on, change.
-fn rerun_if_changed(workspace: &Path) {
+///
+/// The paths are relative to the package: cargo compares the right files if its target folder
+/// was copied from another checkout.
+fn rerun_if_changed() {
     println!("cargo::rerun-if-changed=build.rs");
     for path in [
-        "Cargo.lock",
-        "Cargo.toml",
-        "crates/allotrope-cxx-hooks",
-        "crates/allotrope-detour",
-        "crates/allotrope-recorder",
-        "crates/allotrope-shm",
-        "crates/allotrope-target",
-        "crates/allotrope-unwind",
+        "../../Cargo.lock",
+        "../../Cargo.toml",
+        "../allotrope-cxx-hooks",
+        "../allotrope-detour",
+        "../allotrope-recorder",
+        "../allotrope-sampling",
+        "../allotrope-shm",
+        "../allotrope-target",
+        "../allotrope-unwind",
+        "../allotrope-watched",
     ] {
-        println!("cargo::rerun-if-changed={}", workspace.join(path).display());
+        println!("cargo::rerun-if-changed={path}");
     }
 }

@@ -8,6 +8,7 @@
 //! - [`exponential`]: random distances between hits, in integer arithmetic.
 //! - [`countdown`]: the sampling state of a thread; one subtraction for an allocation that
 //!   is not sampled.
+//! - [`weight`]: what one sample stands for, in integer arithmetic.
 //! - `estimate` (a feature, needs `std`): estimates with 95 % intervals.
 //!
 //! # Why the distances are random and not fixed
@@ -38,6 +39,7 @@ pub mod estimate;
 pub mod exponential;
 #[cfg(feature = "estimate")]
 pub mod gamma;
+pub mod weight;
 
 use core::num::NonZeroU64;
 

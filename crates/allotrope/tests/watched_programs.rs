@@ -260,12 +260,17 @@ fn a_profile_of_a_running_program_is_saved_and_compared() {
     save("after");
     let text = allotrope(&["report", "after", "--format", "json"]);
     let report: Value = serde_json::from_str(&text).expect("JSON");
-    let process = &report["processes"][0];
+    let (process, frames) = (&report["processes"][0], &report["frames"]);
+    let frames = frames.as_array().expect("frames");
     let sites = process["sites"].as_array().expect("sites");
     for (function, blocks) in [("by_malloc", 30), ("by_calloc", 12)] {
-        let site = sites
-            .iter()
-            .find(|it| it["stack"].to_string().contains(function));
+        let frame = frames.iter().position(|it| it["function"] == function);
+        let frame = Value::from(frame.expect(function));
+        let has_frame = |site: &&Value| {
+            let stack = site["stack"].as_array().expect("a stack");
+            stack.contains(&frame)
+        };
+        let site = sites.iter().find(has_frame);
         let site = site.unwrap_or_else(|| panic!("no {function}: {text}"));
         assert_eq!(site["live_blocks"], blocks, "{site:#}");
         assert_eq!(site["live_bytes"], blocks * SIZE, "{site:#}");

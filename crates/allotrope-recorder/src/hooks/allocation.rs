@@ -6,7 +6,9 @@ use core::ptr;
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
+use crate::emit::mode;
 use crate::hooks::record::record_allocation;
+use crate::hooks::sampled;
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -30,7 +32,7 @@ pub extern "C" fn calloc_allocated(
     block
 }
 
-/// `malloc` as long as the next one is not known.
+/// `malloc` as long as the next one is not known, and where the call may be sampled.
 #[cold]
 pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
     let Some(next) = next::malloc() else {
@@ -43,7 +45,7 @@ pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
     malloc_allocated(block, size, caller)
 }
 
-/// `calloc` as long as the next one is not known.
+/// `calloc` as long as the next one is not known, and where the call may be sampled.
 #[cold]
 pub extern "C" fn calloc(count: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
     let Some(next) = next::calloc() else {
@@ -54,6 +56,10 @@ pub extern "C" fn calloc(count: usize, size: usize, caller: Caller<'_>) -> *mut 
     };
     let block = next(count, size);
     if block.is_null() {
+        return block;
+    }
+    if mode::is_watching() {
+        sampled::calloc_allocated(block, count, count.wrapping_mul(size), caller);
         return block;
     }
     calloc_allocated(block, count.wrapping_mul(size), caller)

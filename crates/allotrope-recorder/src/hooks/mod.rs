@@ -17,6 +17,7 @@ pub mod deallocation;
 pub mod detoured;
 pub mod exit;
 pub mod hook_api;
+pub mod probes;
 pub mod reallocation;
 pub mod record;
 pub mod reported;

@@ -11,6 +11,7 @@ use allotrope_watched::frees::Deallocation;
 use allotrope_watched::writer::Sample;
 
 use crate::capture::unwind;
+use crate::hooks::probes;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 use crate::state::sampling;
@@ -26,15 +27,37 @@ pub fn allocated(
     size: usize,
     caller: Caller<'_>,
 ) {
+    if let Some(sample) = sample(thread, entry, block, size, caller) {
+        probes::malloc(&sample);
+    }
+}
+
+/// The next `calloc` returned a block of so many elements, of `size` bytes in all.
+pub fn calloc_allocated(block: *mut c_void, elements: usize, size: usize, caller: Caller<'_>) {
+    let sample = with_thread(caller, |thread| {
+        sample(thread, EntryPoint::Calloc, block, size, caller)
+    });
+    if let Some(sample) = sample.flatten() {
+        probes::calloc(&sample, elements);
+    }
+}
+
+/// Counts an allocation down and adds its block to the live ones, if it is sampled.
+fn sample(
+    thread: OwnThread,
+    entry: EntryPoint,
+    block: *mut c_void,
+    size: usize,
+    caller: Caller<'_>,
+) -> Option<Sample> {
     // A pool's block lies in memory that was allocated: it would be there twice.
     if matches!(entry, EntryPoint::Pool) {
-        return;
+        return None;
     }
-    let (Some(period), Some(writer)) = (sampling::allocate(thread, size), watched::writer()) else {
-        return;
-    };
+    let period = sampling::allocate(thread, size)?;
+    let writer = watched::writer()?;
     let stack = unwind::stack_id_in_memory(thread, writer, caller);
-    writer.insert(&Sample {
+    let sample = Sample {
         address: block as u64,
         size: size as u64,
         period,
@@ -42,13 +65,15 @@ pub fn allocated(
         stack,
         thread: thread.tid.load(Relaxed),
         entry,
-    });
+    };
+    writer.insert(&sample).then_some(sample)
 }
 
 /// The program frees a block, and the next allocator has not done so yet.
 pub fn deallocated(thread: OwnThread, block: *mut c_void, caller: Caller<'_>) {
     if let Some(sample) = take(block) {
         freed(thread, &sample, caller);
+        probes::free(&sample);
     }
 }
 
@@ -86,17 +111,20 @@ pub fn reallocate(
     let taken = with_thread(caller, |_| take(block)).flatten();
     let result = next();
     with_thread(caller, |thread| {
-        let is_done = !result.is_null() || size == 0;
-        match (&taken, watched::writer()) {
-            (Some(sample), _) if is_done => freed(thread, sample, caller),
-            (Some(sample), Some(writer)) => {
+        if result.is_null() && size != 0 {
+            if let (Some(sample), Some(writer)) = (&taken, watched::writer()) {
                 writer.put_back(sample);
             }
-            _ => {}
+            return;
         }
-        if !result.is_null() {
-            allocated(thread, entry, result, size, caller);
+        if let Some(old) = &taken {
+            freed(thread, old, caller);
         }
+        if result.is_null() {
+            return taken.iter().for_each(probes::free);
+        }
+        let new = sample(thread, entry, result, size, caller);
+        probes::realloc(block, taken.as_ref(), (result as u64, size, new.as_ref()));
     });
     result
 }

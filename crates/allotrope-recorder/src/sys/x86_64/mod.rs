@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU64;
 
 pub mod exec_registers;
 pub mod preemption;
+pub mod probe;
 pub mod stack_switch;
 pub mod syscall;
 pub mod thread_slot;

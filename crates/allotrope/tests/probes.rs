@@ -1,0 +1,245 @@
+//! The static probes of a program that is sampled: who looks counts as many hits as the program
+//! has calls.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::compile::compiled;
+use support::record::command;
+
+/// `programs/watched.c`, all blocks of which are sampled.
+struct Program {
+    child: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// Runs it below another program, if one is given.
+    fn new(below: Option<&[&str]>) -> Self {
+        let standby = command();
+        let mut start = match below {
+            Some(words) => {
+                let mut start = Command::new(words[0]);
+                start.args(&words[1..]).arg(standby.get_program());
+                start
+            }
+            None => standby,
+        };
+        let mut child = start
+            .args(["standby", "--period", "1", "--"])
+            .arg(compiled("watched.c"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let commands = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut program = Self {
+            child,
+            commands,
+            answers,
+        };
+        program.answer();
+        program
+    }
+
+    fn answer(&mut self) {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+    }
+
+    fn tell(&mut self, command: &str) {
+        let commands = self.commands.as_mut().expect("a pipe");
+        writeln!(commands, "{command}").expect("a command");
+        self.answer();
+    }
+
+    /// The path of the recorder that it has loaded.
+    fn recorder(&self) -> String {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
+        let maps = maps.expect("our child");
+        let mut paths = maps.lines().filter_map(|it| it.split_whitespace().nth(5));
+        let recorder = paths.find(|it| it.contains("liballotrope_recorder"));
+        recorder.expect("the recorder").to_owned()
+    }
+
+    /// 7 and 5 blocks, a reallocation of each, all freed: by each of the probes' names, its hits.
+    fn calls(&mut self) -> Vec<(&'static str, u64)> {
+        self.tell("malloc 7 4321");
+        self.tell("calloc 5 4321");
+        self.tell("realloc 8642");
+        self.tell("free");
+        vec![
+            ("malloc", 7),
+            ("calloc", 5),
+            ("realloc_from_tracked", 12),
+            ("free", 12),
+        ]
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output();
+    found.expect("sh").status.success()
+}
+
+#[test]
+fn the_library_has_a_note_for_each_probe() {
+    let program = Program::new(None);
+    let output = Command::new("readelf")
+        .args(["-n", &program.recorder()])
+        .output()
+        .expect("readelf");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for (name, arguments) in [
+        ("malloc", 4),
+        ("calloc", 6),
+        ("realloc", 6),
+        ("realloc_from_tracked", 7),
+        ("realloc_to_regular", 5),
+        ("free", 4),
+    ] {
+        let is_it = |at: &usize| lines[*at] == format!("Name: {name}");
+        let places: Vec<usize> = (0..lines.len()).filter(is_it).collect();
+        assert!(!places.is_empty(), "{name}: {text}");
+        for at in places {
+            assert_eq!(lines[at - 1], "Provider: allotrope");
+            let found = lines[at + 2].strip_prefix("Arguments: ");
+            let found = found.expect("arguments").split_whitespace().count();
+            assert_eq!(found, arguments, "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn bpftrace_counts_every_sample() {
+    if !is_installed("bpftrace") {
+        return println!("skipped: bpftrace is not installed");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root may use bpftrace");
+    }
+    let mut program = Program::new(None);
+    let recorder = program.recorder();
+    // The sizes tell the test's blocks from others; a sample at this period stands for itself.
+    let probe = |name: &str, size: &str, filter: &str| {
+        format!(
+            "usdt:{recorder}:allotrope:{name} /pid == {} && {filter}/ \
+             {{ @{name} = count(); @bytes_{name} = sum({size}); }}\n",
+            program.child.id()
+        )
+    };
+    let script = [
+        "interval:ms:200 { printf(\"attached\\n\"); }\n".to_owned(),
+        probe("malloc", "arg3", "arg2 == 4321"),
+        probe("calloc", "arg5", "arg0 * arg1 == 4321 && arg4 == 4321"),
+        probe(
+            "realloc_from_tracked",
+            "arg6",
+            "arg2 == 4321 && arg5 == 8642",
+        ),
+        probe("free", "arg3", "arg2 == 8642"),
+    ];
+    let mut bpftrace = Command::new("bpftrace")
+        .args(["-e", &script.concat()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bpftrace");
+    let mut lines = BufReader::new(bpftrace.stdout.take().expect("a pipe")).lines();
+    let is_attached = lines.any(|line| line.is_ok_and(|it| it == "attached"));
+    if !is_attached {
+        let _ = bpftrace.wait();
+        return println!("skipped: bpftrace counted nothing here: it cannot attach");
+    }
+    let calls = program.calls();
+    kill_process(Pid::from_child(&bpftrace), Signal::INT).expect("it runs");
+    let text: Vec<String> = lines.map_while(Result::ok).collect();
+    let _ = bpftrace.wait();
+    for (name, hits) in calls {
+        let size = if name.starts_with("realloc") || name == "free" {
+            8642
+        } else {
+            4321
+        };
+        for line in [
+            format!("@{name}: {hits}"),
+            format!("@bytes_{name}: {}", hits * size),
+        ] {
+            assert!(text.contains(&line), "{line}: {text:#?}");
+        }
+    }
+}
+
+#[test]
+fn perf_counts_every_sample() {
+    if !is_installed("perf") {
+        return println!("skipped: perf is not installed");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root may make probes");
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let recorder = Program::new(None).recorder();
+    let perf = |arguments: &[&str]| {
+        let mut perf = Command::new("perf");
+        perf.arg("--buildid-dir").arg(home.path()).args(arguments);
+        let output = perf.output().expect("perf");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), errors)
+    };
+    let (is_added, errors) = perf(&["buildid-cache", "--add", &recorder]);
+    assert!(is_added, "{errors}");
+    let events = ["malloc", "calloc", "realloc_from_tracked", "free"];
+    let events = events.map(|name| format!("sdt_allotrope:{name}"));
+    // They are the machine's: an earlier run may have left them, for another library.
+    let delete = || perf(&["probe", "--del", "sdt_allotrope:*"]);
+    delete();
+    for event in &events {
+        let (is_made, errors) = perf(&["probe", event]);
+        if !is_made {
+            return println!("skipped: the kernel refuses perf's probes: {errors}");
+        }
+    }
+    let counts = home.path().join("counts");
+    let counts = counts.to_str().expect("UTF-8");
+    let stat = [
+        "perf",
+        "stat",
+        "-x,",
+        "-o",
+        counts,
+        "-e",
+        &events.join(","),
+        "--",
+    ];
+    let mut program = Program::new(Some(&stat));
+    let calls = program.calls();
+    drop(program.commands.take());
+    program.child.wait().expect("our child");
+    delete();
+    let text = fs::read_to_string(counts).expect("perf wrote it");
+    for (name, hits) in calls {
+        // `free` and what the C library does: blocks of the test and no others.
+        let line = format!("{hits},,sdt_allotrope:{name},");
+        assert!(
+            text.lines().any(|it| it.starts_with(&line)),
+            "{line}: {text}"
+        );
+    }
+}
