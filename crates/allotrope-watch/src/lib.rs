@@ -7,6 +7,7 @@
 //! - [`history`]: the trend of each stack.
 //! - [`watch`]: what is remembered between looks; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
+//! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
 //! - [`text`], [`json`], [`poireau`]: the outputs.
 //!
 //! Not here: the command line, the loop, signals, where the output goes (the command).
@@ -24,6 +25,8 @@ pub mod json;
 mod lock;
 pub mod look;
 pub mod names;
+pub mod perf_events;
+pub mod perf_report;
 pub mod poireau;
 pub mod report;
 pub mod sites;

@@ -29,7 +29,8 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn new(longest: Period) -> Self {
+    /// Of no blocks.
+    pub fn new(longest: Period) -> Self {
         Self {
             live: Figures::new(longest),
             old: Figures::new(longest),
@@ -48,7 +49,8 @@ impl Sums {
         difference(self.new.blocks(smallest), self.gone.blocks(smallest))
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds the blocks of another part.
+    pub fn merge(&mut self, other: &Self) {
         self.live.merge(&other.live);
         self.old.merge(&other.old);
         self.new.merge(&other.new);

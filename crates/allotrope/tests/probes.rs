@@ -234,6 +234,7 @@ fn perf_counts_every_sample() {
     let calls = program.calls();
     drop(program.commands.take());
     program.child.wait().expect("our child");
+    record_and_report(home.path());
     delete();
     let text = fs::read_to_string(counts).expect("perf wrote it");
     for (name, hits) in calls {
@@ -243,5 +244,72 @@ fn perf_counts_every_sample() {
             text.lines().any(|it| it.starts_with(&line)),
             "{line}: {text}"
         );
+    }
+}
+
+/// What perf has recorded becomes a report: 12 blocks stay.
+fn record_and_report(folder: &std::path::Path) {
+    let data = folder.join("data").to_string_lossy().into_owned();
+    let events = "sdt_allotrope:malloc,sdt_allotrope:calloc,sdt_allotrope:free";
+    let record = [
+        "perf",
+        "record",
+        "-q",
+        "--call-graph",
+        "dwarf",
+        "-e",
+        events,
+        "-o",
+        &data,
+    ];
+    let mut program = Program::new(Some(&[&record[..], &["--"]].concat()));
+    program.tell("malloc 2 1000");
+    program.tell("free");
+    program.tell("malloc 7 4321");
+    program.tell("calloc 5 1000");
+    drop(program.commands.take());
+    program.child.wait().expect("our child");
+    let script = Command::new("perf").args(["script", "-i", &data]).output();
+    let script = script.expect("perf");
+    let path = folder.join("script");
+    fs::write(&path, &script.stdout).expect("our folder");
+    let mut watch = command();
+    watch.arg("watch").arg("--perf-script").arg(&path);
+    let output = watch
+        .args(["--period", "1", "--format", "json"])
+        .output()
+        .expect("the command");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["live_blocks"], 12, "{report:#}");
+    assert_eq!(report["live_bytes"], 7 * 4321 + 5 * 1000, "{report:#}");
+    let first = report["sites"][0]["stack"].to_string();
+    assert!(
+        first.contains("by_malloc") && first.contains("main"),
+        "{first}"
+    );
+}
+
+#[test]
+fn what_is_no_output_of_perf_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("text");
+    fs::write(&path, "nothing of the kind\n\0\u{7f}\n").expect("our folder");
+    for (file, part) in [
+        (path.as_path(), "has no events"),
+        (folder.path(), "cannot read"),
+        (std::path::Path::new("/no/such/file"), "cannot read"),
+    ] {
+        let mut watch = command();
+        watch.arg("watch").arg("--perf-script").arg(file);
+        let output = watch.output().expect("the command");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(part), "{errors}");
     }
 }

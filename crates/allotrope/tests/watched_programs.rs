@@ -415,6 +415,44 @@ fn descriptors_of_the_program_have_their_usual_numbers() {
     assert!(program.end().success());
 }
 
+/// `ALLOTROPE_SLOW=1`: a thousand times.
+#[test]
+fn watchers_that_are_killed_lose_nothing() {
+    let kills = if std::env::var_os("ALLOTROPE_SLOW").is_some() {
+        1000
+    } else {
+        20
+    };
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc 200 {SIZE}"));
+    let before = program.state();
+    let process = program.id().to_string();
+    for kill in 0..kills {
+        let mut watcher = command();
+        watcher.args([
+            "watch",
+            &process,
+            "--every",
+            "100ms",
+            "--track-high-water-mark",
+        ]);
+        watcher.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut watcher = watcher.spawn().expect("the command");
+        // From before it has found the process until after its first reports.
+        std::thread::sleep(std::time::Duration::from_micros(kill * 7919 % 150_000));
+        watcher.kill().expect("it runs");
+        watcher.wait().expect("our child");
+        let state = program.state();
+        assert_whole(&state);
+        assert_eq!(of_size(&state, SIZE), of_size(&before, SIZE));
+    }
+    let report = report(program.id(), &[]);
+    let process = &report["processes"][0];
+    assert_eq!(process["samples"], before.samples.len(), "{process:#}");
+    program.tell("free");
+    assert_whole(&program.state());
+}
+
 #[test]
 fn real_programs_run_and_are_sampled() {
     for (program, arguments, output) in [

@@ -2,6 +2,7 @@
 //! `allotrope-watch` looks at the processes; `session.rs` has the loop.
 
 mod output;
+mod perf_script;
 mod save;
 mod session;
 mod values;
@@ -46,7 +47,7 @@ pub struct Arguments {
     /// Processes to watch
     #[arg(
         value_name = "PID",
-        required_unless_present = "all",
+        required_unless_present_any = ["all", "perf_script"],
         conflicts_with = "all"
     )]
     processes: Vec<u32>,
@@ -79,6 +80,11 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
+    /// Report which blocks are live at the end of FILE (or of the standard input: -), the output of
+    /// `perf script` or `perf trace` for libpoireau's or our own probes, sampled with --period [default:
+    /// 32MiB, which is libpoireau's]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["processes", "all"])]
+    perf_script: Option<PathBuf>,
     /// Write a sampled profile to FILE in place of a report, and quit: now if the processes are
     /// sampled already, otherwise after the time of --every. `allotrope report`, `show`, `diff` and
     /// `export` read it
@@ -124,6 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let _ = arguments.headless;
     if let Some(path) = &arguments.save {
         save::check(path, arguments.force)?;
+    }
+    if let Some(path) = &arguments.perf_script {
+        let output = Output::open(arguments.format, arguments.log.as_deref())?;
+        return perf_script::run(arguments, path, output);
     }
     let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
     let mut suppressions = Suppressions::none();

@@ -7,6 +7,7 @@ use std::path::Path;
 use allotrope_text::Shown;
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::{Look, real_now};
+use allotrope_watch::report::Report;
 use allotrope_watch::watch::Watch;
 use allotrope_watch::{json, poireau, text};
 use anyhow::Context;
@@ -69,6 +70,14 @@ impl Output {
     /// The form.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// Writes a report that does not come from looks.
+    pub fn print(&mut self, report: &Report) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => self.write(|out| json::write(report, out)),
+            Format::Text | Format::Poireau => self.text(|out| text::write(report, out)),
+        }
     }
 
     /// Writes a report of these looks.

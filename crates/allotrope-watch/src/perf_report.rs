@@ -1,0 +1,228 @@
+//! A report from events that perf has recorded: which sampled blocks are live at their end.
+
+use std::sync::Arc;
+
+use allotrope_sampling::Period;
+use allotrope_watched::reader::Counters;
+use rustc_hash::FxHashMap;
+
+use crate::history::Trend;
+use crate::names::NamedFrame;
+use crate::perf_events::{Block, Change, Event};
+use crate::report::{ProcessRow, Report, SiteRow, Suppressed};
+use crate::sites::Sums;
+
+/// The blocks that are live after some events.
+#[derive(Debug)]
+pub struct PerfBlocks {
+    period: Period,
+    /// By process and id: ids are numbers of one process.
+    live: FxHashMap<(u32, u64), Live>,
+    stacks: FxHashMap<Arc<[Key]>, usize>,
+    named: Vec<Vec<NamedFrame>>,
+    processes: FxHashMap<u32, (Arc<str>, Counters)>,
+    last: u64,
+}
+
+/// What tells a frame from another one.
+type Key = (Arc<str>, Arc<str>, u64);
+
+#[derive(Debug)]
+struct Live {
+    size: u64,
+    time: u64,
+    stack: usize,
+}
+
+impl PerfBlocks {
+    /// Without blocks. The period is that of the library; libpoireau's is fixed.
+    pub fn new(period: Period) -> Self {
+        Self {
+            period,
+            live: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            named: Vec::new(),
+            processes: FxHashMap::default(),
+            last: 0,
+        }
+    }
+
+    /// Takes the next event.
+    pub fn add(&mut self, event: Event) {
+        self.last = self.last.max(event.time);
+        let process = self.processes.entry(event.process);
+        let counters = &mut process.or_insert_with(|| (event.name, NOTHING)).1;
+        counters.sampled += u64::from(!matches!(event.change, Change::Freed(_)));
+        counters.freed += u64::from(!matches!(event.change, Change::Allocated(_)));
+        let block = match event.change {
+            Change::Allocated(block) => block,
+            Change::Freed(id) => {
+                self.live.remove(&(event.process, id));
+                return;
+            }
+            Change::Replaced(id, block) => {
+                self.live.remove(&(event.process, id));
+                block
+            }
+        };
+        let stack = self.stack(event.stack);
+        let Block { id, size, .. } = block;
+        let time = event.time;
+        self.live
+            .insert((event.process, id), Live { size, time, stack });
+    }
+
+    fn stack(&mut self, frames: Vec<NamedFrame>) -> usize {
+        let key = |it: &NamedFrame| match it.function.is_empty() {
+            true => (it.function.clone(), it.module.clone(), it.address),
+            false => (it.function.clone(), it.module.clone(), 0),
+        };
+        let key: Arc<[Key]> = frames.iter().map(key).collect();
+        let next = self.named.len();
+        *self.stacks.entry(key).or_insert_with(|| {
+            self.named.push(frames);
+            next
+        })
+    }
+
+    /// Whether there was no event.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// The report at the last event. `real_time`: when that was, in nanoseconds since 1970.
+    pub fn report(&self, real_time: u64, old_age: u64, top: usize) -> Report {
+        let new = || Sums::new(self.period);
+        let mut sites: FxHashMap<usize, (Sums, u64, FxHashMap<u32, Sums>)> = FxHashMap::default();
+        let mut processes: FxHashMap<u32, Sums> = FxHashMap::default();
+        for ((process, _), live) in &self.live {
+            let age = self.last.saturating_sub(live.time);
+            let (sums, oldest, by_process) = sites
+                .entry(live.stack)
+                .or_insert_with(|| (new(), 0, FxHashMap::default()));
+            *oldest = (*oldest).max(age);
+            let of_process = by_process.entry(*process).or_insert_with(new);
+            for sums in [
+                sums,
+                of_process,
+                processes.entry(*process).or_insert_with(new),
+            ] {
+                sums.live.add(live.size, self.period);
+                if age >= old_age {
+                    sums.old.add(live.size, self.period);
+                }
+            }
+        }
+        let mut total = new();
+        processes.values().for_each(|sums| total.merge(sums));
+        let mut sites: Vec<_> = sites.into_iter().collect();
+        let bytes = |sums: &Sums| sums.live.bytes().value;
+        sites.sort_by(|(a, left), (b, right)| {
+            let order = bytes(&right.0).total_cmp(&bytes(&left.0));
+            order.then(a.cmp(b))
+        });
+        let more_sites = sites.len().saturating_sub(top);
+        sites.truncate(top);
+        let rows = sites.into_iter().map(|(stack, (sums, oldest, processes))| {
+            let mut processes: Vec<_> = processes.iter().map(|(id, it)| (*id, it.live)).collect();
+            processes.sort_by_key(|(id, _)| *id);
+            SiteRow {
+                smallest: sums.live.smallest_sample(),
+                sums,
+                oldest,
+                trend: Trend::Unknown,
+                processes,
+                stack: self.named[stack].clone(),
+            }
+        });
+        let rows = rows.collect();
+        let mut names: Vec<_> = self.processes.iter().collect();
+        names.sort_by_key(|(id, _)| **id);
+        let processes = names.into_iter().map(|(id, (name, counters))| ProcessRow {
+            process: *id,
+            name: name.to_string(),
+            period: Some(self.period),
+            sums: Some(processes.remove(id).unwrap_or_else(new)),
+            counters: *counters,
+            unreadable: 0,
+        });
+        Report {
+            real_time,
+            mark_time: None,
+            old_age,
+            total: Some(total),
+            processes: processes.collect(),
+            sites: rows,
+            more_sites,
+            suppressed: Suppressed::default(),
+            high_water: None,
+        }
+    }
+}
+
+const NOTHING: Counters = Counters {
+    looks: 0,
+    sampled: 0,
+    freed: 0,
+    lost_samples: 0,
+    lost_stacks: 0,
+    lost_modules: 0,
+    lost_frees: 0,
+    lost_totals: 0,
+    uncommitted: 0,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(process: u32, change: Change, function: &str) -> Event {
+        Event {
+            name: "server".into(),
+            process,
+            time: 1_000_000_000,
+            change,
+            stack: vec![NamedFrame {
+                function: function.into(),
+                signature: function.into(),
+                file: "".into(),
+                line: 0,
+                module: "server".into(),
+                address: 1,
+            }],
+        }
+    }
+
+    /// The same ids in two processes are different blocks.
+    #[test]
+    fn processes_are_told_apart() {
+        let mut blocks = PerfBlocks::new(Period::new(1).expect("a period"));
+        let block = |id, size| Block {
+            id,
+            address: 16,
+            size,
+        };
+        assert!(blocks.is_empty());
+        for process in [5, 6] {
+            blocks.add(event(process, Change::Allocated(block(1, 1000)), "leak"));
+            blocks.add(event(process, Change::Allocated(block(2, 500)), "cache"));
+        }
+        blocks.add(event(5, Change::Freed(2), "cache"));
+        blocks.add(event(6, Change::Replaced(1, block(3, 3000)), "leak"));
+        let report = blocks.report(7, 0, 1);
+        let total = report.total.expect("sums").live;
+        assert_eq!((total.samples(), total.bytes().value), (3, 4500.0));
+        assert_eq!(report.more_sites, 1);
+        let site = &report.sites[0];
+        assert_eq!(site.stack[0].name(), "leak");
+        assert_eq!(site.sums.live.bytes().value, 4000.0);
+        let by_process: Vec<_> = site
+            .processes
+            .iter()
+            .map(|(id, it)| (*id, it.bytes().value))
+            .collect();
+        assert_eq!(by_process, [(5, 1000.0), (6, 3000.0)]);
+        let counters = report.processes[1].counters;
+        assert_eq!((counters.sampled, counters.freed), (3, 1));
+    }
+}
