@@ -74,9 +74,13 @@ impl Look {
         (self.process, self.state.process.began)
     }
 
-    /// The name of its executable's file.
+    /// Its name: that under which it was started, since several programs may be one file
+    /// (redis-server and redis-check-rdb are).
     pub fn name(&self) -> String {
-        let path = &self.state.process.executable;
+        let process = &self.state.process;
+        let started = process.command.split(|byte| *byte == 0).next();
+        let started = started.filter(|it| !it.is_empty());
+        let path = started.unwrap_or(&process.executable);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         allotrope_text::text_of(name).into_owned()
     }
