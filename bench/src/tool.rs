@@ -130,7 +130,7 @@ impl Tool {
             } => {
                 let mut preload = OsString::from("LD_PRELOAD=");
                 preload.push(library);
-                vec!["env".into(), preload, setting.into()]
+                vec!["/usr/bin/env".into(), preload, setting.into()]
             }
             Self::Heaptrack { heaptrack, .. } => {
                 vec![heaptrack.into(), "-o".into(), trace.into()]

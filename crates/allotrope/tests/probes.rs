@@ -156,7 +156,8 @@ fn bpftrace_counts_every_sample() {
         probe("free", "arg3", "arg2 == 8642"),
     ];
     let mut bpftrace = Command::new("bpftrace")
-        .args(["-e", &script.concat()])
+        .args(["-e", &script.concat(), "-p"])
+        .arg(program.child.id().to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

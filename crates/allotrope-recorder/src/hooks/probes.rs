@@ -5,11 +5,21 @@
 //! `mmap_failed` do not exist, because such calls come to no hook.
 
 use core::ffi::c_void;
+use core::sync::atomic::AtomicU16;
 
 use allotrope_sampling::weight::weighted_bytes;
 use allotrope_watched::writer::Sample;
 
 use crate::sys::arch::probe::probe;
+
+/// Semaphores: how many look at a probe. The kernel and tracers write them.
+macro_rules! semaphores {
+    ($($name:ident)*) => {$(
+        #[unsafe(link_section = ".probes")]
+        static $name: AtomicU16 = AtomicU16::new(0);
+    )*};
+}
+semaphores!(MALLOC CALLOC FREE REALLOC REALLOC_FROM_TRACKED REALLOC_TO_REGULAR);
 
 /// A number for a live sample, by which its probes belong together: two samples have the same
 /// one with a probability of 2^−64. (A mixing of time and address; the constant is that of
@@ -27,6 +37,7 @@ fn weight(sample: &Sample) -> u64 {
 /// `malloc` or a relative has returned a sampled block.
 pub fn malloc(sample: &Sample) {
     probe!(
+        MALLOC,
         "malloc",
         "rdi" = id(sample),
         "rsi" = sample.address,
@@ -38,6 +49,7 @@ pub fn malloc(sample: &Sample) {
 /// `calloc` has returned a sampled block of so many elements.
 pub fn calloc(sample: &Sample, elements: usize) {
     probe!(
+        CALLOC,
         "calloc",
         "rdi" = elements,
         "rsi" = sample.size.checked_div(elements as u64).unwrap_or(0),
@@ -51,6 +63,7 @@ pub fn calloc(sample: &Sample, elements: usize) {
 /// A block that was sampled was freed.
 pub fn free(sample: &Sample) {
     probe!(
+        FREE,
         "free",
         "rdi" = id(sample),
         "rsi" = sample.address,
@@ -68,6 +81,7 @@ pub fn realloc(
     let (block, size, new) = result;
     match (old, new) {
         (None, Some(new)) => probe!(
+            REALLOC,
             "realloc",
             "rdi" = old_block,
             "rsi" = 0,
@@ -77,6 +91,7 @@ pub fn realloc(
             "r9" = weight(new)
         ),
         (Some(old), Some(new)) => probe!(
+            REALLOC_FROM_TRACKED,
             "realloc_from_tracked",
             "rdi" = id(old),
             "rsi" = old.address,
@@ -87,6 +102,7 @@ pub fn realloc(
             "r10" = weight(new)
         ),
         (Some(old), None) => probe!(
+            REALLOC_TO_REGULAR,
             "realloc_to_regular",
             "rdi" = id(old),
             "rsi" = old.address,
