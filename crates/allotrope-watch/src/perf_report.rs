@@ -131,6 +131,8 @@ impl PerfBlocks {
                 sums,
                 oldest,
                 trend: Trend::Unknown,
+                key: 0,
+                history: Vec::new(),
                 processes,
                 stack: self.named[stack].clone(),
             }

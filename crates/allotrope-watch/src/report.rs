@@ -5,7 +5,7 @@ use allotrope_sampling::estimate::Figures;
 use allotrope_watched::reader::Counters;
 
 use crate::history::Trend;
-use crate::look::Look;
+use crate::look::{Look, SiteKey};
 use crate::names::NamedFrame;
 use crate::sites::Sums;
 
@@ -78,6 +78,10 @@ pub struct SiteRow {
     pub oldest: u64,
     /// How it develops.
     pub trend: Trend,
+    /// The stack, while the watcher runs.
+    pub key: SiteKey,
+    /// Its live bytes at the looks that are kept, the oldest first; empty if it has no history.
+    pub history: Vec<f64>,
     /// The processes that have it, with what is live there.
     pub processes: Vec<(u32, Figures)>,
     /// The frames, innermost first.

@@ -106,6 +106,12 @@ impl Watch {
         }
     }
 
+    /// From now on these looks are the mark.
+    pub fn set_mark(&mut self, looks: &[Look]) {
+        self.mark.set(looks);
+        self.mark_time = looks.iter().map(|it| it.real_time).max();
+    }
+
     fn group(&self, looks: &[Look]) -> Sites {
         let grouping = Grouping {
             old_age: self.options.old_age,
@@ -142,6 +148,8 @@ impl Watch {
                 smallest: site.smallest(),
                 oldest: site.oldest,
                 trend: self.history.trend(site.key),
+                key: site.key,
+                history: self.history.bytes(site.key),
                 processes,
                 stack,
             }

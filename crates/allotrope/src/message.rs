@@ -3,12 +3,51 @@
 //! escaped.
 
 use std::fmt::Display;
+use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 
 use allotrope_text::{shown, shown_lines};
 
+/// Messages that wait while a screen is up; `None`: they are printed at once.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Most messages that wait; later ones replace the oldest.
+const MOST_HELD: usize = 100;
+
+/// From now on messages of one line wait, because a screen is up.
+pub fn hold() {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.get_or_insert_default();
+}
+
+/// The latest message that waits.
+pub fn latest() -> Option<String> {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.as_ref()?.last().cloned()
+}
+
+/// Prints the messages that have waited, and those that come at once.
+pub fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    held.into_iter().flatten().for_each(print);
+}
+
 /// Prints a message of one line.
 pub fn print(message: impl Display) {
-    eprintln!("allotrope: {}", shown(&message.to_string()));
+    let message = message.to_string();
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    match held.as_mut() {
+        Some(held) => {
+            if held.len() == MOST_HELD {
+                held.remove(0);
+            }
+            held.push(message);
+        }
+        // A terminal that has gone is no reason to panic.
+        None => {
+            let _ = writeln!(io::stderr(), "allotrope: {}", shown(&message));
+        }
+    }
 }
 
 /// Prints a message that may have several lines, such as a build's output.

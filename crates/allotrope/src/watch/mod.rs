@@ -1,6 +1,7 @@
 //! `allotrope watch`: switches sampling on in running processes, and reports what is live there.
 //! `allotrope-watch` looks at the processes; `session.rs` has the loop.
 
+mod live;
 mod output;
 mod perf_script;
 mod save;
@@ -32,7 +33,10 @@ A process can be watched if it was started by `allotrope standby -- PROGRAM`. Sa
 switched on, and when the watcher ends it is set to what it was before. Figures are
 estimates with 95 % intervals; docs/watch.md explains them.
 
-Signals to the watcher:
+On a terminal it shows a live view (keys: ?), unless --headless, --once, --save, --log, another
+--format or TERM=dumb is given.
+
+Signals to the watcher (in the live view HUP quits, USR1 and USR2 do nothing):
   HUP      print all live sampled blocks (and those at the high-water mark)
   USR1     print the old ones and leave them out from then on
   USR2     print the blocks that were freed lately
@@ -57,7 +61,8 @@ pub struct Arguments {
     /// With --all: only processes whose name (/proc/PID/comm) matches this regular expression
     #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern)]
     comm: Option<regex_lite::Regex>,
-    /// Print reports as they come, without a live view; this is the only mode, and the default
+    /// Print reports as they come. That is the default where the standard input and output are no
+    /// terminals; on terminals the live view comes up
     #[arg(long)]
     headless: bool,
     /// Time between two reports [default: 10s; with --format poireau 10m, the first after 330s]
@@ -126,8 +131,6 @@ enum AtEnd {
 
 /// Watches the processes.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    // It is the only mode.
-    let _ = arguments.headless;
     if let Some(path) = &arguments.save {
         save::check(path, arguments.force)?;
     }
@@ -149,7 +152,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
     let mut session = Session::new(watch, output, arguments, locator)?;
     session.attach_first(&attached(arguments)?)?;
-    session.run()
+    match live::is_wanted(arguments) {
+        true => live::run(session),
+        false => session.run(),
+    }
 }
 
 /// The processes to begin with.

@@ -32,12 +32,12 @@ const POIREAU_FIRST: Duration = Duration::from_secs(330);
 
 /// A watcher at work.
 pub struct Session<'a> {
-    watch: Watch,
+    pub(super) watch: Watch,
     output: Output,
-    arguments: &'a Arguments,
-    locator: Locator,
-    signals: Signals,
-    attached: Vec<Attached>,
+    pub(super) arguments: &'a Arguments,
+    pub(super) locator: Locator,
+    pub(super) signals: Signals,
+    pub(super) attached: Vec<Attached>,
     /// With `--all`: processes that could not be watched, by their own fault or ours.
     refused: BTreeSet<u32>,
     unopened: usize,
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    fn switch_on(&mut self, index: usize) {
+    pub(super) fn switch_on(&mut self, index: usize) {
         let wanted = self.arguments.period;
         if let Some(process) = self.attached.get_mut(index) {
             let period = wanted.or(process.period()).unwrap_or(Period::DEFAULT);
@@ -209,7 +209,7 @@ impl<'a> Session<'a> {
     }
 
     /// A look at each process. One whose memory is damaged is given up.
-    fn looks(&mut self) -> Result<Vec<Look>, Failure> {
+    pub(super) fn looks(&mut self) -> Result<Vec<Look>, Failure> {
         let mut looks = Vec::new();
         let mut index = 0;
         while let Some(process) = self.attached.get_mut(index) {
@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
     }
 
     /// With `--all`: begins with processes that have come since.
-    fn find_others(&mut self) -> Result<(), Failure> {
+    pub(super) fn find_others(&mut self) -> Result<(), Failure> {
         if !self.arguments.all {
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl<'a> Session<'a> {
             .try_for_each(|it| self.output.event(Event::Ended, it.process))
     }
 
-    fn remove_taken_over(&mut self) -> Result<(), Failure> {
+    pub(super) fn remove_taken_over(&mut self) -> Result<(), Failure> {
         let taken = self.attached.extract_if(.., |it| it.is_asked_to_let_go());
         let taken = taken.map(|it| {
             let process = it.process;

@@ -1,0 +1,226 @@
+//! The live view: the terminal, its keys and the looks. `allotrope-live` has what is shown.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use allotrope_live::{Action, View};
+use allotrope_watch::attach::Attached;
+use allotrope_watch::look::Look;
+use anyhow::Context;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::stdio::stdin;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::output::Format;
+use super::session::Session;
+use super::{Arguments, AtEnd, let_go, save};
+use crate::exit_status::{FAILED, FINE, Failure, WithStatus, stopped_by};
+use crate::message;
+
+/// The time between two looks.
+const LOOKS: Duration = Duration::from_secs(1);
+/// How long a signal or a change of the terminal's size may go unnoticed.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// Whether the live view is what the user wants.
+pub fn is_wanted(arguments: &Arguments) -> bool {
+    let prints = arguments.headless || arguments.is_one_report() || arguments.log.is_some();
+    let is_dumb = std::env::var_os("TERM").is_none_or(|it| it.is_empty() || it == "dumb");
+    !prints
+        && !is_dumb
+        && arguments.format == Format::Text
+        && io::stdin().is_terminal()
+        && io::stdout().is_terminal()
+}
+
+/// Watches until the user quits, a signal comes or the terminal goes away.
+pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
+    let mut at_end = session.arguments.at_end();
+    for index in 0..session.attached.len() {
+        session.switch_on(index);
+    }
+    // Its panic hook gives the terminal back, too.
+    let outcome = match ratatui::try_init() {
+        Ok(mut terminal) => {
+            message::hold();
+            let outcome = watch(&mut session, &mut terminal, &mut at_end);
+            // The terminal may have gone.
+            let _ = ratatui::try_restore();
+            outcome
+        }
+        Err(error) => Err(error)
+            .context("cannot use the terminal; add --headless")
+            .status(FAILED),
+    };
+    for process in session.attached {
+        let_go(process, at_end);
+    }
+    message::release();
+    outcome
+}
+
+fn watch(
+    session: &mut Session<'_>,
+    terminal: &mut DefaultTerminal,
+    at_end: &mut AtEnd,
+) -> Result<u8, Failure> {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
+    let mut view = View::new(to_view(*at_end), !no_colour);
+    let mut looks = Vec::new();
+    let mut next = Instant::now();
+    let mut has_ended = false;
+    let mut told = None;
+    loop {
+        for signal in session.signals.pending() {
+            if matches!(signal, SIGINT | SIGTERM | SIGHUP) {
+                return Ok(stopped_by(signal));
+            }
+        }
+        if next <= Instant::now() && !has_ended {
+            session.remove_taken_over()?;
+            session.find_others()?;
+            // Before the look, so that the last one sees all.
+            has_ended = session.attached.iter().all(Attached::has_ended);
+            looks = session.looks()?;
+            if session.attached.is_empty() {
+                message::print("no process is left to watch");
+                return Ok(FINE);
+            }
+            view.update(session.watch.report(&looks), resident(&looks));
+            if has_ended {
+                view.set_ended(&end_of(&looks));
+            }
+            next = Instant::now() + LOOKS;
+        }
+        let latest = message::latest();
+        if let Some(message) = latest.as_ref().filter(|_| latest != told) {
+            view.set_status(message);
+        }
+        told = latest;
+        // It takes the size anew each time. Writing fails where the terminal has gone.
+        if terminal.draw(|frame| view.draw(frame)).is_err() {
+            return Ok(stopped_by(SIGHUP));
+        }
+        let keys = match wait() {
+            Input::Gone => return Ok(stopped_by(SIGHUP)),
+            Input::Nothing => continue,
+            Input::Bytes => read_keys(),
+        };
+        for key in keys {
+            match view.key(key) {
+                None => {}
+                Some(Action::Quit(answer)) => {
+                    *at_end = from_view(answer);
+                    return Ok(FINE);
+                }
+                Some(Action::Mark) => {
+                    session.watch.set_mark(&looks);
+                    view.set_status("marked: growth counts from now on");
+                }
+                Some(Action::Save(name)) => {
+                    let path = std::path::Path::new(&name);
+                    let locator = &session.locator;
+                    if let Err(error) = save::save(path, false, &looks, &session.attached, locator)
+                    {
+                        view.set_status(&format!("{:#}", error.error));
+                    }
+                }
+                Some(Action::Suspend) => suspend(terminal)?,
+            }
+        }
+    }
+}
+
+enum Input {
+    Bytes,
+    Nothing,
+    Gone,
+}
+
+/// Waits for input. crossterm is not asked before there are bytes: where the terminal has gone, it
+/// would try again for ever.
+fn wait() -> Input {
+    let input = stdin();
+    let mut wanted = [PollFd::new(&input, PollFlags::IN)];
+    match poll(&mut wanted, Some(&PAUSE)) {
+        Ok(0) | Err(Errno::INTR) => return Input::Nothing,
+        Ok(_) => {}
+        Err(_) => return Input::Gone,
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match wanted[0].revents() {
+        events if events.intersects(gone) => Input::Gone,
+        // Readable without bytes is the end of the input.
+        _ => match rustix::io::ioctl_fionread(input) {
+            Ok(0) | Err(_) => Input::Gone,
+            Ok(_) => Input::Bytes,
+        },
+    }
+}
+
+fn read_keys() -> Vec<event::KeyEvent> {
+    let mut keys = Vec::new();
+    // A person types less than this in a moment.
+    while keys.len() < 100 && event::poll(Duration::ZERO).unwrap_or(false) {
+        match event::read() {
+            Ok(Event::Key(key)) => keys.push(key),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    keys
+}
+
+/// Gives the terminal to the shell until it continues us.
+fn suspend(terminal: &mut DefaultTerminal) -> Result<(), Failure> {
+    ratatui::restore();
+    let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTSTP);
+    *terminal = ratatui::try_init()
+        .context("cannot use the terminal")
+        .status(FAILED)?;
+    let cleared = terminal.clear();
+    cleared.context("cannot use the terminal").status(FAILED)
+}
+
+/// The resident sets of the processes, in bytes (`proc_pid_statm(5)`); 0 of those that have ended.
+fn resident(looks: &[Look]) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let pages = |look: &Look| -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", look.process)).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    };
+    let pages: u64 = looks.iter().filter_map(pages).sum();
+    pages.saturating_mul(page)
+}
+
+fn end_of(looks: &[Look]) -> String {
+    match looks {
+        [look] => match look.state.process.exit_status {
+            Some(status) => format!("Process {} has ended with status {status}", look.process),
+            None => format!("Process {} has ended", look.process),
+        },
+        _ => "All processes have ended".to_owned(),
+    }
+}
+
+fn to_view(at_end: AtEnd) -> allotrope_live::AtEnd {
+    match at_end {
+        AtEnd::Restore => allotrope_live::AtEnd::Restore,
+        AtEnd::Leave => allotrope_live::AtEnd::Leave,
+        AtEnd::Off => allotrope_live::AtEnd::Off,
+    }
+}
+
+fn from_view(at_end: allotrope_live::AtEnd) -> AtEnd {
+    match at_end {
+        allotrope_live::AtEnd::Restore => AtEnd::Restore,
+        allotrope_live::AtEnd::Leave => AtEnd::Leave,
+        allotrope_live::AtEnd::Off => AtEnd::Off,
+    }
+}
