@@ -97,6 +97,9 @@ pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()
     )
 }
 
+/// Takes one number of an estimate.
+type End = fn(Estimate) -> f64;
+
 struct Page<'a> {
     out: &'a mut dyn Write,
     processes: Vec<Process<'a>>,
@@ -110,7 +113,7 @@ impl Page<'_> {
         of: &str,
         figure: impl Fn(&Estimates) -> Option<Estimate>,
     ) -> io::Result<()> {
-        let ends: [(&str, &str, fn(Estimate) -> f64); 3] = [
+        let ends: [(&str, &str, End); 3] = [
             ("", "Estimated", |it| it.value),
             ("_low", "Lower end of the 95 % interval of the", |it| it.low),
             ("_high", "Upper end of the 95 % interval of the", |it| {
