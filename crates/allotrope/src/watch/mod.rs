@@ -4,6 +4,7 @@
 pub mod output;
 mod perf_script;
 mod save;
+mod serve;
 mod session;
 mod values;
 
@@ -23,6 +24,7 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
+use serve::{ServeArguments, Serving};
 use session::Session;
 pub use values::period;
 
@@ -113,6 +115,8 @@ pub struct Arguments {
     #[arg(long)]
     take_over: bool,
     #[command(flatten)]
+    serve: ServeArguments,
+    #[command(flatten)]
     debug_files: DebugFiles,
 }
 
@@ -145,9 +149,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         high_water: arguments.track_high_water_mark,
     };
     let locator = locator.with_index_cache(IndexCache::of_user());
+    let serving = Serving::start(&arguments.serve, &locator, options.old_age)?;
     let watch = Watch::new(options, locator.clone());
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
     let mut session = Session::new(watch, output, arguments, locator)?;
+    session.serving = serving;
     session.attach_first(&attached(arguments)?)?;
     session.run()
 }
