@@ -108,7 +108,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 fn become_holder() {
     // Each may fail, and it holds all the same.
     let _ = nix::unistd::setsid();
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let entries = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
     let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
     // Not while the folder is being read, which takes a descriptor, too.
     for number in numbers.filter(|it| *it > 2).collect::<Vec<_>>() {

@@ -154,7 +154,7 @@ fn what_was_live_in_a_killed_process_is_reported() {
     command.args(["report", "--format", "json"]).arg(&profile);
     let text = command.output().expect("the command").stdout;
     let profile: Value = serde_json::from_slice(&text).expect("JSON");
-    assert_eq!(profile["total"]["live_bytes"], report["live_bytes"]);
+    assert_eq!(profile["totals"]["live_bytes"], report["live_bytes"]);
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn forked_children_and_programs_after_exec_are_kept() {
     let child: u32 = program.ask("fork").parse().expect("an id");
     // The first ends the countdown that the child has inherited.
     program.tell("malloc 1 5432");
-    program.tell(&format!("malloc 7 {SIZE}"));
+    program.tell(&format!("calloc 7 {SIZE}"));
     holder.wait_for(child);
     // The child raises it; the parent answers.
     assert_eq!(program.ask("kill 9"), "0");
     program.child.kill().expect("our child");
     program.child.wait().expect("our child");
     let of_child = holder.report(&child.to_string());
-    assert_eq!(live(&of_child, "by_malloc").0, 7);
+    assert_eq!(live(&of_child, "by_calloc"), (7, 7 * SIZE));
     let of_parent = holder.report(&program.id().to_string());
     assert_eq!(live(&of_parent, "by_malloc"), (20, 20 * SIZE));
     assert_eq!(of_parent["processes"][0]["pid"], program.id());
