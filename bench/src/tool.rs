@@ -120,7 +120,8 @@ impl Tool {
             Self::Counts(path) => record(path, &[COUNTS_ONLY], trace),
             Self::FreeStacks(path) => record(path, &[FREE_STACKS], trace),
             Self::Watched { path, period, .. } => {
-                let mut command: Vec<OsString> = vec![path.into(), "standby".into()];
+                let mut command: Vec<OsString> =
+                    vec![path.into(), "standby".into(), "--no-holder".into()];
                 command.extend(period.iter().flat_map(|it| ["--period".into(), it.into()]));
                 command.push("--".into());
                 command

@@ -28,6 +28,6 @@ mod stack_set_builder;
 pub mod stacks_json;
 
 pub use error::{ExportError, Location, Problem, ReadError};
-pub use exporters::{EXPORTERS, ExportOptions, Exporter, exporter};
+pub use exporters::{EXPORTERS, ExportOptions, Exporter, exporter, write_pprof};
 pub use read::{Read, read, read_bytes};
 pub use recognise::{Format, Recognised, recognise};

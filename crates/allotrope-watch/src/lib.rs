@@ -8,7 +8,7 @@
 //! - [`watch`]: what is remembered between looks; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
-//! - [`text`], [`json`], [`poireau`]: the outputs.
+//! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs.
 //!
 //! Not here: the command line, the loop, signals, where the output goes (the command).
 //!
@@ -28,6 +28,7 @@ pub mod names;
 pub mod perf_events;
 pub mod perf_report;
 pub mod poireau;
+pub mod prometheus;
 pub mod report;
 pub mod sites;
 pub mod text;

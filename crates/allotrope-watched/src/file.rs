@@ -5,8 +5,9 @@
 //! is who may read the process by `ptrace` rules, its own user and root.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
@@ -14,6 +15,13 @@ use rustix::fs::{FileType, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::{BYTES, Memory, NAME};
+
+/// Name (`/proc/PID/comm`) of a holder: a process that keeps the memories of others open.
+pub const HOLDER: &str = "allotrope-hold";
+/// The option that gives a holder a name of its own.
+pub const HOLDER_NAME: &str = "--name";
+/// Most memories of one holder that are looked at.
+const MOST_KEPT: usize = 4096;
 
 /// Why a process's memory cannot be found or mapped.
 #[derive(Debug, thiserror::Error)]
@@ -142,15 +150,10 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
         io::ErrorKind::PermissionDenied => FindError::Forbidden { process },
         _ => FindError::Failed { process, source },
     };
-    let folder = PathBuf::from(format!("/proc/{process}/fd"));
     let own_id = innermost_id(process);
-    let link = PathBuf::from(format!("/memfd:{NAME} (deleted)"));
     let mut unusable = None;
-    for entry in fs::read_dir(&folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if fs::read_link(&path).is_ok_and(|it| it == link)
-            && let Some(file) = open(&path)
-        {
+    for entry in fs::read_dir(descriptors(process)).map_err(failed)? {
+        if let Some(file) = open_memory(&entry.map_err(failed)?.path()) {
             match Mapped::new(&file) {
                 Ok(mapped) if is_of(&mapped, own_id) => return Ok(file),
                 Ok(_) => {}
@@ -159,6 +162,81 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
         }
     }
     Err(unusable.unwrap_or(FindError::NotWatched(process)))
+}
+
+/// Whether a process has this memory mapped, although it may have closed its descriptor.
+pub fn is_mapped(process: u32, file: impl AsFd) -> bool {
+    let Ok(status) = rustix::fs::fstat(file) else {
+        return false;
+    };
+    let Ok(maps) = fs::File::open(format!("/proc/{process}/maps")) else {
+        return false;
+    };
+    let inode = status.st_ino.to_string();
+    // The fields are in proc_pid_maps(5); the name is ours, so that the inode is one of files in memory.
+    let is_it = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        line.split_whitespace().nth(4) == Some(&inode) && line.contains(NAME)
+    };
+    let mut lines = BufReader::new(maps).split(b'\n').map_while(Result::ok);
+    lines.any(|line| is_it(&line))
+}
+
+/// The holders of this name that this user has, for root those of all users.
+pub fn holders(name: &str) -> Vec<u32> {
+    let user = rustix::process::geteuid();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        let is_ours = |it: fs::Metadata| user.is_root() || it.uid() == user.as_raw();
+        if entry.metadata().is_ok_and(is_ours) && is_holder(&entry.path(), name) {
+            found.push(process);
+        }
+    }
+    found
+}
+
+fn is_holder(folder: &Path, name: &str) -> bool {
+    let is_named =
+        fs::read(folder.join("comm")).is_ok_and(|it| it.trim_ascii() == HOLDER.as_bytes());
+    // The command line of another process may be long.
+    let mut command = Vec::new();
+    let mut read = || {
+        fs::File::open(folder.join("cmdline"))?
+            .take(4096)
+            .read_to_end(&mut command)
+    };
+    if !is_named || read().is_err() {
+        return false;
+    }
+    let mut words = command.split(|byte| *byte == 0);
+    words.any(|word| word == HOLDER_NAME.as_bytes()) && words.next() == Some(name.as_bytes())
+}
+
+/// The memories that the holders of this name keep: of processes that run, and of processes that
+/// have ended.
+pub fn kept(name: &str) -> Vec<OwnedFd> {
+    let mut found = Vec::new();
+    for holder in holders(name) {
+        let entries = fs::read_dir(descriptors(holder)).into_iter().flatten();
+        let files = entries.flatten().filter_map(|it| open_memory(&it.path()));
+        found.extend(files.take(MOST_KEPT));
+    }
+    found
+}
+
+/// The folder with the descriptors of a process.
+fn descriptors(process: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{process}/fd"))
+}
+
+/// Opens a descriptor of another process if it is a memory by its name.
+fn open_memory(path: &Path) -> Option<OwnedFd> {
+    let link = PathBuf::from(format!("/memfd:{NAME} (deleted)"));
+    let is_memory = fs::read_link(path).is_ok_and(|it| it == link);
+    is_memory.then(|| open(path)).flatten()
 }
 
 /// Opens what `path` leads to if it is a regular file of the right name.

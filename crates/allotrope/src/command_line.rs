@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, diff, doctor, exec_program, export, mark, record, report, shell_files,
-    show, standby, stat, symbolize, test, watch,
+    client_header, compare, diff, doctor, exec_program, export, holder, mark, postmortem, record,
+    report, shell_files, show, standby, stat, symbolize, test, watch,
 };
 
 /// Shown in the help.
@@ -48,6 +48,9 @@ pub enum Subcommand {
     /// Watch running processes: which stacks hold how much, estimated from samples
     #[command(after_help = watch::AFTER_HELP)]
     Watch(watch::Arguments),
+    /// Show what was live in a watched or prepared process that was killed or has crashed
+    #[command(after_help = postmortem::AFTER_HELP)]
+    Postmortem(postmortem::Arguments),
     /// Name the present moment of a running recording
     #[command(after_help = mark::AFTER_HELP)]
     Mark(mark::Arguments),
@@ -82,6 +85,9 @@ pub enum Subcommand {
     /// Exec the program to record
     #[command(name = exec_program::NAME, hide = true)]
     Exec(exec_program::Arguments),
+    /// Keep the memories of prepared processes
+    #[command(name = holder::NAME, hide = true)]
+    Hold(holder::Arguments),
     /// A word that is no subcommand: a program to record, and its arguments
     #[command(external_subcommand)]
     Program(Vec<OsString>),

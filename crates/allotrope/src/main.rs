@@ -21,12 +21,14 @@ mod export;
 mod filter;
 mod findings;
 mod glue;
+mod holder;
 mod mark;
 mod message;
 mod metric;
 mod moment;
 mod pager;
 mod per;
+mod postmortem;
 mod program;
 mod progress;
 mod record;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Subcommand::Stat(arguments) => stat::run(&arguments),
         Subcommand::Standby(arguments) => standby::run(arguments),
         Subcommand::Watch(arguments) => watch::run(&arguments),
+        Subcommand::Postmortem(arguments) => postmortem::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Subcommand::Man(arguments) => shell_files::man(&arguments),
         Subcommand::Collect => collect::run(),
         Subcommand::Exec(arguments) => exec_program::run(&arguments),
+        Subcommand::Hold(arguments) => holder::run(&arguments),
         Subcommand::Program(command) => program::run(command),
     };
     match outcome {

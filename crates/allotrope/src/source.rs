@@ -185,7 +185,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     read.with_context(cannot).status(BAD_INPUT)?;
     if first == TRACE {
         if let Some(profile) = sampled::open(path)? {
-            return samples(path, &profile);
+            return of_samples(path, &profile);
         }
         return recording(path, progress);
     }
@@ -241,7 +241,7 @@ fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Fail
 }
 
 /// The stacks of a sampled profile. It must have been sampled: else nothing is known.
-fn samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failure> {
+pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failure> {
     let period = Period::new(profile.longest_period());
     let (Some(total), Some(period)) = (profile.totals(), period) else {
         let sentence = anyhow!(

@@ -8,6 +8,7 @@ use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_shm::location::Request;
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::holder;
 use crate::message;
 use crate::record::program::Program;
 use crate::recorder_library;
@@ -18,6 +19,9 @@ pub const AFTER_HELP: &str = "\
 The program has the id of this process, and every process that it starts is prepared, too. A
 call of malloc costs about a nanosecond more. Then, from another terminal:
   allotrope watch PID      switch sampling on and report what is live
+A holder, a process apart from the program, keeps the state of a process that is killed or
+crashes; for a day,
+  allotrope postmortem PID reports what was live
 
 Exit status: that of the program; 125 if allotrope failed; 126 if the program cannot be executed;
 127 if it was not found.";
@@ -28,6 +32,12 @@ pub struct Arguments {
     /// Sample one of SIZE bytes on average from the start, without a watcher
     #[arg(long, value_name = "SIZE", value_parser = period)]
     period: Option<Period>,
+    /// Do not start the holder that keeps the state of a process that is killed
+    #[arg(long)]
+    no_holder: bool,
+    /// Print nothing when all is well
+    #[arg(short, long)]
+    quiet: bool,
     /// Use this recorder library in place of the one that is built in
     #[arg(long, value_name = "FILE", hide = true)]
     recorder: Option<PathBuf>,
@@ -50,9 +60,30 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         false => None,
     };
     let preload = recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
+    if !arguments.no_holder {
+        start_holder(arguments.quiet);
+    }
     let request = Request::Watch(arguments.period.map_or(0, Period::bytes));
     match program.replace_this_process(&[
         ("LD_PRELOAD", preload),
         (ENVIRONMENT_VARIABLE, request.to_string().into()),
     ])? {}
+}
+
+/// Without a holder the program runs all the same.
+fn start_holder(is_quiet: bool) {
+    match holder::start() {
+        Ok(true) if is_quiet => {}
+        Ok(true) => message::print(format_args!(
+            "if process {} is killed or crashes, `allotrope postmortem {}` reports what was live",
+            std::process::id(),
+            std::process::id(),
+        )),
+        Ok(false) => message::print(
+            "warning: the first process of a container can have no holder: if the program is killed, its state is lost unless a watcher runs",
+        ),
+        Err(error) => message::print(format_args!(
+            "warning: {error:#}: if the program is killed, its state is lost unless a watcher runs"
+        )),
+    }
 }

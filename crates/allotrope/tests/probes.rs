@@ -31,7 +31,7 @@ impl Program {
             None => standby,
         };
         let mut child = start
-            .args(["standby", "--period", "1", "--"])
+            .args(["standby", "--no-holder", "--period", "1", "--"])
             .arg(compiled("watched.c"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -66,7 +66,7 @@ fn it_is_sampled_right_for_a_long_time() {
     let seconds = seconds();
     let mut program = command();
     program
-        .args(["standby", "--period", "64KiB", "--"])
+        .args(["standby", "--no-holder", "--period", "64KiB", "--"])
         .arg(compiled("soak.c"))
         .arg(seconds.to_string())
         .stdin(Stdio::piped())

@@ -5,99 +5,21 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 use allotrope_sampling::Period;
 use allotrope_shm::numbers::EntryPoint;
-use allotrope_watched::file::{Mapped, find};
+use allotrope_watched::file::find;
 use allotrope_watched::reader::State;
 use allotrope_watched::writer::Sample;
 use serde_json::Value;
 
-use support::compile::compiled;
 use support::record::command;
+use support::watched::{Program, read, state_of};
 
 /// A size that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
-
-/// `programs/watched.c`, started by `allotrope standby` with these options.
-struct Program {
-    child: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn new(options: &[&str]) -> Self {
-        let mut child = command()
-            .arg("standby")
-            .args(options)
-            .arg("--")
-            .arg(compiled("watched.c"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let commands = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut program = Self {
-            child,
-            commands,
-            answers,
-        };
-        assert_eq!(program.answer(), "ready");
-        program
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, command: &str) -> String {
-        let commands = self.commands.as_mut().expect("a pipe");
-        writeln!(commands, "{command}").expect("a command");
-        self.answer()
-    }
-
-    fn tell(&mut self, command: &str) {
-        assert_eq!(self.ask(command), "ok", "{command}");
-    }
-
-    /// The process; `standby` becomes the program.
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn state(&self) -> State {
-        state_of(self.id())
-    }
-
-    /// Ends its input; returns its status.
-    fn end(mut self) -> std::process::ExitStatus {
-        drop(self.commands.take());
-        self.child.wait().expect("our child")
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn state_of(process: u32) -> State {
-    read(&find(process).expect("a memory"))
-}
-
-fn read(file: &OwnedFd) -> State {
-    let mapped = Mapped::new(file).expect("a mapping");
-    State::read(mapped.memory()).expect("a state")
-}
 
 /// The live samples of this size.
 fn of_size(state: &State, size: u64) -> Vec<&Sample> {
@@ -470,7 +392,7 @@ fn real_programs_run_and_are_sampled() {
     ] {
         for period in ["1", "512KiB"] {
             let ran = command()
-                .args(["standby", "--period", period, "--", program])
+                .args(["standby", "--no-holder", "--period", period, "--", program])
                 .args(arguments)
                 .output()
                 .expect("it starts");
@@ -486,13 +408,13 @@ fn real_programs_run_and_are_sampled() {
 fn what_cannot_be_prepared_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = command()
-        .args(["standby", "--"])
+        .args(["standby", "--no-holder", "--"])
         .arg(folder.path().join("none"))
         .output()
         .expect("the command");
     assert_eq!(missing.status.code(), Some(127));
     let zero = command()
-        .args(["standby", "--period", "0", "--", "true"])
+        .args(["standby", "--no-holder", "--period", "0", "--", "true"])
         .output()
         .expect("the command");
     assert_eq!(zero.status.code(), Some(125));

@@ -16,6 +16,8 @@ use allotrope_profile::{Metric, StackSet};
 
 use crate::error::ExportError;
 
+pub use pprof::write_pprof;
+
 /// Writes a set of stacks in one format.
 pub trait Exporter: Sync {
     /// The name of the format on the command line.

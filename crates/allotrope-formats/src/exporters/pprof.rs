@@ -87,25 +87,38 @@ impl Exporter for Pprof {
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
-        let kinds: Vec<_> = KINDS
-            .into_iter()
-            .filter(|(metric, ..)| set.known.has(*metric))
-            .collect();
-        if kinds.is_empty() {
-            return Err(ExportError::Unknown(Metric::Allocations));
-        }
-        let mut zipped = GzEncoder::new(out, Compression::default());
-        let mut builder = Builder::new(set, &mut zipped);
-        builder.kinds(&kinds)?;
-        builder.about()?;
-        for stack in &set.stacks {
-            let values = kinds
-                .iter()
-                .map(|(metric, ..)| stack.figures[*metric as usize]);
-            builder.sample(&stack.frames, values)?;
-        }
-        builder.finish()?;
-        zipped.finish()?;
-        Ok(())
+        write_pprof(set, None, out)
     }
+}
+
+/// Writes the set as a gzipped pprof profile. `default` is the metric that pprof shows first; if
+/// there is none, or the set does not have it, that is as the exporter chooses it.
+///
+/// # Errors
+/// If the set has none of pprof's metrics, and those of `out`.
+pub fn write_pprof(
+    set: &StackSet,
+    default: Option<Metric>,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let kinds: Vec<_> = KINDS
+        .into_iter()
+        .filter(|(metric, ..)| set.known.has(*metric))
+        .collect();
+    if kinds.is_empty() {
+        return Err(ExportError::Unknown(Metric::Allocations));
+    }
+    let mut zipped = GzEncoder::new(out, Compression::default());
+    let mut builder = Builder::new(set, &mut zipped);
+    builder.kinds(&kinds, default)?;
+    builder.about()?;
+    for stack in &set.stacks {
+        let values = kinds
+            .iter()
+            .map(|(metric, ..)| stack.figures[*metric as usize]);
+        builder.sample(&stack.frames, values)?;
+    }
+    builder.finish()?;
+    zipped.finish()?;
+    Ok(())
 }

@@ -113,7 +113,7 @@ fn make(period: Option<Period>) -> bool {
     let Some(mapping) = Mapping::shared(file.number(), 0, layout::BYTES) else {
         return false;
     };
-    mapping.advise(Advice::DontDump);
+    // It stays in core files: `allotrope postmortem` reads it there.
     WATCHED.memory.store(mapping.leak().cast(), Release);
     // SAFETY: just mapped, for good; all fields are atomics.
     let memory = unsafe { WATCHED.memory.load(Relaxed).as_ref() };

@@ -2,9 +2,10 @@
 //! `allotrope-watch` looks at the processes; `session.rs` has the loop.
 
 mod live;
-mod output;
+pub mod output;
 mod perf_script;
 mod save;
+mod serve;
 mod session;
 mod values;
 
@@ -24,6 +25,7 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
+use serve::{ServeArguments, Serving};
 use session::Session;
 pub use values::period;
 
@@ -118,6 +120,8 @@ pub struct Arguments {
     #[arg(long)]
     take_over: bool,
     #[command(flatten)]
+    serve: ServeArguments,
+    #[command(flatten)]
     debug_files: DebugFiles,
 }
 
@@ -148,9 +152,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         high_water: arguments.track_high_water_mark,
     };
     let locator = locator.with_index_cache(IndexCache::of_user());
+    let serving = Serving::start(&arguments.serve, &locator, options.old_age)?;
     let watch = Watch::new(options, locator.clone());
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
     let mut session = Session::new(watch, output, arguments, locator)?;
+    session.serving = serving;
     session.attach_first(&attached(arguments)?)?;
     match live::is_wanted(arguments) {
         true => live::run(session),

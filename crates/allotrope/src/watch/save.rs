@@ -51,23 +51,27 @@ pub fn save(
 }
 
 fn watched<'l>(look: &'l Look, attached: &[Attached]) -> Watched<'l> {
-    let process = attached.iter().find(|it| it.process == look.process);
-    let exit = match look.state.process.exit_status {
-        _ if process.is_some_and(|it| !it.has_ended()) => Exit::Running,
-        Some(status) => Exit::Status(status),
-        None => Exit::Unknown,
-    };
     Watched {
         state: &look.state,
         pid: look.process,
         parent_pid: parent(look.process).unwrap_or(0),
         read_at: look.time,
-        exit,
+        exit: exit(look, attached),
+    }
+}
+
+/// How the process ended.
+pub fn exit(look: &Look, attached: &[Attached]) -> Exit {
+    let process = attached.iter().find(|it| it.process == look.process);
+    match look.state.process.exit_status {
+        _ if process.is_some_and(|it| !it.has_ended()) => Exit::Running,
+        Some(status) => Exit::Status(status),
+        None => Exit::Unknown,
     }
 }
 
 /// The parent's id (`proc_pid_status(5)`).
-fn parent(process: u32) -> Option<u32> {
+pub fn parent(process: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|it| it.strip_prefix("PPid:"))?;
     line.trim().parse().ok()

@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::output::{Event, Format, Output};
+use super::serve::{Seen, Serving};
 use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
@@ -38,6 +39,8 @@ pub struct Session<'a> {
     pub(super) locator: Locator,
     pub(super) signals: Signals,
     pub(super) attached: Vec<Attached>,
+    /// Who asks for looks over HTTP.
+    pub serving: Option<Serving>,
     /// With `--all`: processes that could not be watched, by their own fault or ours.
     refused: BTreeSet<u32>,
     unopened: usize,
@@ -64,6 +67,7 @@ impl<'a> Session<'a> {
             locator,
             signals,
             attached: Vec::new(),
+            serving: None,
             refused: BTreeSet::new(),
             unopened: 0,
         })
@@ -127,6 +131,7 @@ impl<'a> Session<'a> {
                 return Ok(status);
             }
             self.remove_taken_over()?;
+            self.serve()?;
             let now = Instant::now();
             let is_due = next.is_some_and(|next| next <= now);
             let has_ended = self.attached.iter().any(Attached::has_ended);
@@ -206,6 +211,19 @@ impl<'a> Session<'a> {
             self.watch.keep_high_water(looks);
         }
         Ok(None)
+    }
+
+    /// Gives a look to who waits for one; at most one each time, so that requests hold up nothing.
+    pub(super) fn serve(&mut self) -> Result<(), Failure> {
+        let waiting = self.serving.as_ref().and_then(Serving::waiting);
+        if let Some(waiting) = waiting {
+            let looks = self.looks()?;
+            let exits = looks.iter().map(|it| save::exit(it, &self.attached));
+            let exits = exits.collect();
+            // Who has waited too long is gone.
+            let _ = waiting.try_send(Seen { looks, exits });
+        }
+        Ok(())
     }
 
     /// A look at each process. One whose memory is damaged is given up.

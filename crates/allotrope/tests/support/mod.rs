@@ -9,6 +9,7 @@ pub mod record;
 pub mod report;
 pub mod schema;
 pub mod truth;
+pub mod watched;
 pub mod windows;
 
 pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};

@@ -58,7 +58,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the sample types, in the order of their values.
-    pub fn kinds(&mut self, kinds: &[(Metric, &str, &str)]) -> io::Result<()> {
+    pub fn kinds(
+        &mut self,
+        kinds: &[(Metric, &str, &str)],
+        default: Option<Metric>,
+    ) -> io::Result<()> {
         for (_, kind, unit) in kinds {
             let value_type = ValueType {
                 kind: self.string(kind),
@@ -73,7 +77,8 @@ impl<'a> Builder<'a> {
             Some(_) => [Metric::LeakedBytes, Metric::Bytes, Metric::Allocations],
             None => DEFAULTS,
         };
-        let preferred = defaults.into_iter().find_map(known).or(kinds.first());
+        let mut defaults = default.into_iter().chain(defaults);
+        let preferred = defaults.find_map(known).or(kinds.first());
         let preferred = self.string(preferred.map_or("", |(_, kind, _)| kind));
         self.number(field::DEFAULT_SAMPLE_TYPE, preferred)
     }

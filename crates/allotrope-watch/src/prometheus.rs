@@ -1,0 +1,245 @@
+//! Metrics of the watched processes in Prometheus' text format, version 0.0.4.
+//!
+//! The figures are those of a report, without its sites: there are no series of stacks, so the
+//! number of lines depends on the number of processes alone, and that has a limit
+//! ([`MOST_PROCESSES`]).
+//!
+//! Source: Prometheus, "Exposition formats", text-based format.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use allotrope_sampling::estimate::{Estimate, Figures};
+
+use crate::look::Look;
+use crate::sites::Sites;
+
+/// Most processes with lines of their own. Others are only counted.
+pub const MOST_PROCESSES: usize = 1000;
+
+/// Most characters of a process's name: the process chooses it.
+const LONGEST_NAME: usize = 200;
+
+/// The estimates of one process.
+struct Estimates {
+    live_bytes: Estimate,
+    live_blocks: Estimate,
+    old_bytes: Estimate,
+    old_blocks: Estimate,
+    allocated_bytes: Option<Estimate>,
+    freed_bytes: Option<Estimate>,
+}
+
+/// What is printed of one process.
+struct Process<'a> {
+    labels: String,
+    look: &'a Look,
+    resident: Option<u64>,
+    /// `None`: sampling was never on.
+    estimates: Option<Estimates>,
+}
+
+/// Writes the metrics. Blocks of at least `old_age` nanoseconds are old.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()> {
+    let shown = looks.iter().take(MOST_PROCESSES);
+    let processes: Vec<Process<'_>> = shown.map(|look| Process::new(look, old_age)).collect();
+    let mut page = Page { out, processes };
+    page.gauge("processes", "Watched processes.", |_| None)?;
+    writeln!(page.out, "allotrope_processes {}", looks.len())?;
+    page.estimate("live_bytes", "bytes that are live", |it| {
+        Some(it.live_bytes)
+    })?;
+    page.estimate("live_blocks", "blocks that are live", |it| {
+        Some(it.live_blocks)
+    })?;
+    page.estimate("old_bytes", "bytes of old blocks", |it| Some(it.old_bytes))?;
+    page.estimate("old_blocks", "blocks that are old", |it| {
+        Some(it.old_blocks)
+    })?;
+    page.counter(
+        "allocated_bytes_total",
+        "Estimated bytes allocated while sampled.",
+        |it| Some(it.estimates.as_ref()?.allocated_bytes?.value),
+    )?;
+    page.counter(
+        "freed_bytes_total",
+        "Estimated bytes of these that were freed.",
+        |it| Some(it.estimates.as_ref()?.freed_bytes?.value),
+    )?;
+    page.counter("samples_total", "Samples taken.", |it| {
+        Some(it.look.state.counters.sampled as f64)
+    })?;
+    page.counter(
+        "freed_samples_total",
+        "Samples whose blocks were freed.",
+        |it| Some(it.look.state.counters.freed as f64),
+    )?;
+    page.counter(
+        "lost_samples_total",
+        "Samples that were lost: tables were full.",
+        |it| Some(it.look.state.counters.lost_samples as f64),
+    )?;
+    page.gauge(
+        "unreadable_parts",
+        "Parts of the memory that made no sense.",
+        |it| Some((it.look.state.unstable + it.look.state.malformed) as f64),
+    )?;
+    page.gauge("resident_bytes", "Resident memory (VmRSS).", |it| {
+        it.resident.map(|it| it as f64)
+    })?;
+    page.gauge(
+        "period_bytes",
+        "One of this many bytes is sampled on average; 0: off.",
+        |it| Some(it.look.state.period.map_or(0.0, |it| it.bytes() as f64)),
+    )
+}
+
+/// Takes one number of an estimate.
+type End = fn(Estimate) -> f64;
+
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    processes: Vec<Process<'a>>,
+}
+
+impl Page<'_> {
+    /// An estimate is three gauges: the figure and the ends of its 95 % interval.
+    fn estimate(
+        &mut self,
+        name: &str,
+        of: &str,
+        figure: impl Fn(&Estimates) -> Option<Estimate>,
+    ) -> io::Result<()> {
+        let ends: [(&str, &str, End); 3] = [
+            ("", "Estimated", |it| it.value),
+            ("_low", "Lower end of the 95 % interval of the", |it| it.low),
+            ("_high", "Upper end of the 95 % interval of the", |it| {
+                it.high
+            }),
+        ];
+        for (suffix, words, end) in ends {
+            self.gauge(
+                &format!("{name}{suffix}"),
+                &format!("{words} {of}."),
+                |process| process.estimates.as_ref().and_then(&figure).map(end),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Process<'_>) -> Option<f64>,
+    ) -> io::Result<()> {
+        self.metric(name, "gauge", help, value)
+    }
+
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Process<'_>) -> Option<f64>,
+    ) -> io::Result<()> {
+        self.metric(name, "counter", help, value)
+    }
+
+    fn metric(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl Fn(&Process<'_>) -> Option<f64>,
+    ) -> io::Result<()> {
+        writeln!(self.out, "# HELP allotrope_{name} {help}")?;
+        writeln!(self.out, "# TYPE allotrope_{name} {kind}")?;
+        for process in &self.processes {
+            if let Some(value) = value(process) {
+                writeln!(
+                    self.out,
+                    "allotrope_{name}{} {}",
+                    process.labels,
+                    value.round()
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Process<'a> {
+    fn new(look: &'a Look, old_age: u64) -> Self {
+        let name = look.name();
+        Self {
+            labels: format!("{{pid=\"{}\",name=\"{}\"}}", look.process, label(&name)),
+            look,
+            resident: resident(look.process),
+            estimates: Estimates::new(look, old_age),
+        }
+    }
+}
+
+impl Estimates {
+    fn new(look: &Look, old_age: u64) -> Option<Self> {
+        let state = &look.state;
+        let longest = state.samples.iter().map(|it| it.period).max();
+        let longest = state.longest_period.max(longest)?;
+        let (mut live, mut old) = (Figures::new(longest), Figures::new(longest));
+        for sample in &state.samples {
+            live.add(sample.size, sample.period);
+            if look.age(sample) >= old_age {
+                old.add(sample.size, sample.period);
+            }
+        }
+        Some(Self {
+            live_bytes: live.bytes(),
+            live_blocks: live.blocks(Sites::SMALLEST),
+            old_bytes: old.bytes(),
+            old_blocks: old.blocks(Sites::SMALLEST),
+            allocated_bytes: state.allocated().map(|it| it.bytes()),
+            freed_bytes: state.freed().map(|it| it.bytes()),
+        })
+    }
+}
+
+/// The value of a label: backslash, quote and line feed are escaped, as the format wants it, and
+/// other control characters are replaced.
+fn label(text: &str) -> String {
+    let mut label = String::new();
+    for character in text.chars().take(LONGEST_NAME) {
+        match character {
+            '\\' => label.push_str("\\\\"),
+            '"' => label.push_str("\\\""),
+            '\n' => label.push_str("\\n"),
+            it if it.is_control() => {
+                let _ = write!(label, "{}", char::REPLACEMENT_CHARACTER);
+            }
+            it => label.push(it),
+        }
+    }
+    label
+}
+
+/// Resident bytes (`proc_pid_status(5)`); `None`: the process has ended.
+fn resident(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_label() {
+        assert_eq!(label("a\"} 1\nb\\c"), "a\\\"} 1\\nb\\\\c");
+        assert_eq!(label("\u{1b}[31m\r"), "\u{fffd}[31m\u{fffd}");
+        assert_eq!(label(&"x".repeat(1000)).len(), LONGEST_NAME);
+    }
+}

@@ -1,0 +1,217 @@
+//! The pages and their contents.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use allotrope_formats::write_pprof;
+use allotrope_profile::Metric;
+use allotrope_profile::sampled::SampledProfile;
+use allotrope_sampled::{About, DEEPEST, Watched};
+use allotrope_symbols::Locator;
+use allotrope_trace::TraceReader;
+use allotrope_watch::prometheus;
+use anyhow::Context;
+
+use super::{Seen, Served};
+use crate::source;
+use crate::watch::save::parent;
+
+/// How long a look may take to come. The session answers within 0.1 s unless it is writing a
+/// report to a slow reader.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    Index(Served),
+    /// The profile, with this metric shown first.
+    Profile(Metric),
+    Metrics,
+}
+
+impl Page {
+    /// The page of a request's target.
+    pub fn of(target: &str, served: Served) -> Result<Self, Answer> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let page = match path {
+            "/" | "/debug/pprof" | "/debug/pprof/" => Self::Index(served),
+            "/debug/pprof/heap" if served.pprof => Self::Profile(Metric::LeakedBytes),
+            "/debug/pprof/allocs" if served.pprof => Self::Profile(Metric::Bytes),
+            "/metrics" if served.prometheus => Self::Metrics,
+            _ => return Err(Answer::text(404, "there is no such page; / lists them")),
+        };
+        if matches!(page, Self::Profile(_)) {
+            check_query(query)?;
+        }
+        Ok(page)
+    }
+}
+
+/// Refuses parameters of Go's pages that would give something else than what is served.
+fn check_query(query: &str) -> Result<(), Answer> {
+    for parameter in query.split('&') {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (name, value) {
+            ("seconds", value) if value != "0" => {
+                return Err(Answer::text(
+                    400,
+                    "profiles of a period of time are not served; leave seconds out, take two profiles and compare them with `go tool pprof -base FIRST SECOND`",
+                ));
+            }
+            ("debug", value) if value != "0" => {
+                return Err(Answer::text(
+                    400,
+                    "profiles are served in pprof's format only; leave debug out",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub struct Answer {
+    status: u16,
+    kind: &'static str,
+    /// Further header lines.
+    more: &'static str,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// A sentence.
+    pub fn text(status: u16, text: impl fmt::Display) -> Self {
+        Self {
+            status,
+            kind: "text/plain; charset=utf-8",
+            more: match status {
+                405 => "Allow: GET, HEAD\r\n",
+                _ => "",
+            },
+            body: format!("{text}\n").into_bytes(),
+        }
+    }
+
+    /// The status line and the headers.
+    pub fn head(&self) -> String {
+        let words = match self.status {
+            200 => "OK",
+            400 => "Bad Request",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            _ => "Internal Server Error",
+        };
+        format!(
+            "HTTP/1.1 {} {words}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            self.status,
+            self.kind,
+            self.body.len(),
+            self.more,
+        )
+    }
+}
+
+/// Makes answers, one at a time.
+pub struct Answers {
+    session: SyncSender<SyncSender<Seen>>,
+    locator: Locator,
+    /// From this age on a block is old, in nanoseconds.
+    old_age: u64,
+}
+
+impl Answers {
+    pub fn new(session: SyncSender<SyncSender<Seen>>, locator: Locator, old_age: u64) -> Self {
+        Self {
+            session,
+            locator,
+            old_age,
+        }
+    }
+
+    /// The contents of a page.
+    pub fn answer(&mut self, page: Page) -> Answer {
+        if let Page::Index(served) = page {
+            return index(served);
+        }
+        let Some(seen) = self.seen() else {
+            return Answer::text(503, "the watcher is busy or ends; try again");
+        };
+        let made = match page {
+            Page::Profile(metric) => self.profile(&seen, metric),
+            _ => self.metrics(&seen),
+        };
+        made.unwrap_or_else(|error| Answer::text(503, format_args!("{error:#}")))
+    }
+
+    /// Asks the session for a look. `None`: none comes.
+    fn seen(&self) -> Option<Seen> {
+        let (sender, looks) = sync_channel(1);
+        self.session.try_send(sender).ok()?;
+        looks.recv_timeout(PATIENCE).ok()
+    }
+
+    fn metrics(&self, seen: &Seen) -> anyhow::Result<Answer> {
+        let mut body = Vec::new();
+        prometheus::write(&seen.looks, self.old_age, &mut body)?;
+        Ok(Answer {
+            status: 200,
+            kind: "text/plain; version=0.0.4; charset=utf-8",
+            more: "",
+            body,
+        })
+    }
+
+    /// The same as `watch --save` and then `export --to pprof`, in memory.
+    fn profile(&self, seen: &Seen, metric: Metric) -> anyhow::Result<Answer> {
+        let looks = seen.looks.iter().zip(&seen.exits);
+        let watched: Vec<Watched<'_>> = looks
+            .map(|(look, exit)| Watched {
+                state: &look.state,
+                pid: look.process,
+                parent_pid: parent(look.process).unwrap_or(0),
+                read_at: look.time,
+                exit: *exit,
+            })
+            .collect();
+        let about = About {
+            tool_version: env!("CARGO_PKG_VERSION"),
+            depth_limit: DEEPEST,
+        };
+        let mut saved = Vec::new();
+        let cannot = "the profile cannot be made";
+        allotrope_sampled::write(&mut saved, &watched, about, Some(&self.locator))
+            .context(cannot)?;
+        let trace = TraceReader::sampled(&saved[..]).context(cannot)?;
+        let profile = SampledProfile::read(&trace).context(cannot)?;
+        let mut source = source::of_samples(Path::new("the watched processes"), &profile)
+            .map_err(|failure| failure.error)?;
+        source.describe_sampling();
+        let mut body = Vec::new();
+        write_pprof(&source.set, Some(metric), &mut body).context(cannot)?;
+        Ok(Answer {
+            status: 200,
+            kind: "application/octet-stream",
+            more: "Content-Disposition: attachment; filename=\"heap.pb.gz\"\r\n",
+            body,
+        })
+    }
+}
+
+fn index(served: Served) -> Answer {
+    let mut text = "allotrope watch serves:".to_owned();
+    if served.pprof {
+        text.push_str("\n/debug/pprof/heap    what is live, for `go tool pprof`");
+        text.push_str("\n/debug/pprof/allocs  the same, all allocations shown first");
+    }
+    if served.prometheus {
+        text.push_str("\n/metrics             metrics for Prometheus");
+    }
+    Answer::text(200, text)
+}

@@ -1,0 +1,139 @@
+//! Export while running: `watch --pprof-listen` and `--prometheus` serve what is live over HTTP.
+//!
+//! One thread accepts the connections of an address; each connection has a thread of its own
+//! (`http.rs`), with limits of number, size and time. These threads never touch the watched
+//! processes: the session owns them. A thread that needs a look asks for it over a channel, which
+//! the session polls in its loop, and makes the answer itself (`answers.rs`). A lock lets one
+//! thread at a time do so. So at most one set of looks is under way, whoever asks how often, and a
+//! slow client holds up nobody else.
+
+mod answers;
+mod http;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use allotrope_symbols::Locator;
+use allotrope_trace::model::Exit;
+use allotrope_watch::look::Look;
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
+use crate::message;
+use answers::Answers;
+
+/// Options of `watch`.
+#[derive(Debug, clap::Args)]
+pub struct ServeArguments {
+    /// Serve heap profiles for `go tool pprof` over HTTP at this address: /debug/pprof/heap and
+    /// /debug/pprof/allocs. Port 0 takes a free port, which is printed
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+          conflicts_with_all = ["once", "save", "perf_script"])]
+    pprof_listen: Option<SocketAddr>,
+    /// Serve metrics for Prometheus over HTTP at this address: /metrics. It may be that of
+    /// --pprof-listen
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+          conflicts_with_all = ["once", "save", "perf_script"])]
+    prometheus: Option<SocketAddr>,
+    /// Allow addresses that other machines can reach. There is no password: whoever reaches the
+    /// port sees the names of functions and files
+    #[arg(long)]
+    listen_anywhere: bool,
+}
+
+/// `127.0.0.1:6060`, `[::1]:6060` or `localhost:6060`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix("localhost:").map(str::parse) {
+        let port = port.map_err(|_| "the port is a number up to 65535".to_owned())?;
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse()
+        .map_err(|_| "write an IP address and a port such as `127.0.0.1:6060`".to_owned())
+}
+
+/// What an address serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Served {
+    pprof: bool,
+    prometheus: bool,
+}
+
+/// What the session saw, for one answer.
+pub struct Seen {
+    pub looks: Vec<Look>,
+    /// How each process ended, in the order of the looks.
+    pub exits: Vec<Exit>,
+}
+
+/// The session's end of the server.
+pub struct Serving {
+    requests: Receiver<SyncSender<Seen>>,
+}
+
+impl Serving {
+    /// Listens at the wanted addresses. `None`: nothing is to be served.
+    pub fn start(
+        arguments: &ServeArguments,
+        locator: &Locator,
+        old_age: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let addresses = wanted(arguments);
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        for (address, _) in &addresses {
+            if !address.ip().is_loopback() && !arguments.listen_anywhere {
+                let sentence = anyhow!(
+                    "{address} is not a loopback address, so other machines could read the profiles; listen at 127.0.0.1, or add --listen-anywhere"
+                );
+                return Err(Failure::new(BAD_INPUT, sentence));
+            }
+        }
+        let (sender, requests) = sync_channel(1);
+        let answers = Arc::new(Mutex::new(Answers::new(sender, locator.clone(), old_age)));
+        for (address, served) in addresses {
+            let cannot = || format!("cannot listen at {address}");
+            let listener = TcpListener::bind(address)
+                .with_context(cannot)
+                .status(BAD_INPUT)?;
+            let address = listener.local_addr().with_context(cannot).status(FAILED)?;
+            http::start(listener, served, Arc::clone(&answers))
+                .with_context(cannot)
+                .status(FAILED)?;
+            if served.pprof {
+                message::print(format_args!("serving http://{address}/debug/pprof/heap"));
+            }
+            if served.prometheus {
+                message::print(format_args!("serving http://{address}/metrics"));
+            }
+        }
+        Ok(Some(Self { requests }))
+    }
+
+    /// Who waits for a look, if anybody does.
+    pub fn waiting(&self) -> Option<SyncSender<Seen>> {
+        self.requests.try_recv().ok()
+    }
+}
+
+/// The addresses: one if both options name the same.
+fn wanted(arguments: &ServeArguments) -> Vec<(SocketAddr, Served)> {
+    let (pprof, prometheus) = (arguments.pprof_listen, arguments.prometheus);
+    let mut all = Vec::new();
+    if let Some(address) = pprof {
+        let served = Served {
+            pprof: true,
+            prometheus: prometheus == pprof,
+        };
+        all.push((address, served));
+    }
+    if let Some(address) = prometheus.filter(|_| prometheus != pprof) {
+        let served = Served {
+            pprof: false,
+            prometheus: true,
+        };
+        all.push((address, served));
+    }
+    all
+}

@@ -1,0 +1,349 @@
+//! `watch --pprof-listen` and `--prometheus`: what is served, and to whom. With a period of one
+//! byte every block is sampled, so that figures are exact.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
+
+use flate2::read::GzDecoder;
+
+use support::compile::compiled;
+use support::record::command;
+use support::skip;
+
+/// A size and number of blocks that nothing but the test's own commands allocates.
+const SIZE: u64 = 4321;
+const BLOCKS: u64 = 100;
+/// Connections that are served at once, see `http.rs`.
+const CONNECTIONS: usize = 16;
+
+/// A child that is killed at the end of the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `programs/watched.c` with [`BLOCKS`] blocks of [`SIZE`] bytes.
+fn program() -> Ended {
+    let mut child = command()
+        .args(["standby", "--period", "1", "--"])
+        .arg(compiled("watched.c"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut answers = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line).expect("an answer");
+        line
+    };
+    assert_eq!(answer(), "ready\n");
+    let commands = child.stdin.as_mut().expect("a pipe");
+    writeln!(commands, "malloc {BLOCKS} {SIZE}").expect("a command");
+    assert_eq!(answer(), "ok\n");
+    Ended(child)
+}
+
+/// A watcher that serves.
+struct Server {
+    address: SocketAddr,
+    _errors: BufReader<ChildStderr>,
+    _watcher: Ended,
+    program: Ended,
+}
+
+impl Server {
+    fn new(options: &[&str]) -> Self {
+        let program = program();
+        let mut watcher = command()
+            .args(["watch", &program.0.id().to_string(), "--every", "1h"])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        let mut errors = BufReader::new(watcher.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("the address");
+        let (_, rest) = line.split_once("http://").expect("a URL");
+        let (address, _) = rest.split_once('/').expect("a path");
+        Self {
+            address: address.parse().expect("an address"),
+            _errors: errors,
+            _watcher: Ended(watcher),
+            program,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("a connection");
+        // A hang fails.
+        let limit = Some(Duration::from_secs(120));
+        stream.set_read_timeout(limit).expect("a limit");
+        stream
+    }
+
+    /// The status and the whole answer to these bytes; status 0: none.
+    fn send(&self, request: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = self.connect();
+        // The server may refuse before it has read everything.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let status = answer
+            .get(9..12)
+            .and_then(|it| std::str::from_utf8(it).ok());
+        let status = status.and_then(|it| it.parse().ok()).unwrap_or(0);
+        (status, answer)
+    }
+
+    fn ask(&self, method: &str, target: &str, host: &str) -> (u16, Vec<u8>) {
+        self.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+    }
+
+    /// The body of a page.
+    fn page(&self, target: &str) -> Vec<u8> {
+        let (status, answer) = self.ask("GET", target, "localhost");
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
+        let body = answer[end.expect("headers") + 4..].to_vec();
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        body
+    }
+}
+
+fn metric(page: &str, name: &str) -> f64 {
+    let mut lines = page.lines().filter_map(|it| it.split_once('{'));
+    let (_, rest) = lines.find(|(it, _)| *it == name).expect(name);
+    let (_, value) = rest.rsplit_once(' ').expect("a value");
+    value.parse().expect("a number")
+}
+
+#[test]
+fn metrics_have_the_figures_of_the_process() {
+    let server = Server::new(&["--prometheus", "127.0.0.1:0", "--old", "0"]);
+    let page = String::from_utf8(server.page("/metrics")).expect("UTF-8");
+    // The program allocates nothing else; its C library may allocate a buffer or two.
+    let bytes = (BLOCKS * SIZE) as f64;
+    for suffix in ["", "_low", "_high"] {
+        for (name, least) in [("live_bytes", bytes), ("live_blocks", BLOCKS as f64)] {
+            let found = metric(&page, &format!("allotrope_{name}{suffix}"));
+            assert!(
+                (least..least + 100_000.0).contains(&found),
+                "{name}: {found}"
+            );
+        }
+    }
+    let old = metric(&page, "allotrope_old_bytes");
+    assert_eq!(old, metric(&page, "allotrope_live_bytes"));
+    assert_eq!(metric(&page, "allotrope_period_bytes"), 1.0);
+    assert_eq!(metric(&page, "allotrope_lost_samples_total"), 0.0);
+    assert!(metric(&page, "allotrope_samples_total") >= BLOCKS as f64);
+    assert!(metric(&page, "allotrope_allocated_bytes_total") >= bytes);
+    assert!(metric(&page, "allotrope_resident_bytes") >= bytes);
+    let labels = format!("{{pid=\"{}\",name=\"", server.program.0.id());
+    assert!(page.contains(&labels), "{page}");
+    // Each metric has one type and one line of the only process.
+    let types = page.lines().filter(|it| it.starts_with("# TYPE")).count();
+    let values = page.lines().filter(|it| !it.starts_with('#')).count();
+    assert_eq!(types, values, "{page}");
+    // Nothing else is served at this address.
+    assert_eq!(server.ask("GET", "/debug/pprof/heap", "localhost").0, 404);
+}
+
+#[test]
+fn profiles_name_what_is_live() {
+    let same = [
+        "--pprof-listen",
+        "127.0.0.1:0",
+        "--prometheus",
+        "127.0.0.1:0",
+    ];
+    let server = Server::new(&same);
+    for target in [
+        "/debug/pprof/heap",
+        "/debug/pprof/allocs?debug=0",
+        "/debug/pprof/heap?seconds=0",
+    ] {
+        let mut profile = Vec::new();
+        GzDecoder::new(&*server.page(target))
+            .read_to_end(&mut profile)
+            .expect("gzip");
+        for text in ["by_malloc", "inuse_space", "alloc_space"] {
+            let found = profile.windows(text.len()).any(|it| it == text.as_bytes());
+            assert!(found, "{text} in {target}");
+        }
+    }
+    // One address serves both.
+    assert!(!server.page("/metrics").is_empty());
+    assert!(
+        server
+            .page("/debug/pprof/")
+            .starts_with(b"allotrope watch serves")
+    );
+    let (status, answer) = server.ask("HEAD", "/debug/pprof/heap", "localhost");
+    assert_eq!(status, 200);
+    assert!(answer.ends_with(b"\r\n\r\n"));
+}
+
+#[test]
+fn go_reads_the_profiles() {
+    let go = "go";
+    if Command::new(go).arg("version").output().is_err() {
+        return skip("go is not installed");
+    }
+    let server = Server::new(&["--pprof-listen", "127.0.0.1:0"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let pprof = |page: &str, option: &str| -> Output {
+        Command::new(go)
+            .args(["tool", "pprof", "-symbolize=none", option])
+            .arg(format!("http://{}/debug/pprof/{page}", server.address))
+            .env("PPROF_TMPDIR", folder.path())
+            .output()
+            .expect("it ran")
+    };
+    for (page, kind) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
+        let raw = pprof(page, "-raw");
+        let errors = String::from_utf8_lossy(&raw.stderr);
+        assert!(raw.status.success(), "{errors}");
+        let raw = String::from_utf8(raw.stdout).expect("UTF-8");
+        assert!(raw.contains(&format!("{kind}/bytes[dflt]")), "{raw}");
+        let bytes = BLOCKS * SIZE;
+        let values = [BLOCKS, bytes, BLOCKS, bytes].map(|it| it.to_string());
+        let is_site = |line: &str| {
+            let numbers = line.split_once(':').map(|(numbers, _)| numbers);
+            numbers.is_some_and(|it| it.split_whitespace().eq(values.iter().map(String::as_str)))
+        };
+        assert!(raw.lines().any(is_site), "{raw}");
+        let top = pprof(page, "-top");
+        let top = String::from_utf8_lossy(&top.stdout).into_owned();
+        assert!(
+            top.contains(&format!("Type: {kind}")) && top.contains("by_malloc"),
+            "{top}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_served_is_refused() {
+    let server = Server::new(&["--pprof-listen", "127.0.0.1:0"]);
+    let heap = "/debug/pprof/heap";
+    for (method, target, host, status) in [
+        ("GET", "/nothing", "localhost", 404),
+        ("GET", "/metrics", "localhost", 404),
+        ("GET", "/debug/pprof/heap/../../..", "localhost", 404),
+        ("POST", heap, "localhost", 405),
+        ("DELETE", heap, "127.0.0.1", 405),
+        ("GET", "/debug/pprof/heap?seconds=5", "localhost", 400),
+        ("GET", "/debug/pprof/heap?gc=1&debug=1", "localhost", 400),
+        // A name that was made to lead here.
+        ("GET", heap, "evil.example", 403),
+        ("GET", heap, "localhost.evil.example:80", 403),
+        ("GET", heap, "", 403),
+        ("GET", heap, "127.0.0.1:1", 200),
+        ("GET", heap, "[::1]:1", 200),
+    ] {
+        let (found, answer) = server.ask(method, target, host);
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(found, status, "{method} {target} {host}: {answer}");
+    }
+    let (status, _) = server.send(b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(status, 400, "no Host");
+    let (status, _) = server.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n");
+    assert_eq!(status, 400, "two Hosts");
+}
+
+#[test]
+fn hostile_requests_stop_nobody() {
+    let server = Server::new(&["--prometheus", "127.0.0.1:0"]);
+    for garbage in [
+        &b"\0\xff\x80garbage\r\n\r\n"[..],
+        b"\x16\x03\x01\x02\x00\r\n",
+        b"GET\r\n\r\n",
+    ] {
+        assert_eq!(server.send(garbage).0, 400);
+    }
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n",
+        "x".repeat(20_000)
+    );
+    assert_eq!(server.send(long.as_bytes()).0, 431);
+    let many = "A: b\r\n".repeat(500);
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
+    assert_eq!(server.send(many.as_bytes()).0, 431);
+    // Slow clients that take all but one place, and never end their requests.
+    let slow: Vec<TcpStream> = (1..CONNECTIONS)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost:")
+                .expect("sent");
+            stream
+        })
+        .collect();
+    // Places may still be taken by the requests before: those are freed within their limits.
+    while server.ask("GET", "/metrics", "localhost").0 != 200 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The server gives them up by itself.
+    for mut stream in slow {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty());
+    }
+    // More connections than places: some are closed, and the server goes on.
+    let many: Vec<TcpStream> = (0..4 * CONNECTIONS).map(|_| server.connect()).collect();
+    drop(many);
+    while server.ask("GET", "/metrics", "localhost").0 != 200 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn other_machines_are_served_only_where_that_is_wanted() {
+    let program = program();
+    let id = program.0.id().to_string();
+    for option in ["--pprof-listen", "--prometheus"] {
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:6060"] {
+            let refused =
+                support::record::run(command().args(["watch", &id, option, address]), b"");
+            let errors = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{errors}");
+            assert!(errors.contains("not a loopback address"), "{errors}");
+            assert_eq!(errors.lines().count(), 1, "{errors}");
+        }
+        for address in [
+            "6060",
+            "example.org:80",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+            "localhost:x",
+        ] {
+            let refused =
+                support::record::run(command().args(["watch", &id, option, address]), b"");
+            assert_eq!(refused.status.code(), Some(2), "{address}");
+        }
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let refused = support::record::run(
+        command().args(["watch", &id, "--prometheus", &address]),
+        b"",
+    );
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("cannot listen at"), "{errors}");
+    drop(program);
+    let server = Server::new(&["--prometheus", "0.0.0.0:0", "--listen-anywhere"]);
+    let mut server = server;
+    server.address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    // Other machines use the name of this one.
+    assert_eq!(server.ask("GET", "/metrics", "server.example").0, 200);
+}

@@ -1,0 +1,94 @@
+//! A program that is watched, and does what the test tells it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use allotrope_watched::file::{Mapped, find};
+use allotrope_watched::reader::State;
+
+use super::compile::compiled;
+use super::record::command;
+
+/// `programs/watched.c`, started by `allotrope standby` with these options.
+pub struct Program {
+    pub child: Child,
+    pub commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// Without a holder, which would outlive the test.
+    pub fn new(options: &[&str]) -> Self {
+        Self::start(command().args(["standby", "--no-holder"]).args(options))
+    }
+
+    /// By this command, to which the program is added.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .arg("--")
+            .arg(compiled("watched.c"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let commands = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut program = Self {
+            child,
+            commands,
+            answers,
+        };
+        assert_eq!(program.answer(), "ready");
+        program
+    }
+
+    pub fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    pub fn ask(&mut self, command: &str) -> String {
+        let commands = self.commands.as_mut().expect("a pipe");
+        writeln!(commands, "{command}").expect("a command");
+        self.answer()
+    }
+
+    pub fn tell(&mut self, command: &str) {
+        assert_eq!(self.ask(command), "ok", "{command}");
+    }
+
+    /// The process; `standby` becomes the program.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn state(&self) -> State {
+        state_of(self.id())
+    }
+
+    /// Ends its input; returns its status.
+    pub fn end(mut self) -> std::process::ExitStatus {
+        drop(self.commands.take());
+        self.child.wait().expect("our child")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The state of a process that runs.
+pub fn state_of(process: u32) -> State {
+    read(&find(process).expect("a memory"))
+}
+
+/// The state in a memory.
+pub fn read(file: &OwnedFd) -> State {
+    let mapped = Mapped::new(file).expect("a mapping");
+    State::read(mapped.memory()).expect("a state")
+}
