@@ -2,6 +2,7 @@
 
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
+use allotrope_watch::history::Trend;
 use allotrope_watch::report::{Report, SiteRow};
 use ratatui::Frame;
 use ratatui::style::{Color, Modifier, Style};
@@ -11,21 +12,24 @@ use ratatui::widgets::Paragraph;
 use crate::{AtEnd, Screen, Sort, View, site_name};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Bytes of the unit of the table.
-const MIB: f64 = 1_048_576.0;
+/// Most processes above the table.
+const PROCESSES: usize = 4;
 
 const HELP: &str = "\
 up, down, PgUp, PgDn   select a site
 Enter                  its whole stack
 s                      sort by live bytes, growth, age, samples
 /                      only stacks with a function of this name; Esc: all
-m                      mark: growth and the rate count from now on
+m                      mark: growth counts from now on
 i                      ignore the selected site; it stays counted
+p                      choose processes
 w                      write a sampled profile
+Home                   the first site, sorted anew
 q                      quit
 
 A site is a stack. Figures are estimates; ± is half of the 95 % interval.
-per min: what the site has gained a minute since the mark.";
+per min: what it gained a minute in the last third of the time.
+The sites keep their places for ten looks after a key.";
 
 impl View {
     /// Draws the view.
@@ -36,7 +40,8 @@ impl View {
         let left = height.saturating_sub(lines.len() + 2);
         match &self.screen {
             Screen::Help => lines.extend(HELP.lines().map(|it| it.to_owned().into())),
-            Screen::Stack(from) => lines.extend(self.stack(usize::from(*from), left)),
+            Screen::Stack(from) => lines.extend(self.stack(usize::from(*from), width, left)),
+            Screen::Processes(place) => lines.extend(self.process_list(*place, left)),
             _ => lines.extend(self.table(width, left)),
         }
         lines.truncate(height.saturating_sub(2));
@@ -57,8 +62,9 @@ impl View {
         let keys = match &self.screen {
             Screen::Stack(_) => "up, down scroll  Esc back",
             Screen::Help => "Esc back",
+            Screen::Processes(_) => "up, down select  Space choose or remove  Esc back",
             _ if width < 80 => "s sort  / filter  q quit  ? help",
-            _ => "s sort  / filter  Enter stack  m mark  i ignore  w write  q quit  ? help",
+            _ => "s sort  / filter  ⏎ stack  m mark  i ignore  p choose  w write  q quit  ? help",
         };
         format!(" {keys}")
     }
@@ -70,6 +76,9 @@ impl View {
                     AtEnd::Restore => "restore",
                     AtEnd::Leave => "leave",
                     AtEnd::Off => "off",
+                    AtEnd::Stop => {
+                        return " (e)nd the program, (l)eave it sampled, (o)ff: unsampled? Enter: end".to_owned();
+                    }
                 };
                 format!(" Sampling: (r)estore, (l)eave on, switch (o)ff? Enter: {usual}, Esc: stay")
             }
@@ -108,9 +117,9 @@ impl View {
             )
             .into(),
         );
-        lines.push(self.bold(self.answer(report)));
+        lines.push(self.bold(self.answer(report, width)));
         if let [_, _, ..] = &report.processes[..] {
-            for row in report.processes.iter().take(8) {
+            for row in report.processes.iter().take(PROCESSES) {
                 let live = row.sums.as_ref().map(|it| it.live.bytes().value as u64);
                 let live = live.map_or("nothing was sampled yet".to_owned(), bytes);
                 let lost = match row.lost() {
@@ -119,45 +128,53 @@ impl View {
                 };
                 lines.push(format!("   {} {}  {live}{lost}", shown(&row.name), row.process).into());
             }
+            let more = report.processes.len().saturating_sub(PROCESSES);
+            if more > 0 {
+                lines.push(format!("   {more} more processes").into());
+            }
+        } else if let [row] = &report.processes[..]
+            && row.lost() > 0
+        {
+            lines.push(format!("   {} samples are missing", count(row.lost())).into());
         }
-        let bars = width.saturating_sub(24).max(1);
+        let bars = width.saturating_sub(40).max(1);
         let live: Vec<f64> = self.memory.iter().map(|it| it.0).collect();
         let resident: Vec<f64> = self.memory.iter().map(|it| it.1 as f64).collect();
         for (name, values) in [("live", live), ("resident", resident)] {
             let last = values.last().copied().unwrap_or(0.0);
+            let most = values.iter().copied().fold(0.0, f64::max);
             let line = format!(
-                " {name:<9}{}  {}",
+                " {name:<9}{}  {}, most {}",
                 bars_of(&values, bars),
-                bytes(last as u64)
+                bytes(last as u64),
+                bytes(most as u64)
             );
             lines.push(line.into());
         }
         lines
     }
 
-    /// The second line: how much is live, and what grows.
-    fn answer(&self, report: &Report) -> String {
+    /// The second line: how much is live, and what grows most.
+    fn answer(&self, report: &Report, width: usize) -> String {
         let Some(total) = &report.total else {
             return " Nothing was sampled yet.".to_owned();
         };
         let live = total.live.bytes();
-        let resident = self.memory.last().map_or(0, |it| it.1);
-        let mut text = format!(
-            " Live {} ± {}, resident {}.",
+        let text = format!(
+            " Live {} ± {}",
             bytes(live.value as u64),
             bytes(half(live.low, live.high) as u64),
-            bytes(resident)
         );
         // Only what is more than chance.
-        let grows = |it: &&SiteRow| it.sums.grown_bytes().low > 0.0;
-        let rate = |it: &&SiteRow| it.sums.grown_bytes().value;
-        let sites = report.sites.iter().filter(grows);
-        let most = sites.max_by(|a, b| rate(a).total_cmp(&rate(b)));
-        if let (Some(site), Some(minutes)) = (most, minutes(report)) {
-            let rate = bytes((rate(&site) / minutes) as u64);
-            text.push_str(&format!(" {} grows {rate} a minute.", site_name(site)));
-        }
-        text
+        let growing = report.sites.iter().filter(|it| it.trend == Trend::Growing);
+        let growing = growing.filter_map(|it| Some((self.rate(it)?, it)));
+        let Some((rate, site)) = growing.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+            return text + ".";
+        };
+        let rest = format!(" grows {} a minute.", bytes(rate.max(0.0) as u64));
+        let used = Span::raw(&text).width() + Span::raw(&rest).width() + 2;
+        let name = fit(&site_name(site), width.saturating_sub(used));
+        format!("{text}. {name}{rest}")
     }
 
     fn bold(&self, text: String) -> Line<'static> {
@@ -169,7 +186,9 @@ impl View {
             return Vec::new();
         };
         let (is_wide, has_pictures) = (width >= 80, width >= 60);
-        let mut head = "   live MiB      ±".to_owned();
+        let most = report.sites.iter().map(|it| it.sums.live.bytes().value);
+        let unit = Unit::of(most.fold(0.0, f64::max));
+        let mut head = format!("   live {}      ±", unit.name);
         if is_wide {
             head.push_str("  share");
         }
@@ -182,28 +201,28 @@ impl View {
             head.push_str("         ");
         }
         head.push_str(" function");
-        let sort = match self.sort {
-            Sort::Live => "live",
-            Sort::Growth => "growth",
-            Sort::Age => "age",
-            Sort::Samples => "samples",
-        };
-        head.push_str(&format!(" (by {sort})"));
         let mut lines = vec![Line::default(), self.style_dim(head)];
         let sites = self.sites();
         let selected = self.selection().map_or(0, |it| it.0);
         let room = height.saturating_sub(4).max(1);
         let first = selected.saturating_sub(room.saturating_sub(1));
-        for site in sites.iter().skip(first).take(room) {
-            let text = row(site, report, is_wide, has_pictures);
-            let is_selected = Some(site.key) == self.selected;
-            let text = format!(" {}{text}", if is_selected { '▸' } else { ' ' });
-            lines.push(match is_selected {
-                true => self.bold(text),
-                false => text.into(),
-            });
+        for (place, site) in sites.iter().enumerate().skip(first).take(room) {
+            let is_selected = place == selected;
+            let shows = [is_wide, has_pictures];
+            let mut row = row(site, report, self.rate(site), &unit, shows);
+            row.before = format!(" {}{}", if is_selected { '▸' } else { ' ' }, row.before);
+            lines.push(self.row_line(row, site.trend, is_selected));
         }
         let mut notes = Vec::new();
+        let sort = match self.sort {
+            Sort::Live => "",
+            Sort::Growth => "sorted by growth",
+            Sort::Age => "sorted by age",
+            Sort::Samples => "sorted by samples",
+        };
+        if !sort.is_empty() {
+            notes.push(sort.to_owned());
+        }
         let below = sites.len().saturating_sub(first + room) + report.more_sites;
         if below > 0 {
             notes.push(format!("{} more sites", count(below as u64)));
@@ -229,12 +248,70 @@ impl View {
         lines.push(format!("   {}", notes.join(" · ")).into());
         if height > lines.len() + 4 {
             lines.push(Line::default());
-            lines.extend(self.stack(0, height - lines.len()));
+            lines.extend(self.stack(0, width, height - lines.len()));
         }
         lines
     }
 
-    fn stack(&self, from: usize, height: usize) -> Vec<Line<'static>> {
+    /// What else is known of a site.
+    fn details(&self, site: &SiteRow) -> Line<'static> {
+        let mut parts = vec![format!("oldest {}", duration(site.oldest as f64 / 1e3))];
+        let old = site.sums.old.bytes().value;
+        if let Some(report) = &self.report
+            && old > 0.0
+        {
+            let age = duration(report.old_age as f64 / 1e3);
+            parts.push(format!("older than {age}: {}", bytes(old as u64)));
+        }
+        let grown = site.sums.grown_bytes();
+        if let Some(time) = self.report.as_ref().and_then(|it| it.mark_time) {
+            let clock = moment(time);
+            let sign = if grown.value < 0.0 { '-' } else { '+' };
+            parts.push(format!(
+                "since the mark {}: {sign}{} ± {}",
+                clock.get(11..19).unwrap_or_default(),
+                bytes(grown.value.abs() as u64),
+                bytes(half(grown.low, grown.high) as u64)
+            ));
+        }
+        if let [_, _, ..] = &site.processes[..] {
+            parts.push(format!("in {} processes", site.processes.len()));
+        }
+        self.style_dim(format!(" {}", parts.join(" · ")))
+    }
+
+    /// The processes that can be chosen.
+    fn process_list(&self, selected: usize, height: usize) -> Vec<Line<'static>> {
+        let mut lines = vec![self.bold(" Processes of the report".to_owned())];
+        let room = height.saturating_sub(1).max(1);
+        let first = selected.saturating_sub(room - 1);
+        for (place, (process, name)) in self.processes.iter().enumerate().skip(first).take(room) {
+            let mark = if self.is_chosen(*process) { 'x' } else { ' ' };
+            let pointer = if place == selected { '▸' } else { ' ' };
+            lines.push(format!(" {pointer}[{mark}] {process} {}", shown(name)).into());
+        }
+        lines
+    }
+
+    fn row_line(&self, row: Row, trend: Trend, is_selected: bool) -> Line<'static> {
+        let mut style = Style::new();
+        if is_selected {
+            style = style.add_modifier(Modifier::BOLD);
+        }
+        let colour = match trend {
+            Trend::Growing if self.has_colour => style.fg(Color::Red),
+            Trend::Saturating if self.has_colour => style.fg(Color::Yellow),
+            _ => style,
+        };
+        vec![
+            Span::styled(row.before, style),
+            Span::styled(row.trend, colour),
+            Span::styled(row.after, style),
+        ]
+        .into()
+    }
+
+    fn stack(&self, from: usize, width: usize, height: usize) -> Vec<Line<'static>> {
         let Some((_, site)) = self.selection() else {
             return Vec::new();
         };
@@ -246,23 +323,53 @@ impl View {
             bytes(half(live.low, live.high) as u64),
             count(site.sums.live.blocks(site.smallest).value.round() as u64)
         );
-        let mut lines = vec![self.bold(head)];
+        let mut lines = vec![self.bold(head), self.details(site)];
         let from = from.min(site.stack.len().saturating_sub(1));
-        for frame in site.stack.iter().skip(from).take(height.saturating_sub(1)) {
+        for frame in site.stack.iter().skip(from).take(height.saturating_sub(2)) {
+            let name = frame.name();
+            let name = shown(&name);
             let place = match frame.line {
                 0 => String::new(),
-                line => format!("  {}:{line}", shown(&frame.file)),
+                line => {
+                    let full = format!("  {}:{line}", shown(&frame.file));
+                    let used = Span::raw(&*name).width() + 5;
+                    match used + Span::raw(&full).width() <= width {
+                        true => full,
+                        false => {
+                            let file = frame.file.rsplit('/').next().unwrap_or_default();
+                            format!("  {}:{line}", shown(file))
+                        }
+                    }
+                }
             };
-            lines.push(format!("   ← {}{place}", shown(&frame.name())).into());
+            let room = width.saturating_sub(Span::raw(&place).width() + 5);
+            lines.push(format!("   ← {}{place}", fit(&name, room.max(20))).into());
         }
         lines
     }
 }
 
-fn row(site: &SiteRow, report: &Report, is_wide: bool, has_picture: bool) -> String {
+/// A row of the table; the trend has a colour.
+struct Row {
+    before: String,
+    trend: String,
+    after: String,
+}
+
+fn row(
+    site: &SiteRow,
+    report: &Report,
+    rate: Option<f64>,
+    unit: &Unit,
+    [is_wide, has_picture]: [bool; 2],
+) -> Row {
     let live = site.sums.live.bytes();
     let error = half(live.low, live.high);
-    let mut text = format!("{:>9.1} {:>6.1}", live.value / MIB, error / MIB);
+    let mut before = format!(
+        "{:>9.1} {:>6.1}",
+        live.value / unit.bytes,
+        error / unit.bytes
+    );
     if is_wide {
         let all = report
             .total
@@ -273,31 +380,65 @@ fn row(site: &SiteRow, report: &Report, is_wide: bool, has_picture: bool) -> Str
         } else {
             0.0
         };
-        text.push_str(&format!(" {share:>4.0} %"));
+        before.push_str(&format!(" {share:>4.0} %"));
     }
-    let rate = minutes(report).map(|it| site.sums.grown_bytes().value / it / MIB);
+    let rate = rate.map(|it| it / unit.bytes);
     // No negative zero.
     let rate = rate.map(|it| if it.abs() < 0.05 { 0.0 } else { it });
     let rate = rate.map_or(String::new(), |it| format!("{it:+.1}"));
-    text.push_str(&format!(" {rate:>8}"));
+    before.push_str(&format!(" {rate:>8}"));
     if is_wide {
-        text.push_str(&format!(" {:>9}", duration(site.oldest as f64 / 1e3)));
+        before.push_str(&format!(" {:>9}", duration(site.oldest as f64 / 1e3)));
     }
-    text.push_str(&format!("  {:<10}", site.trend.name()));
+    let mut after = String::new();
     if has_picture {
-        text.push_str(&format!(" {:<8}", bars_of(&site.history, 8)));
+        after.push_str(&format!(" {:<8}", bars_of(&site.history, 8)));
     }
-    text + " " + &site_name(site)
+    Row {
+        before,
+        trend: format!("  {:<10}", site.trend.name()),
+        after: after + " " + &site_name(site),
+    }
+}
+
+/// The unit of the table.
+struct Unit {
+    name: &'static str,
+    bytes: f64,
+}
+
+impl Unit {
+    /// The one in which the largest value of a table has two to five digits.
+    fn of(largest: f64) -> Self {
+        const KIB: f64 = 1024.0;
+        let (name, bytes) = match largest {
+            it if it < 10.0 * KIB * KIB => ("KiB", KIB),
+            it if it < 10.0 * KIB * KIB * KIB => ("MiB", KIB * KIB),
+            _ => ("GiB", KIB * KIB * KIB),
+        };
+        Self { name, bytes }
+    }
 }
 
 fn half(low: f64, high: f64) -> f64 {
     (high - low) / 2.0
 }
 
-/// The time since the mark; `None` until it is a second.
-fn minutes(report: &Report) -> Option<f64> {
-    let time = report.real_time.checked_sub(report.mark_time?)?;
-    (time >= 1_000_000_000).then_some(time as f64 / 60e9)
+/// A text in at most this many columns.
+fn fit(text: &str, most: usize) -> String {
+    if Span::raw(text).width() <= most {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        short.push(c);
+        if Span::raw(&short).width() >= most {
+            short.pop();
+            break;
+        }
+    }
+    short.push('…');
+    short
 }
 
 /// A picture of the values in at most this many characters; the tallest bar is the largest value.
@@ -315,7 +456,7 @@ fn bars_of(values: &[f64], most: usize) -> String {
 
 /// Two texts at both ends of a line.
 fn spread(left: &str, right: &str, width: usize) -> String {
-    let used = left.chars().count() + right.chars().count() + 1;
+    let used = Span::raw(left).width() + Span::raw(right).width() + 1;
     format!(
         "{left}{}{right}",
         " ".repeat(width.saturating_sub(used).max(1))

@@ -18,6 +18,7 @@ impl View {
             };
         }
         self.status.clear();
+        self.quiet = 0;
         if self.is_filtering {
             self.filter_key(key.code);
             return None;
@@ -38,7 +39,8 @@ impl View {
             Screen::Quit => {
                 let answer = match key.code {
                     KeyCode::Enter => self.at_end,
-                    KeyCode::Char('r') => AtEnd::Restore,
+                    KeyCode::Char('e') if self.at_end == AtEnd::Stop => AtEnd::Stop,
+                    KeyCode::Char('r') if self.at_end != AtEnd::Stop => AtEnd::Restore,
                     KeyCode::Char('l') => AtEnd::Leave,
                     KeyCode::Char('o') => AtEnd::Off,
                     _ => {
@@ -47,6 +49,23 @@ impl View {
                     }
                 };
                 return Some(Action::Quit(answer));
+            }
+            Screen::Processes(place) => {
+                let most = self.processes.len().saturating_sub(1);
+                match key.code {
+                    KeyCode::Down | KeyCode::Char('j') => *place = (*place + 1).min(most),
+                    KeyCode::Up | KeyCode::Char('k') => *place = place.saturating_sub(1),
+                    KeyCode::Char(' ') | KeyCode::Enter => {
+                        let place = *place;
+                        let is_other = self.choose(place);
+                        if is_other {
+                            // The watcher begins anew with the others.
+                            (self.began, self.memory) = (None, Vec::new());
+                        }
+                        return is_other.then_some(Action::Choose);
+                    }
+                    _ => self.screen = Screen::Table,
+                }
             }
             Screen::SaveAs(name) => match key.code {
                 KeyCode::Enter => {
@@ -61,6 +80,25 @@ impl View {
             },
         }
         None
+    }
+
+    /// Chooses a process, or removes it; returns whether that was possible. One always stays.
+    fn choose(&mut self, place: usize) -> bool {
+        let Some((process, _)) = self.processes.get(place) else {
+            return false;
+        };
+        let process = *process;
+        if self.unchosen.remove(&process) {
+            return true;
+        }
+        let can = self.unchosen.len() + 1 < self.processes.len();
+        match can {
+            true => self.unchosen.insert(process),
+            false => {
+                self.status = "one process stays chosen".to_owned();
+                false
+            }
+        }
     }
 
     fn filter_key(&mut self, key: KeyCode) {
@@ -88,7 +126,13 @@ impl View {
                     Sort::Growth => Sort::Age,
                     Sort::Age => Sort::Samples,
                     Sort::Samples => Sort::Live,
-                }
+                };
+                self.sort_sites();
+            }
+            KeyCode::Char('p') => self.screen = Screen::Processes(0),
+            KeyCode::Home => {
+                self.sort_sites();
+                self.move_selection(isize::MIN);
             }
             KeyCode::Char('/') => self.is_filtering = true,
             KeyCode::Char('m') => return Some(Action::Mark),

@@ -135,6 +135,7 @@ impl PerfBlocks {
                 history: Vec::new(),
                 processes,
                 stack: self.named[stack].clone(),
+                headline: 0,
             }
         });
         let rows = rows.collect();

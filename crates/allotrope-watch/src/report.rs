@@ -68,7 +68,7 @@ impl ProcessRow {
 }
 
 /// A stack.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SiteRow {
     /// Its figures.
     pub sums: Sums,
@@ -86,6 +86,9 @@ pub struct SiteRow {
     pub processes: Vec<(u32, Figures)>,
     /// The frames, innermost first.
     pub stack: Vec<NamedFrame>,
+    /// The place in `stack` of the frame that stands for it: the innermost one of the user's own
+    /// code that is no wrapper.
+    pub headline: usize,
 }
 
 /// The sites that are left out.

@@ -1,7 +1,7 @@
 //! What a watcher remembers between looks: the mark, the trends, the blocks that are known, the
 //! high-water mark, which stacks are suppressed.
 
-use allotrope_diff::{FrameText, Matcher, Origin, Suppressions};
+use allotrope_diff::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,6 +13,8 @@ use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 
 /// Stacks that are matched with the suppressions at once: their frames are in memory.
 const AT_ONCE: usize = 64;
+/// Most sites whose headline is remembered.
+const REMEMBERED: usize = 1 << 16;
 
 /// How a watcher reports.
 #[derive(Debug)]
@@ -41,6 +43,9 @@ pub struct Watch {
     history: History,
     known: FxHashMap<Instance, FxHashSet<Block>>,
     rules: FxHashMap<SiteKey, bool>,
+    glue: Glue,
+    /// By site: the frame that stands for it.
+    headlines: FxHashMap<SiteKey, usize>,
     high_water: Option<Kept>,
 }
 
@@ -64,6 +69,8 @@ impl Watch {
             history: History::default(),
             known: FxHashMap::default(),
             rules: FxHashMap::default(),
+            glue: Glue::default(),
+            headlines: FxHashMap::default(),
             high_water: None,
         }
     }
@@ -112,6 +119,13 @@ impl Watch {
         self.mark_time = looks.iter().map(|it| it.real_time).max();
     }
 
+    /// Forgets the mark and the trends, because other processes are watched from now on.
+    pub fn start_anew(&mut self) {
+        self.mark = Mark::default();
+        self.mark_time = None;
+        self.history = History::default();
+    }
+
     fn group(&self, looks: &[Look]) -> Sites {
         let grouping = Grouping {
             old_age: self.options.old_age,
@@ -134,6 +148,13 @@ impl Watch {
                 stacks[index] = stack;
             }
         }
+        if self.headlines.len() > REMEMBERED {
+            self.headlines.clear();
+        }
+        for (site, stack) in top.iter().zip(&stacks) {
+            let headline = || headline(&self.glue, stack);
+            self.headlines.entry(site.key).or_insert_with(headline);
+        }
         let process = |place: usize| looks.get(place).map_or(0, |it| it.process);
         let row = |(site, stack): (&&Site, _)| {
             let site = *site;
@@ -152,6 +173,7 @@ impl Watch {
                 history: self.history.bytes(site.key),
                 processes,
                 stack,
+                headline: self.headlines.get(&site.key).copied().unwrap_or(0),
             }
         };
         top.iter().zip(stacks).map(row).collect()
@@ -278,6 +300,19 @@ impl Watch {
         self.put_back(looks);
         Some(report)
     }
+}
+
+/// The place in a stack of the frame that stands for it.
+fn headline(glue: &Glue, stack: &[NamedFrame]) -> usize {
+    let code = |frame: &NamedFrame| -> Code {
+        let module = frame.module.rsplit('/').next().unwrap_or_default();
+        glue.code(
+            [module, &frame.function, &frame.signature, &frame.file],
+            false,
+        )
+    };
+    let codes: Vec<Code> = stack.iter().map(code).collect();
+    Heads::of(codes.into_iter()).headline as usize
 }
 
 fn is_suppressed(suppressions: &Suppressions, stack: &[NamedFrame]) -> bool {

@@ -156,11 +156,13 @@ pub fn is_possible() -> bool {
 }
 
 /// Starts the program at `path` with these arguments, the zeroth included, and
-/// the state that this process was started with.
+/// the state that this process was started with. `redirect` may give the child other
+/// standard streams.
 pub fn start(
     path: &Path,
     arguments: &[OsString],
     additions: &[(&str, OsString)],
+    redirect: impl FnOnce(&mut Command),
 ) -> io::Result<Child> {
     let mut request = Request::of_this_process(additions);
     let mut process = Command::new(SELF);
@@ -172,7 +174,8 @@ pub fn start(
     }
     let file = request.to_file()?;
     process.arg(format!("--request={}", file.as_raw_fd()));
-    process.arg("--").arg(path).args(arguments).spawn()
+    redirect(process.arg("--").arg(path).args(arguments));
+    process.spawn()
 }
 
 /// Replaces this process by the program.

@@ -1,7 +1,8 @@
 //! `allotrope standby`: starts a program that can be watched later. This process becomes the program.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 use allotrope_sampling::Period;
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
@@ -48,26 +49,67 @@ pub struct Arguments {
 
 /// Becomes the program.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
-    let program = Program::find(arguments.command)?;
-    if let Some(caveat) = program.caveat() {
-        message::print(format_args!("warning: {caveat}"));
-    }
-    let recorder = recorder_library::provide(arguments.recorder.as_deref());
-    let recorder = recorder.status(RECORD_FAILED)?;
-    let users = std::env::var_os("LD_PRELOAD");
-    let cxx_hooks = match program.allocator_defines_operators(users.as_deref()) {
-        true => Some(recorder_library::provide_cxx_hooks().status(RECORD_FAILED)?),
-        false => None,
-    };
-    let preload = recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
+    let prepared = Prepared::new(arguments.command, arguments.recorder.as_deref())?;
     if !arguments.no_holder {
         start_holder(arguments.quiet);
     }
-    let request = Request::Watch(arguments.period.map_or(0, Period::bytes));
-    match program.replace_this_process(&[
-        ("LD_PRELOAD", preload),
-        (ENVIRONMENT_VARIABLE, request.to_string().into()),
-    ])? {}
+    prepared.replace_this_process(arguments.period.map_or(0, Period::bytes))
+}
+
+/// A program that can be watched once it is started.
+pub struct Prepared {
+    program: Program,
+    preload: OsString,
+}
+
+impl Prepared {
+    /// Finds the program and the recorder.
+    pub fn new(command: Vec<OsString>, recorder: Option<&Path>) -> Result<Self, Failure> {
+        let program = Program::find(command)?;
+        if let Some(caveat) = program.caveat() {
+            message::print(format_args!("warning: {caveat}"));
+        }
+        let recorder = recorder_library::provide(recorder).status(RECORD_FAILED)?;
+        let users = std::env::var_os("LD_PRELOAD");
+        let cxx_hooks = match program.allocator_defines_operators(users.as_deref()) {
+            true => Some(recorder_library::provide_cxx_hooks().status(RECORD_FAILED)?),
+            false => None,
+        };
+        let preload =
+            recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
+        Ok(Self { program, preload })
+    }
+
+    /// The program's name without its folders.
+    pub fn name(&self) -> &OsStr {
+        self.program.name()
+    }
+
+    /// Starts it as a child that samples one of this many bytes, none for 0. `redirect` may
+    /// give it other standard streams.
+    pub fn start(
+        &self,
+        period: u64,
+        redirect: impl FnOnce(&mut Command),
+    ) -> Result<Child, Failure> {
+        self.program.start_with(&self.environment(period), redirect)
+    }
+
+    fn replace_this_process(&self, period: u64) -> Result<u8, Failure> {
+        match self
+            .program
+            .replace_this_process(&self.environment(period))? {}
+    }
+
+    fn environment(&self, period: u64) -> [(&'static str, OsString); 2] {
+        [
+            ("LD_PRELOAD", self.preload.clone()),
+            (
+                ENVIRONMENT_VARIABLE,
+                Request::Watch(period).to_string().into(),
+            ),
+        ]
+    }
 }
 
 /// Without a holder the program runs all the same.

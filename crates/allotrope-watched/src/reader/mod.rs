@@ -98,7 +98,7 @@ pub struct Process {
 
 /// See [`crate::layout::Counters`].
 #[allow(missing_docs)] // they have the names of the counters there
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     pub looks: u64,
     pub sampled: u64,

@@ -162,15 +162,25 @@ impl Program {
     /// Starts the program as this process's child, with the same process group,
     /// descriptors and working directory, and with the same environment plus `additions`.
     pub fn start(&self, additions: &[(&str, OsString)]) -> Result<Child, Failure> {
+        self.start_with(additions, |_| {})
+    }
+
+    /// As [`Program::start`]; `redirect` may give the program other standard streams.
+    pub fn start_with(
+        &self,
+        additions: &[(&str, OsString)],
+        redirect: impl FnOnce(&mut Command),
+    ) -> Result<Child, Failure> {
         let (path, arguments) = self.file_and_arguments();
         // `Command` alone resets the signals that this process was started with and
         // sorts the environment; `exec_program` restores both in an intermediate process.
         let started = if exec_program::is_possible() {
-            exec_program::start(path, &arguments, additions)
+            exec_program::start(path, &arguments, additions, redirect)
         } else {
             let mut command = Command::new(path);
             command.arg0(&arguments[0]).args(&arguments[1..]);
             command.envs(additions.iter().map(|(name, value)| (name, value)));
+            redirect(&mut command);
             command.spawn()
         };
         started.map_err(|error| not_started(&self.path, &error))

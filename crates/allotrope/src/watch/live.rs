@@ -17,9 +17,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::output::Format;
 use super::session::Session;
 use super::{Arguments, AtEnd, let_go, save};
-use crate::exit_status::{FAILED, FINE, Failure, WithStatus, stopped_by};
+use crate::exit_status::{FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
 
+/// Most sites of the view.
+const SITES: usize = 500;
 /// The time between two looks.
 const LOOKS: Duration = Duration::from_secs(1);
 /// How long a signal or a change of the terminal's size may go unnoticed.
@@ -30,7 +32,10 @@ const PAUSE: Timespec = Timespec {
 
 /// Whether the live view is what the user wants.
 pub fn is_wanted(arguments: &Arguments) -> bool {
-    let prints = arguments.headless || arguments.is_one_report() || arguments.log.is_some();
+    let prints = arguments.headless
+        || arguments.is_one_report()
+        || arguments.log.is_some()
+        || arguments.track_high_water_mark.is_some();
     let is_dumb = std::env::var_os("TERM").is_none_or(|it| it.is_empty() || it == "dumb");
     !prints
         && !is_dumb
@@ -42,6 +47,9 @@ pub fn is_wanted(arguments: &Arguments) -> bool {
 /// Watches until the user quits, a signal comes or the terminal goes away.
 pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
     let mut at_end = session.arguments.at_end();
+    if session.started.is_some() && at_end == AtEnd::Off {
+        at_end = AtEnd::Stop;
+    }
     for index in 0..session.attached.len() {
         session.switch_on(index);
     }
@@ -58,11 +66,14 @@ pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
             .context("cannot use the terminal; add --headless")
             .status(FAILED),
     };
-    for process in session.attached {
+    for process in session.attached.drain(..) {
         let_go(process, at_end);
     }
     message::release();
-    outcome
+    match outcome {
+        Ok(_) if at_end == AtEnd::Stop => Ok(session.stop_program()),
+        outcome => outcome,
+    }
 }
 
 fn watch(
@@ -72,13 +83,14 @@ fn watch(
 ) -> Result<u8, Failure> {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
     let mut view = View::new(to_view(*at_end), !no_colour);
-    let mut looks = Vec::new();
+    // Those that are sorted and searched; they are drawn as far as there is room.
+    session.watch.options.top = session.watch.options.top.max(SITES);
     let mut next = Instant::now();
     let mut has_ended = false;
     let mut told = None;
     loop {
-        for signal in session.signals.pending() {
-            if matches!(signal, SIGINT | SIGTERM | SIGHUP) {
+        for (signal, was_sent) in session.pending_signals() {
+            if matches!(signal, SIGINT | SIGTERM | SIGHUP) && session.ends_by(signal, was_sent) {
                 return Ok(stopped_by(signal));
             }
         }
@@ -86,18 +98,22 @@ fn watch(
             session.remove_taken_over()?;
             session.find_others()?;
             // Before the look, so that the last one sees all.
-            has_ended = session.attached.iter().all(Attached::has_ended);
-            looks = session.looks()?;
-            if session.attached.is_empty() {
-                message::print("no process is left to watch");
-                return Ok(FINE);
+            let has_all_ended = session.attached.iter().all(Attached::has_ended);
+            has_ended = has_all_ended && !session.attached.is_empty();
+            let mut looks = session.looks()?;
+            if looks.is_empty() && session.is_over() {
+                return Ok(session.status_at_end());
             }
+            let processes = looks.iter().map(|it| (it.process, it.name()));
+            view.set_processes(processes.collect());
+            looks.retain(|it| view.is_chosen(it.process));
             view.update(session.watch.report(&looks), resident(&looks));
             if has_ended {
                 view.set_ended(&end_of(&looks));
             }
             next = Instant::now() + LOOKS;
         }
+        session.serve()?;
         let latest = message::latest();
         if let Some(message) = latest.as_ref().filter(|_| latest != told) {
             view.set_status(message);
@@ -117,13 +133,19 @@ fn watch(
                 None => {}
                 Some(Action::Quit(answer)) => {
                     *at_end = from_view(answer);
-                    return Ok(FINE);
+                    return Ok(session.status_at_end());
+                }
+                Some(Action::Choose) => {
+                    session.watch.start_anew();
+                    next = Instant::now();
                 }
                 Some(Action::Mark) => {
+                    let looks = chosen(session, &view)?;
                     session.watch.set_mark(&looks);
                     view.set_status("marked: growth counts from now on");
                 }
                 Some(Action::Save(name)) => {
+                    let looks = chosen(session, &view)?;
                     let path = std::path::Path::new(&name);
                     let locator = &session.locator;
                     if let Err(error) = save::save(path, false, &looks, &session.attached, locator)
@@ -135,6 +157,13 @@ fn watch(
             }
         }
     }
+}
+
+/// A look at each of the chosen processes.
+fn chosen(session: &mut Session<'_>, view: &View) -> Result<Vec<Look>, Failure> {
+    let mut looks = session.looks()?;
+    looks.retain(|it| view.is_chosen(it.process));
+    Ok(looks)
 }
 
 enum Input {
@@ -214,6 +243,7 @@ fn to_view(at_end: AtEnd) -> allotrope_live::AtEnd {
         AtEnd::Restore => allotrope_live::AtEnd::Restore,
         AtEnd::Leave => allotrope_live::AtEnd::Leave,
         AtEnd::Off => allotrope_live::AtEnd::Off,
+        AtEnd::Stop => allotrope_live::AtEnd::Stop,
     }
 }
 
@@ -222,5 +252,6 @@ fn from_view(at_end: allotrope_live::AtEnd) -> AtEnd {
         allotrope_live::AtEnd::Restore => AtEnd::Restore,
         allotrope_live::AtEnd::Leave => AtEnd::Leave,
         allotrope_live::AtEnd::Off => AtEnd::Off,
+        allotrope_live::AtEnd::Stop => AtEnd::Stop,
     }
 }

@@ -7,9 +7,11 @@ mod perf_script;
 mod save;
 mod serve;
 mod session;
+mod started;
 mod values;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,10 +25,12 @@ use anyhow::anyhow;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::standby::Prepared;
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
 use serve::{ServeArguments, Serving};
 use session::Session;
+use started::Started;
 pub use values::period;
 
 /// Shown at the end of the subcommand's help.
@@ -34,6 +38,8 @@ pub const AFTER_HELP: &str = "\
 A process can be watched if it was started by `allotrope standby -- PROGRAM`. Sampling is
 switched on, and when the watcher ends it is set to what it was before. Figures are
 estimates with 95 % intervals; docs/watch.md explains them.
+
+  allotrope watch -- PROGRAM   starts a program and watches it from its first allocation
 
 On a terminal it shows a live view (keys: ?), unless --headless, --once, --save, --log, another
 --format or TERM=dumb is given.
@@ -45,7 +51,9 @@ Signals to the watcher (in the live view HUP quits, USR1 and USR2 do nothing):
   INT, TERM  restore the processes and quit
 
 Exit status: 0 if the processes have ended, were taken over, or one report was wanted;
-1 if allotrope failed; 2 if a process cannot be watched, or bad usage; 128+N after signal N.";
+1 if allotrope failed; 2 if a process cannot be watched, or bad usage; 128+N after signal N.
+With PROGRAM that of the program, or 125, 126 and 127 as `allotrope record`; signals to end
+are passed to it.";
 
 /// Arguments of `allotrope watch`.
 #[derive(Debug, clap::Args)]
@@ -53,7 +61,7 @@ pub struct Arguments {
     /// Processes to watch
     #[arg(
         value_name = "PID",
-        required_unless_present_any = ["all", "perf_script"],
+        required_unless_present_any = ["all", "perf_script", "command"],
         conflicts_with = "all"
     )]
     processes: Vec<u32>,
@@ -119,10 +127,20 @@ pub struct Arguments {
     /// Take a process over from another watcher, which then lets it go
     #[arg(long)]
     take_over: bool,
+    /// Use this recorder library in place of the one that is built in
+    #[arg(long, value_name = "FILE", hide = true)]
+    recorder: Option<PathBuf>,
     #[command(flatten)]
     serve: ServeArguments,
     #[command(flatten)]
     debug_files: DebugFiles,
+    /// Start this program and watch it, and all processes that it starts
+    #[arg(
+        last = true,
+        value_name = "PROGRAM",
+        conflicts_with_all = ["processes", "all", "perf_script", "once", "save", "take_over"]
+    )]
+    command: Vec<OsString>,
 }
 
 /// What a watcher does with sampling when it ends.
@@ -131,6 +149,8 @@ enum AtEnd {
     Restore,
     Leave,
     Off,
+    /// It ends the program that it has started.
+    Stop,
 }
 
 /// Watches the processes.
@@ -142,6 +162,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let output = Output::open(arguments.format, arguments.log.as_deref())?;
         return perf_script::run(arguments, path, output);
     }
+    // Before anything is opened: a program that is not there is the likeliest mistake.
+    let prepared = match &arguments.command[..] {
+        [] => None,
+        command => {
+            let recorder = arguments.recorder.as_deref();
+            Some(Prepared::new(command.to_vec(), recorder)?)
+        }
+    };
     let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
     let mut suppressions = Suppressions::none();
     arguments.suppressions.add_to(&mut suppressions)?;
@@ -157,8 +185,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
     let mut session = Session::new(watch, output, arguments, locator)?;
     session.serving = serving;
-    session.attach_first(&attached(arguments)?)?;
-    match live::is_wanted(arguments) {
+    let is_live = live::is_wanted(arguments);
+    match &prepared {
+        None => session.attach_first(&attached(arguments)?)?,
+        Some(prepared) => {
+            let period = arguments.period.unwrap_or(Period::DEFAULT);
+            session.attach_started(Started::new(prepared, period, is_live)?)?;
+        }
+    }
+    match is_live {
         true => live::run(session),
         false => session.run(),
     }
@@ -200,6 +235,8 @@ impl Arguments {
         match (self.leave, self.off) {
             (true, _) => AtEnd::Leave,
             (_, true) => AtEnd::Off,
+            // A program that the watcher has started was never without it.
+            _ if !self.command.is_empty() => AtEnd::Off,
             _ => AtEnd::Restore,
         }
     }
@@ -210,7 +247,7 @@ fn let_go(mut process: Attached, at_end: AtEnd) {
     match at_end {
         AtEnd::Restore => process.restore(),
         AtEnd::Leave => process.release(),
-        AtEnd::Off => {
+        AtEnd::Off | AtEnd::Stop => {
             process.set(None);
             process.release();
         }

@@ -13,10 +13,12 @@ use allotrope_watch::look::Look;
 use allotrope_watch::watch::Watch;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
 use super::output::{Event, Format, Output};
 use super::serve::{Seen, Serving};
+use super::started::Started;
 use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
@@ -26,6 +28,12 @@ use crate::signal_state;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often it looks for a high-water mark.
 const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
+/// How often it looks for processes that the program has started.
+const SEARCHES: Duration = Duration::from_secs(1);
+/// How long a program may take to end without a message.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a program may take until it has its memory.
+const START: Duration = Duration::from_secs(10);
 /// The time between reports, and until the first one with poireau's lines.
 const EVERY: Duration = Duration::from_secs(10);
 const POIREAU_EVERY: Duration = Duration::from_secs(600);
@@ -37,8 +45,12 @@ pub struct Session<'a> {
     output: Output,
     pub(super) arguments: &'a Arguments,
     pub(super) locator: Locator,
-    pub(super) signals: Signals,
+    signals: SignalsInfo<WithOrigin>,
     pub(super) attached: Vec<Attached>,
+    /// The program, if the watcher has started it.
+    pub(super) started: Option<Started>,
+    /// A signal has asked the program to end.
+    is_ending: bool,
     /// Who asks for looks over HTTP.
     pub serving: Option<Serving>,
     /// With `--all`: processes that could not be watched, by their own fault or ours.
@@ -57,7 +69,7 @@ impl<'a> Session<'a> {
         let signals = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let ignored = signal_state::ignored();
         let signals = signals.into_iter().filter(|it| !ignored.contains(*it));
-        let signals = Signals::new(signals)
+        let signals = SignalsInfo::<WithOrigin>::new(signals)
             .context("cannot handle signals")
             .status(FAILED)?;
         Ok(Self {
@@ -67,6 +79,8 @@ impl<'a> Session<'a> {
             locator,
             signals,
             attached: Vec::new(),
+            started: None,
+            is_ending: false,
             serving: None,
             refused: BTreeSet::new(),
             unopened: 0,
@@ -90,6 +104,100 @@ impl<'a> Session<'a> {
             Some(error) if self.attached.is_empty() => Err(failure(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until a program that was started has its memory, and opens it.
+    pub fn attach_started(&mut self, started: Started) -> Result<(), Failure> {
+        let process = started.process;
+        self.started = Some(started);
+        let end = Instant::now() + START;
+        while Instant::now() < end {
+            match Attached::new(process, false) {
+                Ok(attached) => {
+                    self.attached.push(attached);
+                    return Ok(());
+                }
+                Err(AttachError::NotPrepared(_) | AttachError::NoProcess(_)) => {}
+                Err(error) => {
+                    self.refuse(process, &error);
+                    return Ok(());
+                }
+            }
+            if self.program_has_ended() {
+                message::print("the program has ended before it could be watched");
+                return Ok(());
+            }
+            sleep(Duration::from_millis(1));
+        }
+        message::print(format_args!(
+            "process {process} has not loaded the recorder; `allotrope doctor` with the program's name says why"
+        ));
+        Ok(())
+    }
+
+    fn program_has_ended(&mut self) -> bool {
+        self.started.as_mut().is_some_and(|it| {
+            it.reap();
+            it.status().is_some()
+        })
+    }
+
+    /// Whether nothing is left to watch.
+    pub(super) fn is_over(&mut self) -> bool {
+        let has_ended = self.program_has_ended();
+        self.attached.is_empty() && (self.started.is_none() || has_ended)
+    }
+
+    /// The exit status at the end.
+    pub(super) fn status_at_end(&mut self) -> u8 {
+        if self.started.is_none() {
+            message::print("no process is left to watch");
+        }
+        let started = self.started.as_ref();
+        started.and_then(Started::status).unwrap_or(FINE)
+    }
+
+    /// Signals that have come, and whether a process has sent them (not the terminal).
+    pub(super) fn pending_signals(&mut self) -> Vec<(i32, bool)> {
+        let pending = self.signals.pending();
+        let pending = pending.map(|it| (it.signal, it.process.is_some()));
+        pending.collect()
+    }
+
+    /// A signal to end has come: whether the watcher ends. The program that it has started ends
+    /// first; the terminal's signals have reached it, too. A second signal ends the watcher.
+    pub(super) fn ends_by(&mut self, signal: i32, was_sent: bool) -> bool {
+        match &self.started {
+            Some(started) if started.status().is_none() && !self.is_ending => {
+                if was_sent {
+                    started.send(signal);
+                }
+                self.is_ending = true;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Asks the program to end, and waits for it. Returns the exit status.
+    pub(super) fn stop_program(&mut self) -> u8 {
+        if let Some(started) = self.started.as_ref().filter(|_| !self.is_ending) {
+            started.send(SIGTERM);
+        }
+        let start = Instant::now();
+        let mut has_told = false;
+        while !self.program_has_ended() {
+            let signals = self.pending_signals();
+            if let Some((signal, _)) = signals.iter().find(|it| [SIGINT, SIGTERM].contains(&it.0)) {
+                return stopped_by(*signal);
+            }
+            if !has_told && start.elapsed() > PATIENCE {
+                message::print("waiting for the program to end; Ctrl-C ends the wait");
+                has_told = true;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        self.status_at_end()
     }
 
     fn refuse(&mut self, process: u32, error: &AttachError) {
@@ -126,6 +234,7 @@ impl<'a> Session<'a> {
         let start = Instant::now();
         let mut next = start.checked_add(first);
         let mut next_look = start;
+        let mut next_search = start + SEARCHES;
         loop {
             if let Some(status) = self.handle_signals()? {
                 return Ok(status);
@@ -151,9 +260,12 @@ impl<'a> Session<'a> {
                 self.watch.keep_high_water(looks);
                 next_look = now + HIGH_WATER_LOOKS;
             }
-            if self.attached.is_empty() {
-                message::print("no process is left to watch");
-                return Ok(FINE);
+            if self.is_over() {
+                return Ok(self.status_at_end());
+            }
+            if self.started.is_some() && next_search <= now {
+                self.find_others()?;
+                next_search = now + SEARCHES;
             }
             if is_due {
                 next = Instant::now().checked_add(every);
@@ -195,13 +307,13 @@ impl<'a> Session<'a> {
 
     /// Returns the exit status if a signal asks to quit.
     fn handle_signals(&mut self) -> Result<Option<u8>, Failure> {
-        let pending: Vec<i32> = self.signals.pending().collect();
-        for signal in pending {
+        for (signal, was_sent) in self.pending_signals() {
             let which = match signal {
                 SIGHUP => Which::Live,
                 SIGUSR1 => Which::Old,
                 SIGUSR2 => Which::Freed,
-                signal => return Ok(Some(stopped_by(signal))),
+                signal if self.ends_by(signal, was_sent) => return Ok(Some(stopped_by(signal))),
+                _ => continue,
             };
             let looks = self.looks()?;
             self.output.blocks(&mut self.watch, &looks, which)?;
@@ -252,15 +364,23 @@ impl<'a> Session<'a> {
         Ok(looks)
     }
 
-    /// With `--all`: begins with processes that have come since.
+    /// Begins with processes that have come since: with `--all`, and those of the program that
+    /// was started.
     pub(super) fn find_others(&mut self) -> Result<(), Failure> {
-        if !self.arguments.all {
+        if !self.arguments.all && self.started.is_none() {
             return Ok(());
         }
         let own = self.attached.iter().map(|it| it.process);
         let known: BTreeSet<u32> = own.chain(self.refused.iter().copied()).collect();
         let found = discover(&known, |name| self.arguments.is_wanted(name));
         for process in found.processes {
+            if self
+                .started
+                .as_ref()
+                .is_some_and(|it| !it.includes(process))
+            {
+                continue;
+            }
             match Attached::new(process, self.arguments.take_over) {
                 Ok(attached) => {
                     self.attached.push(attached);
@@ -275,7 +395,7 @@ impl<'a> Session<'a> {
         // A later process may have the same id.
         self.refused
             .retain(|it| std::fs::exists(format!("/proc/{it}")).unwrap_or(false));
-        if found.unopened != self.unopened {
+        if self.arguments.all && found.unopened != self.unopened {
             self.unopened = found.unopened;
             message::print(format_args!(
                 "{} further processes cannot be opened, and are not watched",
