@@ -12,6 +12,7 @@ use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
+use rustix::termios::{QueueSelector, tcflush};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::output::Format;
@@ -123,11 +124,18 @@ fn watch(
         if terminal.draw(|frame| view.draw(frame)).is_err() {
             return Ok(stopped_by(SIGHUP));
         }
-        let keys = match wait() {
+        let has_bytes = match wait() {
             Input::Gone => return Ok(stopped_by(SIGHUP)),
-            Input::Nothing => continue,
-            Input::Bytes => read_keys(),
+            Input::Nothing => false,
+            Input::Bytes => true,
         };
+        // Without bytes, too: changes of the size wait there, and would hold up the keys.
+        let (keys, has_events) = read_keys();
+        if has_bytes && !has_events {
+            // crossterm forgets a key that comes together with a change of the size: it stays
+            // unread, and would wake us for ever.
+            let _ = tcflush(stdin(), QueueSelector::IFlush);
+        }
         for key in keys {
             match view.key(key) {
                 None => {}
@@ -172,8 +180,8 @@ enum Input {
     Gone,
 }
 
-/// Waits for input. crossterm is not asked before there are bytes: where the terminal has gone, it
-/// would try again for ever.
+/// Waits for input. crossterm is not asked before: where the terminal has gone, it would try again
+/// for ever.
 fn wait() -> Input {
     let input = stdin();
     let mut wanted = [PollFd::new(&input, PollFlags::IN)];
@@ -193,17 +201,19 @@ fn wait() -> Input {
     }
 }
 
-fn read_keys() -> Vec<event::KeyEvent> {
-    let mut keys = Vec::new();
+/// The keys that have been typed, and whether there were any events.
+fn read_keys() -> (Vec<event::KeyEvent>, bool) {
+    let (mut keys, mut has_events) = (Vec::new(), false);
     // A person types less than this in a moment.
     while keys.len() < 100 && event::poll(Duration::ZERO).unwrap_or(false) {
+        has_events = true;
         match event::read() {
             Ok(Event::Key(key)) => keys.push(key),
             Ok(_) => {}
             Err(_) => break,
         }
     }
-    keys
+    (keys, has_events)
 }
 
 /// Gives the terminal to the shell until it continues us.

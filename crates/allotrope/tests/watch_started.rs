@@ -1,0 +1,221 @@
+//! `watch -- PROGRAM`: a program that the watcher starts is sampled from its first allocation, and
+//! its processes are followed. With a period of one byte every block is sampled.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use support::compile::compiled;
+use support::record::command;
+
+/// Much longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A watcher that has started `programs/watched.c`, which does what it reads.
+struct Started {
+    child: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    log: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Started {
+    fn new(before: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        let mut watch = command();
+        watch.args([
+            "watch", "--period", "1", "--every", "100ms", "--format", "json",
+        ]);
+        watch.arg("--log").arg(&log).arg("--").args(before);
+        let mut child = watch
+            .arg(compiled("watched.c"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let commands = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut started = Self {
+            child,
+            commands,
+            answers,
+            log,
+            _folder: folder,
+        };
+        assert_eq!(started.answer(), "ready");
+        started
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    fn send(&mut self, text: &str) {
+        let commands = self.commands.as_mut().expect("a pipe");
+        writeln!(commands, "{text}").expect("a command");
+    }
+
+    fn tell(&mut self, text: &str) {
+        self.send(text);
+        assert_eq!(self.answer(), "ok", "{text}");
+    }
+
+    /// The reports up to now; the last line may not be complete yet.
+    fn reports(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines = text.lines().filter_map(|it| serde_json::from_str(it).ok());
+        lines.filter(|it: &Value| it["sites"].is_array()).collect()
+    }
+
+    /// The first report for which this is true.
+    fn wait_for(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Some(report) = self.reports().into_iter().find(&is_wanted) {
+                return report;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        panic!("{:?}", self.reports().pop());
+    }
+
+    /// Ends the program's input; returns the watcher's exit status.
+    fn end(&mut self) -> Option<i32> {
+        drop(self.commands.take());
+        self.child.wait().expect("our child").code()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The live blocks of this function, of all processes.
+fn blocks_of(report: &Value, function: &str) -> f64 {
+    let sites = report["sites"].as_array().expect("sites").iter();
+    let has = |site: &&Value| {
+        let frames = site["stack"].as_array().expect("a stack");
+        frames.iter().any(|it| it["function"] == function)
+    };
+    let blocks = sites.filter(has).map(|it| it["live_blocks"].as_f64());
+    blocks.map(|it| it.expect("a number")).sum()
+}
+
+fn process_count(report: &Value) -> usize {
+    report["processes"].as_array().expect("processes").len()
+}
+
+#[test]
+fn a_program_is_sampled_from_the_start_and_its_last_state_reported() {
+    let mut program = Started::new(&[]);
+    program.tell("malloc 123 1000");
+    program.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
+    program.tell("calloc 45 2000");
+    assert_eq!(program.end(), Some(0));
+    let last = program.reports().pop().expect("a report");
+    assert_eq!(blocks_of(&last, "by_malloc"), 123.0);
+    assert_eq!(blocks_of(&last, "by_calloc"), 45.0);
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let mut program = Started::new(&[]);
+    program.send("exit 3");
+    assert_eq!(program.end(), Some(3));
+    let mut program = Started::new(&[]);
+    program.send("kill 9");
+    assert_eq!(program.end(), Some(128 + 9));
+}
+
+#[test]
+fn the_programs_children_are_watched_too() {
+    let mut program = Started::new(&[]);
+    program.tell("malloc 100 1000");
+    program.send("fork");
+    let child = program.answer();
+    program.tell("malloc 23 1000");
+    // The blocks that a child gets by the fork are its parent's.
+    let report = program.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
+    assert_eq!(process_count(&report), 2);
+    let processes = report["processes"].as_array().expect("processes").iter();
+    let ids: Vec<String> = processes.map(|it| it["pid"].to_string()).collect();
+    assert!(ids.contains(&child), "{ids:?} {child}");
+    program.end();
+}
+
+#[test]
+fn a_process_that_has_lost_its_parent_is_watched_and_waited_for() {
+    // The program itself is the shell, which ends before it.
+    let mut program = Started::new(&["sh", "-c", "exec 3<&0; \"$0\" <&3 & exit 4"]);
+    program.tell("malloc 100 1000");
+    let end = Instant::now() + PATIENCE;
+    while blocks(&program) != Some(100.0) && Instant::now() < end {
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(blocks(&program), Some(100.0));
+    assert!(program.child.try_wait().expect("our child").is_none());
+    assert_eq!(program.end(), Some(4));
+}
+
+/// In the last report.
+fn blocks(program: &Started) -> Option<f64> {
+    let last = program.reports().pop()?;
+    Some(blocks_of(&last, "by_malloc"))
+}
+
+#[test]
+fn a_signal_to_the_watcher_ends_the_program() {
+    let mut program = Started::new(&[]);
+    let report = program.wait_for(|it| process_count(it) == 1);
+    let process = report["processes"][0]["pid"].as_i64().expect("an id");
+    let process = Pid::from_raw(i32::try_from(process).expect("an id")).expect("an id");
+    kill_process(Pid::from_child(&program.child), Signal::TERM).expect("a signal");
+    let status = program.child.wait().expect("our child");
+    assert_eq!(status.code(), Some(128 + 15));
+    assert!(test_kill_process(process).is_err());
+}
+
+#[test]
+fn what_cannot_be_started_is_refused() {
+    let run = |arguments: &[&str]| {
+        let output = command().arg("watch").args(arguments).output();
+        let output = output.expect("the command");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), errors)
+    };
+    let (status, errors) = run(&["--", "/no/such/program"]);
+    assert_eq!((status, errors.lines().count()), (Some(127), 1), "{errors}");
+    let (status, errors) = run(&["--", "/etc/passwd"]);
+    assert_eq!((status, errors.lines().count()), (Some(126), 1), "{errors}");
+    for conflict in ["--once", "--all", "--take-over", "1", "--save=x"] {
+        let (status, errors) = run(&[conflict, "--", "true"]);
+        assert_eq!(status, Some(2), "{conflict}: {errors}");
+        assert!(errors.contains("cannot be used with"), "{errors}");
+    }
+}
+
+#[test]
+fn a_program_without_the_recorder_runs_to_its_end() {
+    // The environment is cleared, so that the program is not prepared.
+    let output = Command::new(env!("CARGO_BIN_EXE_allotrope"))
+        .args(["watch", "--", "env", "-i", "sh", "-c", "echo done; exit 7"])
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(7));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("done"));
+}
