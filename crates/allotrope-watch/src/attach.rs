@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
-use allotrope_watched::file::{FindError, MapError, Mapped, find};
+use allotrope_watched::file::{FindError, MapError, Mapped, find, is_mapped};
 use allotrope_watched::reader::{ReadError, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,6 +14,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::lock::{self, Claim};
 use crate::look::{Keys, Look};
+
+/// How long a program may take from its exec until it has its memory.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// Why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +79,9 @@ pub struct Attached {
     before: Option<Period>,
     is_changed: bool,
     root: Option<String>,
+    /// Since when its memory is not mapped there any more.
+    unmapped: Option<Instant>,
+    has_left: bool,
 }
 
 impl Attached {
@@ -136,6 +143,8 @@ impl Attached {
             is_changed: before != now,
             before,
             root: root_of(process),
+            unmapped: None,
+            has_left: false,
         })
     }
 
@@ -176,18 +185,34 @@ impl Attached {
         lock::is_asked(&self.file)
     }
 
-    /// Whether it has ended. Its memory stays.
+    /// Whether it has ended, or [left](Self::has_left). Its memory stays.
     pub fn has_ended(&self) -> bool {
-        has_ended(&self.descriptor)
+        self.has_left || has_ended(&self.descriptor)
+    }
+
+    /// Whether it has executed a program that is not prepared: for five seconds no memory has
+    /// been mapped there. [`Self::follow_exec`] finds that out.
+    pub fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// Goes on with the process's new memory, if it has one: it has called exec. Returns
     /// whether it has.
     pub fn follow_exec(&mut self) -> bool {
-        let Ok(file) = find(self.process) else {
+        let file = match find(self.process) {
+            Ok(file) => file,
+            Err(FindError::NotWatched(_)) if !is_mapped(self.process, &self.file) => {
+                let since = *self.unmapped.get_or_insert_with(Instant::now);
+                self.has_left = since.elapsed() >= STARTING;
+                return false;
+            }
             // It may have closed the descriptor; the mapping goes on.
-            return false;
+            Err(_) => {
+                self.unmapped = None;
+                return false;
+            }
         };
+        self.unmapped = None;
         let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|it| (it.st_dev, it.st_ino));
         let (Ok(old), Ok(new)) = (inode(&self.file), inode(&file)) else {
             return false;

@@ -219,3 +219,32 @@ fn a_program_without_the_recorder_runs_to_its_end() {
     assert_eq!(output.status.code(), Some(7));
     assert!(String::from_utf8_lossy(&output.stdout).contains("done"));
 }
+
+#[test]
+fn a_process_that_executes_an_unprepared_program_is_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let mut child = command()
+        .args([
+            "watch", "--period", "1", "--every", "100ms", "--format", "json", "--log",
+        ])
+        .arg(&log)
+        .args(["--", "sh", "-c", "sleep 1; exec env -i cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let input = child.stdin.take();
+    let end = Instant::now() + PATIENCE;
+    let is_told = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.contains("\"kind\":\"process_left\"")
+    };
+    while !is_told() && Instant::now() < end {
+        sleep(Duration::from_millis(50));
+    }
+    assert!(is_told(), "{:?}", fs::read_to_string(&log));
+    // It runs on, and the watcher waits for it.
+    assert!(child.try_wait().expect("our child").is_none());
+    drop(input);
+    assert_eq!(child.wait().expect("our child").code(), Some(0));
+}

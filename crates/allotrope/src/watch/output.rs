@@ -34,6 +34,8 @@ pub enum Event {
     Found,
     Ended,
     Executed,
+    /// By executing a program that is not prepared.
+    Left,
     TakenOver,
 }
 
@@ -124,6 +126,10 @@ impl Output {
             Event::Found => ("process_found", "is watched from now on"),
             Event::Ended => ("process_ended", "has ended"),
             Event::Executed => ("process_executed", "has executed another program"),
+            Event::Left => (
+                "process_left",
+                "has executed a program that is not prepared, and is not watched any more",
+            ),
             Event::TakenOver => ("process_taken_over", "was taken over by another watcher"),
         };
         message::print(format_args!("process {process} {words}"));

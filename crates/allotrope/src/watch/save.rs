@@ -64,7 +64,7 @@ fn watched<'l>(look: &'l Look, attached: &[Attached]) -> Watched<'l> {
 pub fn exit(look: &Look, attached: &[Attached]) -> Exit {
     let process = attached.iter().find(|it| it.process == look.process);
     match look.state.process.exit_status {
-        _ if process.is_some_and(|it| !it.has_ended()) => Exit::Running,
+        _ if process.is_some_and(|it| !it.has_ended() || it.has_left()) => Exit::Running,
         Some(status) => Exit::Status(status),
         None => Exit::Unknown,
     }

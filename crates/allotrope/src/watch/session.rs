@@ -408,9 +408,13 @@ impl<'a> Session<'a> {
     fn remove_ended(&mut self) -> Result<(), Failure> {
         let ended = self.attached.extract_if(.., |it| it.has_ended());
         let ended: Vec<Attached> = ended.collect();
-        ended
-            .iter()
-            .try_for_each(|it| self.output.event(Event::Ended, it.process))
+        ended.iter().try_for_each(|it| {
+            let event = match it.has_left() {
+                true => Event::Left,
+                false => Event::Ended,
+            };
+            self.output.event(event, it.process)
+        })
     }
 
     pub(super) fn remove_taken_over(&mut self) -> Result<(), Failure> {
