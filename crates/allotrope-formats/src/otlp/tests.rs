@@ -136,7 +136,10 @@ fn tables_begin_with_the_empty_entry_and_have_each_once() {
     assert_eq!(strings.len(), one.strings.len());
     let build_id: AnyValue = Value::from("ab01").into();
     let mapping = &one.mappings[1];
-    assert_eq!(one.strings[mapping.filename_strindex as usize], "/bin/program");
+    assert_eq!(
+        one.strings[mapping.filename_strindex as usize],
+        "/bin/program"
+    );
     let mut attributes = mapping.attribute_indices.iter();
     let found = attributes.any(|it| {
         let attribute = &one.attributes[*it as usize];
