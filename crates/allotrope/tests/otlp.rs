@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use allotrope_formats::otlp::messages::{
@@ -97,7 +97,9 @@ fn watch() -> Command {
 /// A watcher that sends profiles. Reports come only at the end.
 struct Watcher {
     child: Ended,
-    errors: JoinHandle<String>,
+    errors: Receiver<String>,
+    /// The messages that have been read.
+    said: String,
 }
 
 impl Watcher {
@@ -111,14 +113,27 @@ impl Watcher {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command");
-        let mut errors = child.stderr.take().expect("a pipe");
-        let errors = thread::spawn(move || {
-            let mut text = String::new();
-            let _ = errors.read_to_string(&mut text);
-            text
+        let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let (sender, errors) = channel();
+        thread::spawn(move || {
+            let mut lines = lines.map_while(Result::ok);
+            lines.all(|line| sender.send(line).is_ok())
         });
-        let child = Ended(child);
-        Self { child, errors }
+        Self {
+            child: Ended(child),
+            errors,
+            said: String::new(),
+        }
+    }
+
+    /// Reads until a message has these words.
+    fn wait_for(&mut self, words: &str) {
+        while !self.said.contains(words) {
+            let line = self.errors.recv_timeout(LIMIT);
+            let line = line.unwrap_or_else(|_| panic!("{words}: {}", self.said));
+            self.said.push_str(&line);
+            self.said.push('\n');
+        }
     }
 
     fn signal(&self) {
@@ -129,7 +144,11 @@ impl Watcher {
     /// The status and the messages.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.0.wait().expect("a status");
-        (status.code(), self.errors.join().expect("text"))
+        for line in &self.errors {
+            self.said.push_str(&line);
+            self.said.push('\n');
+        }
+        (status.code(), self.said)
     }
 }
 
@@ -416,8 +435,8 @@ fn failures_are_said_once() {
         }),
     };
     let collector = Collector::new(move |number, stream| match number {
-        0..3 => respond(stream, 503, &unavailable.encode_to_vec()),
-        4..6 => respond(stream, 200, &rejected.encode_to_vec()),
+        0..=2 => respond(stream, 503, &unavailable.encode_to_vec()),
+        4..=5 => respond(stream, 200, &rejected.encode_to_vec()),
         _ => respond(stream, 200, &[]),
     });
     let program = Program::new(BLOCKS);
@@ -456,7 +475,8 @@ fn a_collector_that_is_away_disturbs_nothing() {
     let mut program = Program::new(BLOCKS);
     let url = format!("http://name:secret@{address}");
     let options = ["--otlp", &url, "--otlp-every", "100ms"];
-    let watcher = Watcher::new(&[&program], &options, &[]);
+    let mut watcher = Watcher::new(&[&program], &options, &[]);
+    watcher.wait_for("cannot be reached");
     program.send("exit 7");
     let (status, errors) = watcher.end();
     assert_eq!(status, Some(0), "{errors}");
@@ -523,7 +543,8 @@ fn hostile_answers_end() {
 fn a_collector_that_never_answers_holds_up_nobody() {
     // One byte now and then, for ever.
     let collector = Collector::new(|_, stream| {
-        while stream.write_all(b"H").is_ok() {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Header: ");
+        while stream.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(100));
         }
     });
@@ -542,7 +563,7 @@ fn a_collector_that_never_answers_holds_up_nobody() {
         "--prometheus",
         &shown,
     ];
-    let watcher = Watcher::new(&[&program], &options, &[]);
+    let mut watcher = Watcher::new(&[&program], &options, &[]);
     // The server of metrics answers meanwhile.
     for _ in 0..5 {
         let mut stream = loop {
@@ -557,16 +578,16 @@ fn a_collector_that_never_answers_holds_up_nobody() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     // The first signal ends the watcher, the second its wait.
-    let process = watcher.child.0.id();
     watcher.signal();
-    while !watcher.errors.is_finished() {
-        thread::sleep(Duration::from_millis(200));
-        if std::fs::exists(format!("/proc/{process}")).unwrap_or(false) {
-            watcher.signal();
-        }
-    }
+    watcher.wait_for("Ctrl-C ends the wait");
+    watcher.signal();
     let (status, errors) = watcher.end();
     assert_eq!(status, Some(128 + 15), "{errors}");
+    assert_eq!(
+        count(&errors, "the last profile was not sent"),
+        1,
+        "{errors}"
+    );
 }
 
 #[test]
@@ -690,13 +711,20 @@ fn a_real_collector_reads_the_profiles() {
     let json: serde_json::Value = serde_json::from_slice(&received.body).expect("JSON");
     let tables = &json["dictionary"];
     // Fields with the value 0 are left out.
-    let entry = |table: &str, index: &serde_json::Value| &tables[table][number(index) as usize];
-    let text = |index| entry("stringTable", index).as_str().expect("a text");
+    let entry =
+        |table: &str, index: &serde_json::Value| tables[table][number(index) as usize].clone();
+    let text = |index: &serde_json::Value| {
+        let text = entry("stringTable", index);
+        text.as_str().expect("a text").to_owned()
+    };
     let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
     let resource = &json["resourceProfiles"][0];
     let attributes = list(&resource["resource"]["attributes"]);
-    let process = attributes.iter().find(|it| it["key"] == "process.pid");
-    let process = &process.expect("a process id")["value"]["intValue"];
+    // The collector moves the keys to the table of texts.
+    let is_process = |it: &&serde_json::Value| text(&it["keyStrindex"]) == "process.pid";
+    let process = attributes.iter().find(is_process);
+    let process = process.unwrap_or_else(|| panic!("{json:#}"));
+    let process = &process["value"]["intValue"];
     assert_eq!(number(process), u64::from(program.child.0.id()));
     let profiles = list(&resource["scopeProfiles"][0]["profiles"]);
     let bytes = BLOCKS * SIZE;
@@ -724,8 +752,8 @@ fn a_real_collector_reads_the_profiles() {
                 let function = entry("functionTable", &line["functionIndex"]);
                 text(&function["nameStrindex"])
             });
-            let names: Vec<&str> = names.collect();
-            names.starts_with(&["by_malloc", "main"])
+            let names: Vec<String> = names.take(2).collect();
+            names == ["by_malloc", "main"]
         };
         let ours: Vec<_> = samples.iter().filter(is_ours).collect();
         assert_eq!(ours.len(), 1, "{kind}: {json:#}");
