@@ -5,7 +5,7 @@
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,
 //! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles, the text heap
 //! profiles of gperftools, tcmalloc, jemalloc and Go, and `allotrope-stacks/1`, each plain or compressed with gzip or Zstandard.
-//! [`EXPORTERS`] lists the formats that can be written. The module of each
+//! [`EXPORTERS`] lists the formats that can be written; [`otlp`] makes requests for collectors. The module of each
 //! format documents what is read, what is ignored and where the format is
 //! specified.
 //!
@@ -20,6 +20,7 @@ mod error;
 mod exporters;
 mod function_names;
 mod lines;
+pub mod otlp;
 mod pprof_message;
 mod read;
 mod readers;

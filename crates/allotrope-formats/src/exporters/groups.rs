@@ -5,6 +5,6 @@ use allotrope_profile::StackSet;
 
 /// The groups of a stack, innermost first. Each ends with a frame that is not
 /// inlined, or at the end of the stack.
-pub(super) fn groups<'a>(set: &'a StackSet, stack: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
+pub(crate) fn groups<'a>(set: &'a StackSet, stack: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
     stack.split_inclusive(|frame| !set.frames[*frame as usize].inlined)
 }

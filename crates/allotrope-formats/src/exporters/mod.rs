@@ -3,11 +3,12 @@
 
 pub(crate) mod dhat;
 mod folded;
-mod groups;
+pub(crate) mod groups;
 mod json;
 mod merged;
-mod naming;
-mod pprof;
+pub(crate) mod modules;
+pub(crate) mod naming;
+pub(crate) mod pprof;
 mod stacks;
 
 use std::io::Write;

@@ -9,7 +9,7 @@ use allotrope_text::{is_shown, shown};
 pub(super) const NO_STACK: &str = "[no stack]";
 
 /// The name of a frame: its function, or its offset in the module.
-pub(super) fn name(frame: &StackFrame) -> Cow<'_, str> {
+pub(crate) fn name(frame: &StackFrame) -> Cow<'_, str> {
     if !frame.function.is_empty() {
         Cow::Borrowed(&frame.function)
     } else if !frame.module.is_empty() {

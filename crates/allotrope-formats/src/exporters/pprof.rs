@@ -47,6 +47,9 @@ const KINDS: [(Metric, &str, &str); 6] = [
     (Metric::PeakBytes, "peak_space", "bytes"),
 ];
 
+/// The types of sampled profiles, as in Go's heap profiles. The default one is the first.
+pub(crate) const IN_USE_FIRST: [(Metric, &str, &str); 4] = [KINDS[3], KINDS[2], KINDS[1], KINDS[0]];
+
 /// The default sample type: the first of these that is known.
 const DEFAULTS: [Metric; 3] = [Metric::PeakBytes, Metric::Bytes, Metric::Allocations];
 
@@ -54,6 +57,11 @@ const DEFAULTS: [Metric; 3] = [Metric::PeakBytes, Metric::Bytes, Metric::Allocat
 #[cfg(test)]
 pub(super) fn metrics() -> Vec<Metric> {
     KINDS.iter().map(|(metric, ..)| *metric).collect()
+}
+
+/// A regular expression (RE2) for the functions that are left out at the inner end of a stack.
+pub(crate) fn dropped_frames() -> String {
+    entry_points::pattern()
 }
 
 /// The exporter; see the module documentation.

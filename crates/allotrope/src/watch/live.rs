@@ -67,14 +67,17 @@ pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
             .context("cannot use the terminal; add --headless")
             .status(FAILED),
     };
+    session.push_last();
     for process in session.attached.drain(..) {
         let_go(process, at_end);
     }
     message::release();
-    match outcome {
+    let outcome = match outcome {
         Ok(_) if at_end == AtEnd::Stop => Ok(session.stop_program()),
         outcome => outcome,
-    }
+    };
+    session.finish_pushing();
+    outcome
 }
 
 fn watch(
@@ -115,6 +118,7 @@ fn watch(
             next = Instant::now() + LOOKS;
         }
         session.serve()?;
+        session.push()?;
         let latest = message::latest();
         if let Some(message) = latest.as_ref().filter(|_| latest != told) {
             view.set_status(message);

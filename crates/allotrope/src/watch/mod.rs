@@ -4,6 +4,8 @@
 mod live;
 pub mod output;
 mod perf_script;
+mod profile;
+mod push;
 mod save;
 mod serve;
 mod session;
@@ -28,6 +30,7 @@ use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::standby::Prepared;
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
+use push::{PushArguments, Pushing};
 use serve::{ServeArguments, Serving};
 use session::Session;
 use started::Started;
@@ -133,6 +136,8 @@ pub struct Arguments {
     #[command(flatten)]
     serve: ServeArguments,
     #[command(flatten)]
+    push: PushArguments,
+    #[command(flatten)]
     debug_files: DebugFiles,
     /// Start this program and watch it, and all processes that it starts
     #[arg(
@@ -180,11 +185,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         high_water: arguments.track_high_water_mark,
     };
     let locator = locator.with_index_cache(IndexCache::of_user());
+    let pushing = Pushing::start(&arguments.push, &locator)?;
     let serving = Serving::start(&arguments.serve, &locator, options.old_age)?;
     let watch = Watch::new(options, locator.clone());
     let output = Output::open(arguments.format, arguments.log.as_deref())?;
     let mut session = Session::new(watch, output, arguments, locator)?;
     session.serving = serving;
+    session.pushing = pushing;
     let is_live = live::is_wanted(arguments);
     match &prepared {
         None => session.attach_first(&attached(arguments)?)?,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_symbols::Locator;
+use allotrope_trace::model::Exit;
 use allotrope_watch::attach::{AttachError, Attached};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::discover::discover;
@@ -17,6 +18,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
 use super::output::{Event, Format, Output};
+use super::push::Pushing;
 use super::serve::{Seen, Serving};
 use super::started::Started;
 use super::{Arguments, let_go, save};
@@ -53,6 +55,8 @@ pub struct Session<'a> {
     is_ending: bool,
     /// Who asks for looks over HTTP.
     pub serving: Option<Serving>,
+    /// Where profiles are sent.
+    pub pushing: Option<Pushing>,
     /// With `--all`: processes that could not be watched, by their own fault or ours.
     refused: BTreeSet<u32>,
     unopened: usize,
@@ -82,6 +86,7 @@ impl<'a> Session<'a> {
             started: None,
             is_ending: false,
             serving: None,
+            pushing: None,
             refused: BTreeSet::new(),
             unopened: 0,
         })
@@ -215,9 +220,11 @@ impl<'a> Session<'a> {
             self.switch_on(index);
         }
         let outcome = self.watch(was_on);
-        for process in self.attached {
+        self.push_last();
+        for process in self.attached.drain(..) {
             let_go(process, self.arguments.at_end());
         }
+        self.finish_pushing();
         outcome
     }
 
@@ -241,6 +248,7 @@ impl<'a> Session<'a> {
             }
             self.remove_taken_over()?;
             self.serve()?;
+            self.push()?;
             let now = Instant::now();
             let is_due = next.is_some_and(|next| next <= now);
             let has_ended = self.attached.iter().any(Attached::has_ended);
@@ -251,6 +259,7 @@ impl<'a> Session<'a> {
                     self.write(&looks)?;
                     self.watch.keep_high_water(looks);
                 }
+                self.push_ended();
                 self.remove_ended()?;
                 if self.arguments.is_one_report() || self.output.is_closed {
                     return Ok(FINE);
@@ -329,13 +338,71 @@ impl<'a> Session<'a> {
     pub(super) fn serve(&mut self) -> Result<(), Failure> {
         let waiting = self.serving.as_ref().and_then(Serving::waiting);
         if let Some(waiting) = waiting {
-            let looks = self.looks()?;
-            let exits = looks.iter().map(|it| save::exit(it, &self.attached));
-            let exits = exits.collect();
+            let seen = self.seen()?;
             // Who has waited too long is gone.
-            let _ = waiting.try_send(Seen { looks, exits });
+            let _ = waiting.try_send(seen);
         }
         Ok(())
+    }
+
+    /// A look at each process, with how it ended. One that ends meanwhile counts as running: the
+    /// look may not have seen its last state.
+    fn seen(&mut self) -> Result<Seen, Failure> {
+        let ended = self.attached.iter().filter(|it| it.has_ended());
+        let ended: BTreeSet<u32> = ended.map(|it| it.process).collect();
+        let looks = self.looks()?;
+        let exits = looks.iter().map(|it| match ended.contains(&it.process) {
+            true => save::exit(it, &self.attached),
+            false => Exit::Running,
+        });
+        let exits = exits.collect();
+        Ok(Seen { looks, exits })
+    }
+
+    /// Hands a look over to be sent, if it is time.
+    pub(super) fn push(&mut self) -> Result<(), Failure> {
+        if self.pushing.as_mut().is_some_and(Pushing::is_due) {
+            let seen = self.seen()?;
+            if let Some(pushing) = &mut self.pushing {
+                pushing.offer(seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the last states of processes that have ended, before they are let go.
+    fn push_ended(&mut self) {
+        let Some(pushing) = &mut self.pushing else {
+            return;
+        };
+        for process in self.attached.iter().filter(|it| it.has_ended()) {
+            // Who cannot be read has been given up with a sentence.
+            if let Ok(look) = process.look(&self.watch.keys) {
+                let exit = save::exit(&look, &self.attached);
+                pushing.keep(look, exit);
+            }
+        }
+    }
+
+    /// Hands the last look over to be sent.
+    pub(super) fn push_last(&mut self) {
+        if self.pushing.is_none() {
+            return;
+        }
+        let seen = self.seen();
+        if let (Some(pushing), Ok(seen)) = (&mut self.pushing, seen) {
+            pushing.offer_last(seen);
+        }
+    }
+
+    /// Waits until everything was sent, for a bounded time; SIGINT and SIGTERM end the wait.
+    pub(super) fn finish_pushing(&mut self) {
+        if let Some(pushing) = self.pushing.take() {
+            pushing.finish(|| {
+                let signals = self.pending_signals();
+                signals.iter().any(|it| [SIGINT, SIGTERM].contains(&it.0))
+            });
+        }
     }
 
     /// A look at each process. One whose memory is damaged is given up.

@@ -4,35 +4,24 @@
 use std::io::{self, Write};
 
 use allotrope_profile::{Metric, StackFrame, StackSet};
-use allotrope_text::text_of_path;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use rustc_hash::FxHashMap;
 
 use super::{DEFAULTS, entry_points};
 use crate::exporters::groups::groups;
+use crate::exporters::modules::ModuleNames;
 use crate::exporters::naming::name;
-use crate::function_names::file_name;
 use crate::pprof_message::{Function, Line, Location, Mapping, Sample, ValueType, field};
 
 /// A comment of each profile.
 const SAMPLE_TYPES: &str =
     "alloc: all allocations; inuse: live at the end; peak: live when most bytes were live";
 
-/// The file name of the executable; if it is unknown, that of the command's first word if
-/// a module has this name; else empty.
-fn main_module(set: &StackSet) -> &str {
-    if !set.run.executable.is_empty() {
-        return file_name(&set.run.executable);
-    }
-    let word = file_name(set.title.split(' ').next().unwrap_or_default());
-    let is_module = set.frames.iter().any(|frame| frame.module == word);
-    if is_module { word } else { "" }
-}
-
 /// A profile under construction. Ids count from 1; 0 is none.
 pub(super) struct Builder<'a> {
     set: &'a StackSet,
+    modules: ModuleNames<'a>,
     out: &'a mut dyn Write,
     strings: FxHashMap<String, i64>,
     texts: Vec<String>,
@@ -45,6 +34,7 @@ impl<'a> Builder<'a> {
     pub fn new(set: &'a StackSet, out: &'a mut dyn Write) -> Self {
         let mut builder = Self {
             set,
+            modules: ModuleNames::of(set),
             out,
             strings: FxHashMap::default(),
             texts: Vec::new(),
@@ -113,7 +103,7 @@ impl<'a> Builder<'a> {
             }
         }
         // The first mapping is the main one.
-        let main = main_module(set);
+        let main = self.modules.main();
         self.mapping(main);
         Ok(())
     }
@@ -165,9 +155,8 @@ impl<'a> Builder<'a> {
     fn write_mappings(&mut self) -> io::Result<()> {
         let mut mappings: Vec<(&str, u64)> = self.mappings.drain().collect();
         mappings.sort_unstable_by_key(|(_, id)| *id);
-        let main = main_module(self.set);
         for (module, id) in mappings {
-            let (path, build_id) = self.identity(module, module == main);
+            let (path, build_id) = self.modules.identity(module);
             let mapping = Mapping {
                 id,
                 filename: self.string(&path),
@@ -182,23 +171,6 @@ impl<'a> Builder<'a> {
             self.message(field::MAPPING, &mapping)?;
         }
         Ok(())
-    }
-
-    /// The path and the build id of a module; its name and an empty text if they are
-    /// unknown, or if several modules have this name.
-    fn identity(&self, name: &str, main: bool) -> (String, String) {
-        let run = &self.set.run;
-        let mut modules = run.modules.iter().filter(|module| module.name() == name);
-        match (modules.next(), modules.next()) {
-            (Some(module), None) => {
-                let digits = module.build_id.iter().map(|byte| format!("{byte:02x}"));
-                (text_of_path(&module.path).into_owned(), digits.collect())
-            }
-            (None, _) if main && !run.executable.is_empty() => {
-                (run.executable.clone(), String::new())
-            }
-            _ => (name.to_owned(), String::new()),
-        }
     }
 
     fn location(&mut self, group: &'a [u32]) -> u64 {

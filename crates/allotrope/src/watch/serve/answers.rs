@@ -1,22 +1,17 @@
 //! The pages and their contents.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use allotrope_formats::write_pprof;
 use allotrope_profile::Metric;
-use allotrope_profile::sampled::SampledProfile;
-use allotrope_sampled::{About, DEEPEST, Watched};
 use allotrope_symbols::Locator;
-use allotrope_trace::TraceReader;
 use allotrope_watch::prometheus;
 use anyhow::Context;
 
 use super::{Seen, Served};
-use crate::source;
-use crate::watch::save::parent;
+use crate::watch::profile;
 
 /// How long a look may take to come. The session answers within 0.1 s unless it is writing a
 /// report to a slow reader.
@@ -168,33 +163,11 @@ impl Answers {
         })
     }
 
-    /// The same as `watch --save` and then `export --to pprof`, in memory.
     fn profile(&self, seen: &Seen, metric: Metric) -> anyhow::Result<Answer> {
-        let looks = seen.looks.iter().zip(&seen.exits);
-        let watched: Vec<Watched<'_>> = looks
-            .map(|(look, exit)| Watched {
-                state: &look.state,
-                pid: look.process,
-                parent_pid: parent(look.process).unwrap_or(0),
-                read_at: look.time,
-                exit: *exit,
-            })
-            .collect();
-        let about = About {
-            tool_version: env!("CARGO_PKG_VERSION"),
-            depth_limit: DEEPEST,
-        };
-        let mut saved = Vec::new();
-        let cannot = "the profile cannot be made";
-        allotrope_sampled::write(&mut saved, &watched, about, Some(&self.locator))
-            .context(cannot)?;
-        let trace = TraceReader::sampled(&saved[..]).context(cannot)?;
-        let profile = SampledProfile::read(&trace).context(cannot)?;
-        let mut source = source::of_samples(Path::new("the watched processes"), &profile)
-            .map_err(|failure| failure.error)?;
-        source.describe_sampling();
+        let looks = seen.looks.iter().zip(seen.exits.iter().copied());
+        let source = profile::source(looks, &self.locator)?;
         let mut body = Vec::new();
-        write_pprof(&source.set, Some(metric), &mut body).context(cannot)?;
+        write_pprof(&source.set, Some(metric), &mut body).context("the profile cannot be made")?;
         Ok(Answer {
             status: 200,
             kind: "application/octet-stream",
