@@ -45,6 +45,12 @@ pub struct LastStack {
     walked: CacheLines<[WalkedFrame; 1 + DEPTH + 1]>,
 }
 
+/// The cached stack of the kind of call that captures.
+#[inline(always)]
+pub fn last<'a, H: Host + 'a>(host: H) -> &'a LastStack {
+    host.unwinder().last(host.kind())
+}
+
 /// Index of a walk's first frame in `walked`.
 const INNERMOST: usize = DEPTH;
 
@@ -188,7 +194,7 @@ impl LastStack {
 /// too. Uses no stack memory, except in rare cases.
 #[inline(never)]
 pub fn replay<H: Host>(host: H, count: usize) -> usize {
-    let last = &host.unwinder().last;
+    let last = last(host);
     let mut held = count - 1;
     let mut nontrivial = last.nontrivial_up_to(held);
     loop {
@@ -220,7 +226,7 @@ pub fn replay<H: Host>(host: H, count: usize) -> usize {
 #[cold]
 #[inline(never)]
 fn replay_repeating<H: Host>(host: H, count: usize, from: usize) -> usize {
-    let last = &host.unwinder().last;
+    let last = last(host);
     // The innermost frame needs no check: the walk has just found it.
     for index in (0..=from).rev().filter(|index| index + 1 < count) {
         if !holds(host, index) {
@@ -240,7 +246,7 @@ fn replay_repeating<H: Host>(host: H, count: usize, from: usize) -> usize {
 /// Whether the frame at `index` is still the caller of the next inner frame, which is
 /// unchanged.
 fn holds<H: Host>(host: H, index: usize) -> bool {
-    let last = &host.unwinder().last;
+    let last = last(host);
     let frame = &last.frames.0[index];
     if !frame.flags.get().must_repeat_step() {
         // SAFETY: as in `changed_return_address`.
@@ -272,7 +278,7 @@ pub fn commit_walk<H: Host>(
     end: StackEnd,
     ends_in_zero: bool,
 ) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last(host);
     last.set_len(0);
     last.end.set(end as u32);
     last.ends_in_zero.set(ends_in_zero);
@@ -291,7 +297,7 @@ pub fn commit_walk_upon<const SIMPLE: bool, H: Host>(
     base: usize,
     count: usize,
 ) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last(host);
     last.set_len(base - 1);
     if SIMPLE || count > 0 {
         let flags = &last.frames.0[base - 1].flags;
@@ -365,7 +371,7 @@ impl Outer {
 /// no longer count as cached.
 #[inline(always)]
 fn write<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last(host);
     let mut outer = Outer::of(last, base);
     let outermost = 1 + INNERMOST - count;
     // SAFETY: the frames of a walk and the cached ones outside of it are at most `DEPTH`
@@ -410,7 +416,7 @@ fn write_unknown<const SIMPLE: bool, H: Host>(
     count: usize,
     unknown: usize,
 ) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last(host);
     let mut outer = Outer::of(last, unknown);
     let len = base + count;
     let outermost = 1 + INNERMOST - (len - unknown);
@@ -430,10 +436,11 @@ fn write_unknown<const SIMPLE: bool, H: Host>(
 /// before.
 #[inline(never)]
 fn define_ids<H: Host>(host: H, base: usize, mut first: usize, len: usize) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last(host);
     let mut reserved = host.reserve_ids(len - first);
     if reserved == Reserved::AfterRestart {
-        // The ids of the outer frames have become invalid too.
+        // The ids of the outer frames have become invalid too, and those of the other kind.
+        host.unwinder().forget_stack();
         first = 0;
         reserved = host.reserve_ids(len);
     }
@@ -460,7 +467,7 @@ fn define_ids<H: Host>(host: H, base: usize, mut first: usize, len: usize) -> Op
 /// Makes the first `len` frames count as cached.
 #[inline(always)]
 fn finish<H: Host>(host: H, len: usize) {
-    host.unwinder().last.set_len(len);
+    last(host).set_len(len);
     #[cfg(feature = "verify")]
     host.unwinder().verified.walked.set(len);
 }

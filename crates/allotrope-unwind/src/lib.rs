@@ -90,17 +90,26 @@ pub struct Unwinder {
     /// The generation of modules ([`Modules::generation`]) for which the cached rules are
     /// valid.
     generation: Cell<u32>,
-    last: last_stack::LastStack,
+    /// By [`CallKind`].
+    lasts: [last_stack::LastStack; 2],
     rules: rule_cache::UnwindRuleCache,
     #[cfg(feature = "verify")]
     verified: verify::Verified,
 }
 
 impl Unwinder {
-    /// Removes all cached frames, so that the next stack is walked to its end. Also to be
+    /// Removes all cached frames, so that the next stacks are walked to their ends. Also to be
     /// called when stack ids become invalid.
     pub fn forget_stack(&self) {
-        self.last.set_len(0);
+        for last in &self.lasts {
+            last.set_len(0);
+        }
+    }
+
+    /// The last stack of this kind of call.
+    #[inline(always)]
+    fn last(&self, kind: CallKind) -> &last_stack::LastStack {
+        &self.lasts[kind as usize]
     }
 
     /// Removes the cached frames and the known stack: another thread uses this state.
@@ -195,6 +204,17 @@ pub trait StackIds: Copy {
     fn forget_code_ids(self);
 }
 
+/// Which call captures a stack. Each kind has a cached stack of its own: a program that
+/// allocates and frees in turns does so at different places, and each stack is most like
+/// the last one of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    /// An allocation, and whatever else is not a deallocation of [`Host::kind`].
+    Allocation = 0,
+    /// A deallocation.
+    Deallocation = 1,
+}
+
 /// What the unwinder needs of the process and thread in which it runs.
 ///
 /// # Safety
@@ -208,6 +228,9 @@ pub unsafe trait Host: Modules + StackIds {
     fn unwinder<'a>(self) -> &'a Unwinder
     where
         Self: 'a;
+
+    /// Which call captures the stack.
+    fn kind(self) -> CallKind;
 
     /// Most frames of a stack, 1 to [`DEPTH`]; longer ones are truncated.
     fn depth_limit(self) -> usize;
@@ -232,9 +255,9 @@ pub unsafe trait Host: Modules + StackIds {
 /// State for the verifying recorder, which compares each stack with libunwind's.
 #[cfg(feature = "verify")]
 mod verify {
-    use super::{Cell, FrameAddress, StackEnd, Unwinder};
+    use super::{CallKind, Cell, FrameAddress, StackEnd, Unwinder};
 
-    /// About the last capture.
+    /// About the last capture. Only stacks of allocations are compared.
     #[repr(C)]
     pub struct Verified {
         pub(crate) walked: Cell<usize>,
@@ -251,7 +274,7 @@ mod verify {
         /// Number of frames of the stack just captured; 0 if it was not captured.
         pub fn take_frame_count(&self) -> usize {
             let walked = self.verified.walked.replace(0);
-            match self.last.len() {
+            match self.last(CallKind::Allocation).len() {
                 0 => walked,
                 cached => cached,
             }
@@ -264,12 +287,12 @@ mod verify {
 
         /// The frame at `index` of the stack just captured, counted from the outermost.
         pub fn frame(&self, index: usize) -> FrameAddress {
-            self.last.code(index)
+            self.last(CallKind::Allocation).code(index)
         }
 
         /// Whether the stack just captured was cut at the depth limit.
         pub fn is_truncated(&self) -> bool {
-            self.last.end() == StackEnd::Truncated as u32
+            self.last(CallKind::Allocation).end() == StackEnd::Truncated as u32
         }
     }
 }

@@ -14,7 +14,7 @@
 //!    itself. Caches nothing.
 
 use crate::arch::{Entry, FrameAddress, Rule, Step, general_walk, step};
-use crate::last_stack::{self, replay, step_on_stack};
+use crate::last_stack::{self, LastStack, replay, step_on_stack};
 use crate::memory::Memory;
 use crate::rule_cache::{forget_rules, rule_of};
 use crate::stack::Adopted;
@@ -28,7 +28,7 @@ pub fn stack_id<H: Host>(host: H, entry: Entry) -> Option<u32> {
     if unwinder.generation.get() != host.generation() {
         adopt_generation(host);
     }
-    let last = &unwinder.last;
+    let last = last_stack::last(host);
     let frame = entry.caller();
     let mut count = last.drop_inside(last.len(), frame.stack_pointer);
     if let Some(innermost) = last.innermost(count)
@@ -59,7 +59,7 @@ fn adopt_generation<H: Host>(host: H) {
     if generation & 1 != 0 && !unwinder.rules.are_code_ids_nearly_used_up() {
         return;
     }
-    unwinder.last.set_len(0);
+    unwinder.forget_stack();
     forget_rules(host);
     unwinder.set_generation(generation & !1);
 }
@@ -80,8 +80,8 @@ impl Unwinder {
     /// innermost of the first `count` cached frames, which the walk may have reached, or
     /// the end of the known stack.
     #[inline(always)]
-    fn limit(&self, count: usize) -> u64 {
-        match self.last.innermost(count) {
+    fn limit(&self, last: &LastStack, count: usize) -> u64 {
+        match last.innermost(count) {
             Some(frame) => frame.stack_pointer.get(),
             None => self.stack.end() + 1,
         }
@@ -96,11 +96,11 @@ impl Unwinder {
 #[inline(never)]
 fn walk<H: Host>(host: H, entry: Entry, mut count: usize) -> Option<u32> {
     let unwinder = host.unwinder();
-    let (last, stack) = (&unwinder.last, &unwinder.stack);
+    let (last, stack) = (last_stack::last(host), &unwinder.stack);
     if entry.stack_pointer() < stack.start() {
         return walk_off_stack(host, entry);
     }
-    let mut limit = unwinder.limit(count);
+    let mut limit = unwinder.limit(last, count);
     let mut frame = entry.caller();
     let depth = host.depth_limit();
     let mut free = last.walked(0, depth).iter().rev();
@@ -145,7 +145,7 @@ fn walk<H: Host>(host: H, entry: Entry, mut count: usize) -> Option<u32> {
             }
             count = holding;
         }
-        limit = unwinder.limit(count);
+        limit = unwinder.limit(last, count);
     };
     let done = depth - free.len();
     match reached {
@@ -165,8 +165,8 @@ fn walk_with_frame_pointer<H: Host>(
     done: usize,
 ) -> Option<u32> {
     let unwinder = host.unwinder();
-    let (last, stack) = (&unwinder.last, &unwinder.stack);
-    let mut limit = unwinder.limit(count);
+    let (last, stack) = (last_stack::last(host), &unwinder.stack);
+    let mut limit = unwinder.limit(last, count);
     let mut frame = last.restore_frame_pointers(done, entry.frame_pointer());
     let depth = host.depth_limit();
     let mut free = last.walked(done, depth).iter().rev();
@@ -182,7 +182,7 @@ fn walk_with_frame_pointer<H: Host>(
                 }
                 count = holding;
             }
-            limit = unwinder.limit(count);
+            limit = unwinder.limit(last, count);
         }
         let Some(slot) = free.next() else {
             break Reached::End(StackEnd::Truncated);
@@ -234,11 +234,10 @@ fn walk_with_frame_pointer<H: Host>(
 /// returns the stack's id. `SIMPLE`: no rule needs more than the stack pointer.
 #[inline(never)]
 fn commit_upon<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Option<u32> {
-    let unwinder = host.unwinder();
     #[cfg(feature = "verify")]
-    unwinder.verified.note_replay();
+    host.unwinder().verified.note_replay();
     let id = last_stack::commit_walk_upon::<SIMPLE, H>(host, base, count)?;
-    if count > 0 && unwinder.is_in_loader() {
+    if count > 0 && last_stack::last(host).is_in_loader() {
         loader_allocated(host);
     }
     Some(id)
@@ -253,7 +252,7 @@ fn conclude<H: Host>(host: H, entry: Entry, reached: Reached, count: usize) -> O
         Reached::Cached(_) => {
             // Walked and cached frames together exceed the limit. A walk that meets no
             // cached frame truncates the stack there.
-            unwinder.last.set_len(0);
+            last_stack::last(host).set_len(0);
             return walk(host, entry, 0);
         }
         Reached::End(end) => end,
@@ -266,27 +265,27 @@ fn conclude<H: Host>(host: H, entry: Entry, reached: Reached, count: usize) -> O
     }
     let ends_in_zero = matches!(reached, Reached::Zero);
     let id = last_stack::commit_walk(host, count, end, ends_in_zero)?;
-    if unwinder.is_in_loader() {
+    if last_stack::last(host).is_in_loader() {
         loader_allocated(host);
     } else if end == StackEnd::Truncated {
-        unwinder.last.set_len(0);
+        last_stack::last(host).set_len(0);
     }
     Some(id)
 }
 
-impl Unwinder {
+impl LastStack {
     /// Whether the innermost frame of the last walk is the dynamic loader's.
     #[inline(always)]
     fn is_in_loader(&self) -> bool {
-        self.last.walked_frame(0).rule.get().is_in_loader()
+        self.walked_frame(0).rule.get().is_in_loader()
     }
 }
 
-/// Called after an allocation of the loader, which may be about to change modules: its
-/// next stack is walked from the start too.
+/// Called after an allocation of the loader, which may be about to change modules: the
+/// next stacks are walked from the start too.
 #[cold]
 fn loader_allocated<H: Host>(host: H) {
-    host.unwinder().last.set_len(0);
+    host.unwinder().forget_stack();
     host.loader_allocated();
 }
 
@@ -314,7 +313,7 @@ fn try_off_stack<H: Host>(host: H, entry: Entry) -> OffStack {
     host.on_small_second_stack(|| {
         let unwinder = host.unwinder();
         let range = host.stack_of(entry.stack_pointer());
-        let forget = || unwinder.last.set_len(0);
+        let forget = || unwinder.forget_stack();
         match unwinder.stack.adopt(range.start, range.end, forget) {
             Adopted::Unchanged => walk_checked(host, entry),
             Adopted::Extended | Adopted::Replaced => OffStack::Again,
@@ -336,7 +335,12 @@ fn walk_checked<H: Host>(host: H, entry: Entry) -> OffStack {
         )
     };
     let depth = host.depth_limit();
-    for (index, slot) in unwinder.last.walked(0, depth).iter().rev().enumerate() {
+    for (index, slot) in last_stack::last(host)
+        .walked(0, depth)
+        .iter()
+        .rev()
+        .enumerate()
+    {
         let rule = rule_of(host, frame.code);
         slot.set_unresumable(frame.code, rule);
         frame = match step(frame, rule, &mut memory) {
@@ -355,7 +359,7 @@ fn walk_checked<H: Host>(host: H, entry: Entry) -> OffStack {
 #[cold]
 #[inline(never)]
 fn walk_generally<H: Host>(host: H, entry: Entry) -> Option<u32> {
-    let last = &host.unwinder().last;
+    let last = last_stack::last(host);
     let general = host.on_second_stack(|| {
         let mut memory = Memory::unknown(H::page_is_readable);
         general_walk(
@@ -378,12 +382,11 @@ fn walk_generally<H: Host>(host: H, entry: Entry) -> Option<u32> {
 
 /// Assigns ids to the `count` walked frames and returns the stack's; caches nothing.
 fn commit_uncached<H: Host>(host: H, count: usize, end: StackEnd) -> Option<u32> {
-    let unwinder = host.unwinder();
     let id = last_stack::commit_walk(host, count, end, false);
-    if id.is_some() && unwinder.is_in_loader() {
+    if id.is_some() && last_stack::last(host).is_in_loader() {
         loader_allocated(host);
     }
-    unwinder.last.set_len(0);
+    last_stack::last(host).set_len(0);
     id
 }
 

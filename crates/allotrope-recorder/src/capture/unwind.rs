@@ -5,8 +5,8 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::stack_end;
 use allotrope_shm::wire::{self, NO_MAPPING, Node};
 use allotrope_unwind::{
-    CodeId, Entry, FoundModule, FrameAddress, Host, Modules, Reserved, StackHash, StackIds,
-    Unwinder,
+    CallKind, CodeId, Entry, FoundModule, FrameAddress, Host, Modules, Reserved, StackHash,
+    StackIds, Unwinder,
 };
 use allotrope_watched::modules as watched;
 use allotrope_watched::stacks::Frame;
@@ -40,13 +40,19 @@ pub fn stack_id(space: Space, caller: Caller<'_>) -> Option<u32> {
 pub fn stack_id_in_memory(
     thread: OwnThread,
     writer: Writer<'static, Pages>,
+    kind: CallKind,
     caller: Caller<'_>,
 ) -> u32 {
     // SAFETY: as in `stack_id`.
     let entry = unsafe { Entry::new(caller.stack_pointer(), caller.frame_pointer()) };
     let has_lost_frame = &thread.fork_local().sampling.has_lost_frame;
     has_lost_frame.set(false);
-    let id = allotrope_unwind::stack_id(Capturing(InMemory { thread, writer }), entry);
+    let memory = InMemory {
+        thread,
+        writer,
+        kind,
+    };
+    let id = allotrope_unwind::stack_id(Capturing(memory), entry);
     if has_lost_frame.get() {
         // What is cached of it has no ids.
         thread.fork_local().unwinder.forget_stack();
@@ -68,6 +74,9 @@ trait Definitions: Copy {
     /// The calling thread's own state, while its hook is at work.
     fn thread(self) -> OwnThread;
 
+    /// See [`Host::kind`].
+    fn kind(self) -> CallKind;
+
     /// Reserves ids, see [`StackIds::reserve_ids`].
     fn reserve(self, count: usize) -> Reserved;
 
@@ -83,6 +92,12 @@ impl Definitions for Space {
     #[inline(always)]
     fn thread(self) -> OwnThread {
         *self
+    }
+
+    /// A recording has the stacks of deallocations rarely; then they share the cache.
+    #[inline(always)]
+    fn kind(self) -> CallKind {
+        CallKind::Allocation
     }
 
     #[inline(always)]
@@ -118,11 +133,17 @@ impl Definitions for Space {
 struct InMemory {
     thread: OwnThread,
     writer: Writer<'static, Pages>,
+    kind: CallKind,
 }
 
 impl Definitions for InMemory {
     fn thread(self) -> OwnThread {
         self.thread
+    }
+
+    #[inline(always)]
+    fn kind(self) -> CallKind {
+        self.kind
     }
 
     fn reserve(self, _: usize) -> Reserved {
@@ -179,6 +200,11 @@ unsafe impl<D: Definitions> Host for Capturing<D> {
         Self: 'a,
     {
         &self.0.thread().fork_local().unwinder
+    }
+
+    #[inline(always)]
+    fn kind(self) -> CallKind {
+        self.0.kind()
     }
 
     #[inline(always)]

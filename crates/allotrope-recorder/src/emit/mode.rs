@@ -23,6 +23,7 @@ use crate::state::sampling;
 use crate::state::stubs;
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch::thread_slot;
+use crate::sys::next;
 
 /// What differs between modes.
 pub struct Mode {
@@ -134,9 +135,16 @@ pub fn choose(control: &Control) -> bool {
 
 /// Chooses the mode in which allocations are sampled. The stubs stay chosen in forked
 /// children.
+///
+/// From here on the bump area gives out no block, as the next allocator is known. If it has
+/// given one out before, which is rare, every call of `free` comes to a hook, which
+/// recognises such blocks.
 pub fn choose_watching() {
     CURRENT.store(WATCH_NUMBER, Relaxed);
     stubs::select(stubs::SAMPLING);
+    if next::is_bump_used() {
+        stubs::select_free(stubs::ANY_TIME);
+    }
 }
 
 /// Whether allocations are sampled, and nothing is recorded.

@@ -42,6 +42,10 @@ pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
     if block.is_null() {
         return block;
     }
+    if mode::is_watching() {
+        sampled::malloc_allocated(block, size, caller);
+        return block;
+    }
     malloc_allocated(block, size, caller)
 }
 

@@ -5,7 +5,9 @@ use core::ffi::c_void;
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
+use crate::emit::mode;
 use crate::hooks::record::{record_deallocation, record_free};
+use crate::hooks::sampled;
 use crate::lifecycle::early;
 use crate::lifecycle::enter;
 use crate::sys::next;
@@ -16,7 +18,10 @@ pub unsafe extern "C" fn free(block: *mut c_void, caller: Caller<'_>) {
     let Some(next) = next::free() else {
         return early_free(block);
     };
-    let record = || record_free(block, caller);
+    let record = || match mode::is_watching() {
+        true => sampled::free(block, caller),
+        false => record_free(block, caller),
+    };
     // SAFETY: passed on.
     release(EntryPoint::Free, block, caller, record, || unsafe {
         next(block)

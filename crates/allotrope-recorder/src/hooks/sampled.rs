@@ -1,12 +1,13 @@
 //! What a hook does in a process that is watched: asks the thread's sampler, and puts sampled
 //! blocks into the process's memory. Calls that are not sampled mostly do not come here, see
-//! `x86_64::sampling`.
+//! `x86_64::entry`.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
+use allotrope_unwind::CallKind;
 use allotrope_watched::frees::Deallocation;
 use allotrope_watched::writer::Sample;
 
@@ -29,6 +30,20 @@ pub fn allocated(
 ) {
     if let Some(sample) = sample(thread, entry, block, size, caller) {
         probes::malloc(&sample);
+    }
+}
+
+/// The next `malloc` returned a block.
+pub fn malloc_allocated(block: *mut c_void, size: usize, caller: Caller<'_>) {
+    with_thread(caller, |thread| {
+        allocated(thread, EntryPoint::Malloc, block, size, caller);
+    });
+}
+
+/// `free` was called with a block that may have been sampled.
+pub fn free(block: *mut c_void, caller: Caller<'_>) {
+    if watched::may_be_sampled(block as u64) {
+        with_thread(caller, |thread| deallocated(thread, block, caller));
     }
 }
 
@@ -56,7 +71,7 @@ fn sample(
     }
     let period = sampling::allocate(thread, size)?;
     let writer = watched::writer()?;
-    let stack = unwind::stack_id_in_memory(thread, writer, caller);
+    let stack = unwind::stack_id_in_memory(thread, writer, CallKind::Allocation, caller);
     let sample = Sample {
         address: block as u64,
         size: size as u64,
@@ -86,7 +101,7 @@ fn freed(thread: OwnThread, sample: &Sample, caller: Caller<'_>) {
     let Some(writer) = watched::writer() else {
         return;
     };
-    let stack = unwind::stack_id_in_memory(thread, writer, caller);
+    let stack = unwind::stack_id_in_memory(thread, writer, CallKind::Deallocation, caller);
     let deallocation = Deallocation {
         time: clock::monotonic(),
         stack,
@@ -132,7 +147,6 @@ pub fn reallocate(
 /// Runs `body` in a hook. `None`: the call is a part of another one, and `body` was not run.
 fn with_thread<R>(caller: Caller<'_>, body: impl FnOnce(OwnThread) -> R) -> Option<R> {
     let hook = enter::enter(caller)?;
-    // A forked child begins here. There is never space for an event.
-    ready::ready(*hook);
+    ready::ready_to_sample(*hook);
     Some(body(*hook))
 }

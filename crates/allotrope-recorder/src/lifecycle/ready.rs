@@ -29,6 +29,15 @@ pub fn ready(thread: OwnThread) -> Option<Space> {
     Some(space)
 }
 
+/// Prepares the thread of a process that is watched, where there are no events: a forked child
+/// begins here.
+#[inline(always)]
+pub fn ready_to_sample(thread: OwnThread) {
+    if process::is_forked() {
+        fork::continue_watched(thread);
+    }
+}
+
 /// As [`ready`], for an event that must not be dropped: waits whatever
 /// [`allotrope_shm::layout::OnFull`] is.
 pub fn ready_must_succeed(thread: OwnThread) -> Option<Space> {
@@ -67,9 +76,7 @@ fn slow_path(thread: OwnThread) -> bool {
         return false;
     }
     if mode::is_watching() {
-        if process::is_forked() {
-            fork::continue_watched(thread);
-        }
+        ready_to_sample(thread);
         return false;
     }
     let is_childs = process::is_forked() || !thread.writer.is_attached();

@@ -2,7 +2,7 @@
 //! (`allotrope_sampling::countdown`).
 //!
 //! The thread's countdown is in thread-local storage, where the stubs
-//! (`hooks::x86_64::sampling`) subtract from it. While the thread is in a call of the
+//! (`hooks::x86_64::entry`) subtract from it. While the thread is in a call of the
 //! allocator whose inner calls are no allocations of the program's, it is *detached*: the
 //! thread-local countdown is 0, so that each call comes to a hook, which knows whose it is, and the
 //! rest of the countdown is in [`Thread::countdown`]. A nested state, in a signal handler that has

@@ -25,6 +25,9 @@ pub struct Stubs {
 /// Offset of the number of `free` in [`STUBS`].
 pub const FREE: usize = core::mem::offset_of!(Stubs, free);
 
+/// The number of the stubs that work at any time.
+pub const ANY_TIME: u8 = 0;
+
 /// The number of the stubs that count, and of those of `free` that record its stack.
 pub const OTHER: u8 = 1;
 
@@ -33,8 +36,8 @@ pub const SAMPLING: u8 = 0x80;
 
 /// See [`Stubs`]. `malloc` and `calloc` compare its first byte, `free` that at [`FREE`].
 pub static STUBS: Stubs = Stubs {
-    number: AtomicU8::new(0),
-    free: AtomicU8::new(0),
+    number: AtomicU8::new(ANY_TIME),
+    free: AtomicU8::new(ANY_TIME),
     _rest: [const { AtomicU8::new(0) }; PAGE - 2],
 };
 

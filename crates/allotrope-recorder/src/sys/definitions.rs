@@ -15,6 +15,10 @@ const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const DT_VERSYM: u64 = 0x6fff_fff0;
+/// Bit of a symbol's version: only programs that were linked with this version find the symbol
+/// (Linux Standard Base, "Symbol Versioning").
+const HIDDEN: u16 = 1 << 15;
 const SHN_UNDEF: u16 = 0;
 
 /// `Elf64_Sym`.
@@ -30,10 +34,13 @@ pub struct Symbol {
 }
 
 /// Run-time address of the first definition of `name` in these modules (from the head
-/// of the loader's list on: in the global scope); `None` if there is none.
+/// of the loader's list on: in the global scope); `None` if there is none. Versions for old
+/// programs alone do not count, as for `dlsym`: glibc's `cfree` is one.
 pub fn first(mut modules: impl Iterator<Item = &'static LinkMap>, name: &CStr) -> Option<u64> {
     modules.find_map(|map| {
-        let symbol = find(map, name, |value| value != 0)?;
+        let symbol = search(map, name, |tables, index, symbol| {
+            symbol.value.load(Relaxed) != 0 && !tables.is_hidden(index)
+        })?;
         Some(map.bias.wrapping_add(symbol.value.load(Relaxed)))
     })
 }
@@ -45,12 +52,22 @@ pub fn find<'m>(
     name: &CStr,
     is_meant: impl Fn(u64) -> bool,
 ) -> Option<&'m Symbol> {
+    search(map, name, |_, _, symbol| {
+        is_meant(symbol.value.load(Relaxed))
+    })
+}
+
+fn search<'m>(
+    map: &'m LinkMap,
+    name: &CStr,
+    is_meant: impl Fn(&Tables<'m>, u32, &Symbol) -> bool,
+) -> Option<&'m Symbol> {
     let tables = Tables::of(map);
     let definition = |index: u32| {
         let symbol = tables.symbol(index);
         let is_it = symbol.section != SHN_UNDEF
             && tables.name(symbol) == name
-            && is_meant(symbol.value.load(Relaxed));
+            && is_meant(&tables, index, symbol);
         is_it.then_some(symbol)
     };
     if tables.strings == 0 || tables.symbols == 0 {
@@ -71,6 +88,7 @@ struct Tables<'m> {
     symbols: u64,
     hash: u64,
     gnu_hash: u64,
+    versions: u64,
     map: core::marker::PhantomData<&'m LinkMap>,
 }
 
@@ -81,6 +99,7 @@ impl<'m> Tables<'m> {
             symbols: 0,
             hash: 0,
             gnu_hash: 0,
+            versions: 0,
             map: core::marker::PhantomData,
         };
         for (tag, value) in map.dynamic_section() {
@@ -96,6 +115,7 @@ impl<'m> Tables<'m> {
                 DT_SYMTAB => tables.symbols = address,
                 DT_HASH => tables.hash = address,
                 DT_GNU_HASH => tables.gnu_hash = address,
+                DT_VERSYM => tables.versions = address,
                 _ => {}
             }
         }
@@ -107,6 +127,14 @@ impl<'m> Tables<'m> {
         let symbols = self.symbols as *const Symbol;
         // SAFETY: a hash table holds indices of symbols.
         unsafe { &*symbols.add(index as usize) }
+    }
+
+    /// Whether a symbol has a version that hides it.
+    fn is_hidden(&self, index: u32) -> bool {
+        let versions = self.versions as *const u16;
+        // SAFETY: the table, if there is one, has a version for each symbol.
+        let version = || unsafe { versions.add(index as usize).read() };
+        !versions.is_null() && version() & HIDDEN != 0
     }
 
     fn name(&self, symbol: &Symbol) -> &'m CStr {

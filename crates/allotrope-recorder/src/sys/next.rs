@@ -275,6 +275,11 @@ pub fn bump_allocate(size: usize, alignment: usize) -> *mut c_void {
     block as *mut c_void
 }
 
+/// Whether a block of the bump area was ever allocated.
+pub fn is_bump_used() -> bool {
+    BUMP_USED.load(Relaxed) != 0
+}
+
 /// Whether the block came from the bump area.
 #[inline(always)]
 pub fn is_bump(block: *mut c_void) -> bool {

@@ -15,8 +15,8 @@ use super::program::{Layout, World};
 use crate::arch::{Frame, FrameAddress, Kind, Step, rule_from_cfi, step, step_by_information};
 use crate::memory::Memory;
 use crate::{
-    CodeId, Entry, FoundModule, Host, Module, Modules, Reserved, StackEnd, StackHash, StackIds,
-    Unwinder,
+    CallKind, CodeId, Entry, FoundModule, Host, Module, Modules, Reserved, StackEnd, StackHash,
+    StackIds, Unwinder,
 };
 
 /// The sections of a loaded module.
@@ -239,6 +239,10 @@ unsafe impl Host for Process<'_> {
         Self: 'a,
     {
         self.world.unwinder()
+    }
+
+    fn kind(self) -> CallKind {
+        self.world.kind()
     }
 
     fn depth_limit(self) -> usize {

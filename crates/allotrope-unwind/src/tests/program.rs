@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::process;
 use crate::{
-    CodeId, DEPTH, Entry, FoundModule, FrameAddress, Host, Module, Modules, Reserved, StackHash,
-    StackIds, Unwinder,
+    CallKind, CodeId, DEPTH, Entry, FoundModule, FrameAddress, Host, Module, Modules, Reserved,
+    StackHash, StackIds, Unwinder,
 };
 
 /// The layout of a function's frame, as its call frame information describes it.
@@ -163,6 +163,7 @@ pub struct World {
     unwinder: Box<Unwinder>,
     pub image: Image,
     pub generation: Cell<u32>,
+    pub kind: Cell<CallKind>,
     pub depth_limit: Cell<usize>,
     pub follows_frame_pointers: Cell<bool>,
     /// Whether the host knows the whole stack; otherwise only the stack pointer's page.
@@ -191,6 +192,7 @@ impl World {
             unwinder,
             image: Image::new(functions),
             generation: Cell::new(2),
+            kind: Cell::new(CallKind::Allocation),
             depth_limit: Cell::new(DEPTH),
             follows_frame_pointers: Cell::new(false),
             knows_stack: Cell::new(true),
@@ -307,6 +309,10 @@ unsafe impl Host for &World {
         Self: 'a,
     {
         &self.unwinder
+    }
+
+    fn kind(self) -> CallKind {
+        self.kind.get()
     }
 
     fn depth_limit(self) -> usize {

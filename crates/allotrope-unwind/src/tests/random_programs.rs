@@ -4,13 +4,13 @@
 use proptest::prelude::*;
 
 use super::program::{Layout, Thread, World};
-use crate::{DEPTH, StackEnd};
+use crate::{CallKind, DEPTH, StackEnd};
 
 #[derive(Debug, Clone)]
 enum Operation {
     Call { function: usize, offset: u64 },
     Return { count: usize },
-    Capture { offset: u64 },
+    Capture { offset: u64, kind: CallKind },
     Interrupt { handler: usize, offset: u64 },
     ChangeFramePointer { value: u64 },
     ChangeModules,
@@ -48,7 +48,13 @@ fn operation(functions: std::ops::Range<usize>) -> impl Strategy<Value = Operati
         6 => (functions.clone(), offset.clone())
             .prop_map(|(function, offset)| Operation::Call { function, offset }),
         4 => (1..6_usize).prop_map(|count| Operation::Return { count }),
-        8 => offset.clone().prop_map(|offset| Operation::Capture { offset }),
+        8 => (offset.clone(), prop::bool::ANY).prop_map(|(offset, is_deallocation)| {
+            let kind = match is_deallocation {
+                true => CallKind::Deallocation,
+                false => CallKind::Allocation,
+            };
+            Operation::Capture { offset, kind }
+        }),
         1 => (functions, offset)
             .prop_map(|(handler, offset)| Operation::Interrupt { handler, offset }),
         1 => any::<u64>().prop_map(|value| Operation::ChangeFramePointer { value }),
@@ -71,7 +77,8 @@ fn run(world: &World, first: usize, operations: &[Operation]) {
             Operation::Return { count } => (0..count).for_each(|_| thread.returns()),
             Operation::ChangeFramePointer { value } => thread.change_frame_pointer(value),
             Operation::ChangeModules => world.generation.set(world.generation.get() + 2),
-            Operation::Capture { offset } => {
+            Operation::Capture { offset, kind } => {
+                world.kind.set(kind);
                 let mut truth = thread.truth(offset);
                 let mut end = StackEnd::Complete;
                 if truth.len() > world.depth_limit.get() {

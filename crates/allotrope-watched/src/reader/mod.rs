@@ -84,9 +84,9 @@ pub struct State {
 pub struct Process {
     /// Its id in its own namespace.
     pub id: u64,
-    /// When the memory was made, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When the memory was made, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub began: u64,
-    /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    /// The same moment by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub began_real: u64,
     /// The status with which it has exited; `None`: it runs, or was ended by a signal.
     pub exit_status: Option<i32>,
@@ -97,10 +97,9 @@ pub struct Process {
 }
 
 /// See [`crate::layout::Counters`].
-#[allow(missing_docs)] // they have the names of the counters there
+#[allow(missing_docs)] // they have the names of the counters there, but `freed` (`frees`)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    pub looks: u64,
     pub sampled: u64,
     pub freed: u64,
     pub lost_samples: u64,
@@ -122,7 +121,7 @@ pub struct Freed {
     pub size: u64,
     /// The period at which it was sampled.
     pub period: Period,
-    /// When it was allocated, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When it was allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// The id of the allocation's stack.
     pub stack: u32,
@@ -234,9 +233,8 @@ fn bytes(words: &[AtomicU64], length: usize) -> Vec<u8> {
 fn counters(memory: &Memory) -> Counters {
     let counters = &memory.counters.0;
     Counters {
-        looks: counters.looks.load(Relaxed),
         sampled: counters.sampled.load(Relaxed),
-        freed: counters.freed.load(Relaxed),
+        freed: counters.frees.load(Relaxed),
         lost_samples: counters.lost_samples.load(Relaxed),
         lost_stacks: counters.lost_stacks.load(Relaxed),
         lost_modules: counters.lost_modules.load(Relaxed),

@@ -2,9 +2,6 @@
 //! the call of the next function, the thread's counters, an addition in memory
 //! for each. One instruction adds, so that a signal handler that counts too
 //! comes before it or after it.
-//!
-//! The stubs begin with the flags of the comparison that led to them: "sign" means that
-//! calls are sampled.
 
 use core::mem::offset_of;
 
@@ -14,7 +11,6 @@ use allotrope_shm::numbers::EntryPoint;
 use crate::capture::loader_tables;
 use crate::hooks::deallocation;
 use crate::hooks::record;
-use crate::hooks::x86_64::sampling;
 use crate::sys::next::{self, Function};
 
 const fn next_at(function: Function) -> usize {
@@ -27,7 +23,6 @@ const fn counter_at(entry: EntryPoint, offset: usize) -> usize {
 
 stub!(
     malloc,
-    "js {sampling}",
     "push rdi",
     ".cfi_def_cfa_offset 16",
     "call qword ptr [rip + {next} + {malloc}]",
@@ -59,12 +54,10 @@ stub!(
     allocations = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocations)),
     bytes = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocated_bytes)),
     rare = sym record::count_allocation,
-    sampling = sym sampling::malloc,
 );
 
 stub!(
     calloc,
-    "js {sampling}",
     "mov rdx, rdi",
     // A product that is too large makes the call fail.
     "imul rdx, rsi",
@@ -112,14 +105,12 @@ stub!(
     allocations = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocations)),
     bytes = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocated_bytes)),
     rare = sym record::count_allocation,
-    sampling = sym sampling::calloc,
 );
 
 // Also the stub where the stacks of deallocations are recorded: then no thread has
 // counters, and every call is a rare one.
 stub!(
     free,
-    "js {sampling}",
     "test rdi, rdi",
     "jz 2f",
     "lea rcx, [rip + {bump} + {last}]",
@@ -155,5 +146,4 @@ stub!(
     deallocations = const counter_at(EntryPoint::Free, offset_of!(EntryCounters, deallocations)),
     early = sym deallocation::free,
     rare = sym record::free_without_counters,
-    sampling = sym sampling::free,
 );

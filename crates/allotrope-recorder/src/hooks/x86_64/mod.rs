@@ -26,4 +26,3 @@ macro_rules! exported {
 pub mod counting;
 pub mod detoured;
 pub mod entry;
-pub mod sampling;

@@ -15,11 +15,6 @@ use crate::sys::system::SignalsBlocked;
 /// Whether a thread of this process may have forbidden it.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread may have forbidden it, so that nothing else must read it.
-pub fn may_be_forbidden() -> bool {
-    FORBIDDEN.load(Relaxed)
-}
-
 /// Reads the counter.
 #[inline]
 pub fn tick() -> u64 {
