@@ -68,7 +68,7 @@ fn request(processes: &[i64]) -> Request {
     builder.finish()
 }
 
-fn texts<'a>(tables: &'a Dictionary, stack: i32) -> Vec<Vec<&'a str>> {
+fn texts(tables: &Dictionary, stack: i32) -> Vec<Vec<&str>> {
     let locations = &tables.stacks[stack as usize].location_indices;
     let locations = locations.iter().map(|it| &tables.locations[*it as usize]);
     let lines = locations.map(|location| {
