@@ -190,7 +190,7 @@ fn diff(before: &StackSet, after: &StackSet, numbers: &mut Numbers) -> io::Resul
     match numbers.below(4) {
         0 => diff_json::write(&diff, &Selection::default(), out),
         1 => sections::write(&diff, &Selection::default(), out),
-        2 => flame::write(&diff, &after, out),
+        2 => flame::write(&diff, &after, None, out),
         _ => {
             let options = DiffTextOptions {
                 all_frames: numbers.once_in(2),
