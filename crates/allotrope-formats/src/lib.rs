@@ -20,6 +20,7 @@ mod error;
 mod exporters;
 mod function_names;
 mod lines;
+mod perfetto_message;
 mod pprof_message;
 mod read;
 mod readers;
@@ -28,6 +29,8 @@ mod stack_set_builder;
 pub mod stacks_json;
 
 pub use error::{ExportError, Location, Problem, ReadError};
-pub use exporters::{EXPORTERS, ExportOptions, Exporter, exporter, write_pprof};
+pub use exporters::{
+    EXPORTERS, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter, write_pprof,
+};
 pub use read::{Read, read, read_bytes};
 pub use recognise::{Format, Recognised, recognise};
