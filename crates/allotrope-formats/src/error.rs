@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use allotrope_profile::Metric;
+use allotrope_profile::{Metric, ReplayError};
 use thiserror::Error;
 
 use crate::recognise::Format;
@@ -125,6 +125,17 @@ pub enum ExportError {
     /// The source lacks the metric of the format.
     #[error("the source does not give {}; choose a metric that it gives", .0.words())]
     Unknown(Metric),
+    /// The format consists of times or single blocks, and the source has none.
+    #[error(
+        "the source has only sums and no times, of which this format consists; give a recording of `allotrope record`, or choose a format of sums such as speedscope, pprof or dhat"
+    )]
+    NoTimes,
+    /// The recording has no process.
+    #[error("the recording has no process, and this format has exactly one")]
+    NoProcess,
+    /// The recording could not be replayed again.
+    #[error("cannot be replayed: {0}")]
+    Replay(#[from] ReplayError),
     /// An I/O error.
     #[error("cannot be written: {0}")]
     Io(#[from] io::Error),

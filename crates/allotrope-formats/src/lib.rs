@@ -21,6 +21,7 @@ mod exporters;
 mod function_names;
 mod lines;
 pub mod otlp;
+mod perfetto_message;
 mod pprof_message;
 mod read;
 mod readers;
@@ -29,6 +30,8 @@ mod stack_set_builder;
 pub mod stacks_json;
 
 pub use error::{ExportError, Location, Problem, ReadError};
-pub use exporters::{EXPORTERS, ExportOptions, Exporter, exporter, write_pprof};
+pub use exporters::{
+    EXPORTERS, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter, write_pprof,
+};
 pub use read::{Read, read, read_bytes};
 pub use recognise::{Format, Recognised, recognise};

@@ -15,7 +15,7 @@ use crate::evidence::{EvidenceBuilder, HeldPages};
 use crate::heap_samples::HeapSample;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::replay::{Block, Observer};
+use crate::replay::{Block, BlockEvent, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::DetailsBuilder;
@@ -234,6 +234,10 @@ impl<'a> Accumulator<'a> {
             thread: step.thread,
         };
         live.describe(blocks.block, block);
+        if let Some(observer) = self.observer {
+            let event = BlockEvent::Allocated;
+            self.show(observer, event, (step.key, block), None, Freed::LOST);
+        }
         if step.reallocation
             && let Some(evidence) = &mut self.evidence
             && let Some(old) = evidence.take_pending(step.thread)
@@ -390,7 +394,8 @@ impl<'a> Accumulator<'a> {
             times.free(&block, self.level.now);
         }
         if let Some(observer) = self.observer {
-            self.show(observer, key, block, Some(lifetime), freed);
+            let event = BlockEvent::Freed;
+            self.show(observer, event, (key, block), Some(lifetime), freed);
         }
         Change {
             allocated: 0,
@@ -410,7 +415,8 @@ impl<'a> Accumulator<'a> {
             (live.block(number).allocated_ns, made.get(number), key)
         });
         for (key, number) in left {
-            self.show(observer, key, live.block(number), None, Freed::LOST);
+            let block = (key, live.block(number));
+            self.show(observer, BlockEvent::LiveAtEnd, block, None, Freed::LOST);
         }
     }
 
@@ -419,8 +425,8 @@ impl<'a> Accumulator<'a> {
     fn show(
         &self,
         observer: &Observer<'_>,
-        key: u64,
-        block: LiveBlock,
+        event: BlockEvent,
+        (key, block): (u64, LiveBlock),
         lived: Option<u64>,
         freed: Freed,
     ) {
@@ -428,7 +434,7 @@ impl<'a> Accumulator<'a> {
         if !observer.wanted.contains(&(self.image, stack)) {
             return;
         }
-        (observer.callback.borrow_mut())(&Block {
+        let block = Block {
             image: self.image,
             stack,
             address: address_of(key),
@@ -438,7 +444,8 @@ impl<'a> Accumulator<'a> {
             lifetime_ns: lived,
             freed_by: freed.by,
             freed_at: freed.stack,
-        });
+        };
+        (observer.callback.borrow_mut())(event, &block);
     }
 
     /// The heap after the last event.

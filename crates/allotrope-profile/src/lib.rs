@@ -77,7 +77,7 @@ mod window_replay;
 mod window_table;
 pub mod windows;
 
-pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
+pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, StackId};
 pub use error::ReplayError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
@@ -88,7 +88,9 @@ pub use model::{
     EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
-pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
+pub use replay::{
+    Block, BlockEvent, Helpers, Options, block_events, blocks_of_sites, replay, replay_readable,
+};
 pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};

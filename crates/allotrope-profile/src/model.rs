@@ -12,6 +12,7 @@ use allotrope_trace::model::{
 };
 
 use crate::evidence::Evidence;
+use crate::filter::Filter;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
 use crate::site_details::{SiteDetails, SizeFigures};
@@ -321,6 +322,27 @@ impl Profile {
             let site = process.sites.iter().find(|site| site.number == number)?;
             Some((process, site))
         })
+    }
+
+    /// Keeps only the sites with a frame that matches, and their times. The totals and curves
+    /// of processes, and their threads, remain those of the whole process.
+    pub fn filter(&mut self, filter: &Filter) {
+        let matches = |frame: &Frame| {
+            let module = self.modules.get(frame.module as usize);
+            let module = module.map(Module::name).unwrap_or_default();
+            filter.matches(&frame.function, &frame.file, &module)
+        };
+        let matching: Vec<bool> = self.frames.iter().map(matches).collect();
+        let is_wanted = |frame: &u32| matching.get(*frame as usize) == Some(&true);
+        for process in &mut self.processes {
+            let sites = process.sites.iter();
+            let is_kept: Vec<bool> = sites.map(|site| site.stack.iter().any(is_wanted)).collect();
+            if let Some(times) = &mut process.times {
+                times.retain_sites(&is_kept);
+            }
+            let mut kept = is_kept.into_iter();
+            process.sites.retain(|_| kept.next() == Some(true));
+        }
     }
 
     /// Name of the frame's module; empty if unknown.

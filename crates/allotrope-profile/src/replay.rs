@@ -112,13 +112,27 @@ pub struct Block {
     pub freed_at: StackId,
 }
 
+/// What happened to a [`Block`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockEvent {
+    /// It was allocated. Nothing is known of its end yet.
+    Allocated,
+    /// It was freed.
+    Freed,
+    /// It was live at the end of its image.
+    LiveAtEnd,
+}
+
 /// Key and size of each inherited block.
 type Inherited = Vec<(u64, u64)>;
+
+/// A callback for what happens to single blocks.
+type BlockCallback<'a> = dyn FnMut(BlockEvent, &Block) + 'a;
 
 /// A callback for the single blocks of some stacks.
 pub(crate) struct Observer<'a> {
     pub wanted: FxHashSet<(ImageId, StackId)>,
-    pub callback: RefCell<&'a mut dyn FnMut(&Block)>,
+    pub callback: RefCell<&'a mut BlockCallback<'a>>,
 }
 
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
@@ -184,6 +198,22 @@ pub fn blocks_of_sites<S: TraceSource>(
     options: &Options<'_>,
     sites: &[(ImageId, StackId)],
     callback: &mut dyn FnMut(&Block),
+) -> Result<(), ReplayError> {
+    block_events(source, options, sites, &mut |event, block| {
+        if event != BlockEvent::Allocated {
+            callback(block);
+        }
+    })
+}
+
+/// The same with all events of these blocks, also that they are allocated, in the order in
+/// which they happened in their image. A child's events are among those of its parent, at the
+/// fork.
+pub fn block_events<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+    sites: &[(ImageId, StackId)],
+    callback: &mut dyn FnMut(BlockEvent, &Block),
 ) -> Result<(), ReplayError> {
     let (index, _) = index(source)?;
     let observer = Observer {

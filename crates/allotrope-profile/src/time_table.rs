@@ -192,6 +192,29 @@ impl TimeTable {
         }
     }
 
+    /// Keeps only the cells of these sites, by index of the site, which are numbered anew
+    /// without gaps.
+    pub(crate) fn retain_sites(&mut self, is_kept: &[bool]) {
+        let mut numbers = Vec::with_capacity(is_kept.len());
+        let mut next = 0;
+        for &kept in is_kept {
+            numbers.push(kept.then_some(next));
+            next += u32::from(kept);
+        }
+        let cells = self.cells.iter().filter_map(|cell| {
+            let site = *numbers.get(cell.site as usize)?;
+            Some(TimeCell {
+                site: site?,
+                ..*cell
+            })
+        });
+        let widened = self.widened.iter().zip(is_kept);
+        let widened = widened.filter_map(|(&width, &kept)| kept.then_some(width));
+        let (cells, widened) = (cells.collect(), widened.collect());
+        let starts_ns = std::mem::take(&mut self.starts_ns);
+        *self = Self::new(starts_ns, self.end_ns, cells, widened);
+    }
+
     /// The bucket that contains a time; the first or last one for a time outside.
     pub fn bucket_at(&self, ns: u64) -> usize {
         let after = self.starts_ns.partition_point(|&start| start <= ns);

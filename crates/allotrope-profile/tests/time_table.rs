@@ -5,8 +5,8 @@ mod story;
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    Block, BlockSum, Helpers, Options, RangeFigures, TimeTable, blocks_of_sites, replay,
-    replay_range,
+    Block, BlockEvent, BlockSum, Filter, Helpers, Options, RangeFigures, TimeTable, block_events,
+    blocks_of_sites, replay, replay_range,
 };
 use allotrope_trace::model::Event;
 use proptest::prelude::*;
@@ -203,4 +203,75 @@ fn windows_and_forks_are_boundaries() {
     assert!(!table.is_exact_at(12_346));
     assert!(table.is_exact_at(END) && table.is_exact_at(2 * END));
     assert_eq!(story.profile().processes[0].times, None);
+}
+
+/// Two blocks of one site and one of another: the events come in the order in which they
+/// happened, and a block that was not freed at the end.
+#[test]
+fn the_events_of_blocks_are_in_their_order() {
+    let mut story = Story::one_image();
+    let events = [
+        thread(1),
+        timestamp(10),
+        alloc(8, 0x1000, 100),
+        timestamp(20),
+        alloc(9, 0x2000, 7),
+        timestamp(30),
+        alloc(8, 0x3000, 50),
+        timestamp(40),
+        free(0x1000),
+        free(0x2000),
+    ];
+    story.events(0, 0, &events);
+    story.end(0, END);
+    let mut seen = Vec::new();
+    let mut callback = |event, block: &Block| seen.push((event, block.size));
+    let options = Options::default();
+    block_events(&story.trace, &options, &[(0, 8)], &mut callback).expect("it is whole");
+    assert_eq!(
+        seen,
+        [
+            (BlockEvent::Allocated, 100),
+            (BlockEvent::Allocated, 50),
+            (BlockEvent::Freed, 100),
+            (BlockEvent::LiveAtEnd, 50),
+        ]
+    );
+}
+
+/// Of the sites that remain, the time table has the same cells under their new numbers.
+#[test]
+fn a_filtered_profile_keeps_the_times_of_its_sites() {
+    let choices: Vec<(usize, u64, u64)> = (0..300).map(|n| (n * 7 + 5, 10, 1000)).collect();
+    let story = story(&choices, 2);
+    let options = Options {
+        time_table: Some(&[]),
+        ..Options::default()
+    };
+    let whole = replay(&story.trace, &options).expect("it is whole");
+    let process = &whole.processes[0];
+    let times = process.times.as_ref().expect("it was asked for");
+    for chosen in &process.sites {
+        let name = whole.frames[chosen.stack[0] as usize].function.clone();
+        let mut filtered = whole.clone();
+        filtered.filter(&Filter::new(&name, true));
+        let kept = &filtered.processes[0];
+        let kept_times = kept.times.as_ref().expect("it is kept");
+        let mut cells = 0;
+        for (index, site) in (0..).zip(&kept.sites) {
+            let before = process.sites.iter().position(|it| it.number == site.number);
+            let before = before.expect("it was there") as u32;
+            let figures = |cells: &[allotrope_profile::TimeCell]| {
+                let figures = cells
+                    .iter()
+                    .map(|it| (it.allocated, it.freed, it.blocks, it.bytes));
+                figures.collect::<Vec<_>>()
+            };
+            let own = kept_times.cells_of(index);
+            assert_eq!(figures(own), figures(times.cells_of(before)));
+            cells += own.len();
+        }
+        assert!(kept.sites.iter().any(|site| site.number == chosen.number));
+        assert_eq!(cells, kept_times.cells.len());
+    }
 }

@@ -9,6 +9,7 @@
 mod block_figures;
 mod block_records;
 pub mod diff;
+pub mod flame_graph;
 mod free_frames;
 mod groups;
 pub mod json;

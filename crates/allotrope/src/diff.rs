@@ -188,7 +188,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(path) = &arguments.flamegraph {
         let inputs = [&arguments.files, &arguments.before, &arguments.after];
         export::create(path, inputs.into_iter().flatten(), |out| {
-            flame::write(&diff, &sides.after, out)
+            flame::write(&diff, &sides.after, selection.filter.as_ref(), out)
         })?;
     }
     match arguments.format {

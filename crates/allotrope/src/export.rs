@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use allotrope_text::Shown;
 
 use allotrope_files::Target;
-use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
-use allotrope_profile::{CountedStack, Metric, StackSet};
+use allotrope_formats::{
+    EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+};
+use allotrope_profile::{CountedStack, ImageId, Metric};
 use allotrope_report::numbers::count;
 use anyhow::{Context, anyhow};
 
@@ -22,6 +24,7 @@ use crate::progress::Progress;
 use crate::sampled;
 use crate::source;
 use crate::standard_output;
+use crate::trace;
 use crate::unfinished;
 
 /// Shown at the end of the subcommand's help.
@@ -29,13 +32,19 @@ pub const AFTER_HELP: &str = "\
 Reads recordings and everything that `allotrope diff` reads. A recording that was
 cut off or is damaged is read up to that point, with a warning.
 
+The page docs/exports.md says what each format keeps and loses. firefox and
+perfetto have allocations over time, heaptrack has every single one, the others
+have sums. firefox and heaptrack need a recording; heaptrack's file has one
+process, and its name must end in .zst.
+
 pprof shows what was live at the peak (peak_space); -sample_index=alloc_space
 shows all allocations, inuse_space what was live at the end. Allocation functions
 such as malloc are dropped. In DHAT's viewer, a maximum of 0 means that it is
-unknown. Several processes become one profile, in DHAT without t-gmax.
+unknown. Several processes become one set of sums, in DHAT without t-gmax;
+--process chooses one.
 
 Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE
-cannot be read or does not have the metric.";
+cannot be read or does not have what the format consists of.";
 
 /// Arguments of `allotrope export`.
 #[derive(Debug, clap::Args)]
@@ -53,6 +62,9 @@ pub struct Arguments {
     metric: Metric,
     #[command(flatten)]
     filter: FilterArguments,
+    /// Write only the process image with this id (`allotrope report --by process` shows ids)
+    #[arg(long, value_name = "ID")]
+    process: Option<ImageId>,
     /// Divide all figures by N, rounded to whole numbers
     #[arg(long, value_name = "N", value_parser = per::parse)]
     per: Option<f64>,
@@ -81,13 +93,26 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let exporter = exporter(name)
         .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
         .status(BAD_INPUT)?;
-    let mut source = source::read(file, &Progress::new(false))?;
+    let wanted = trace::Wanted {
+        times: (exporter.wanted() == Wanted::Times).then_some(&[]),
+        ..trace::Wanted::default()
+    };
+    let mut source = source::read_recorded(file, wanted, &Progress::new(false))?;
+    if let Some(id) = arguments.process {
+        source.keep_process(file, id)?;
+    }
     arguments.filter.check_sets(std::iter::once(&source.set))?;
     if let Some(filter) = arguments.filter.filter() {
         source.filter(&filter);
     }
     if source.sampled.is_some() {
         sampled::refuse(file, &[(arguments.per.is_some(), "--per")])?;
+    }
+    if arguments.per.is_some() && exporter.wanted() != Wanted::Stacks {
+        let sentence = anyhow!(
+            "--per divides sums, and {name} has times or single allocations; leave --per out"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
     }
     let sums = source.describe_sampling();
     let options = ExportOptions {
@@ -99,13 +124,20 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         source.set.divide(per);
         before - source.set.stacks.iter().filter(is_counted).count()
     });
-    let set = &source.set;
-    if !set.known.has(options.metric) {
-        let error = ExportError::Unknown(options.metric);
-        return Err(Failure::new(
-            BAD_INPUT,
-            anyhow!("{}: {error}", file.shown()),
-        ));
+    let input = Input {
+        set: &source.set,
+        recorded: source.recorded.as_deref().map(|recorded| Recorded {
+            profile: &recorded.profile,
+            events: recorded,
+        }),
+    };
+    let checked = match input.set.known.has(options.metric) {
+        true => exporter.check(&input),
+        false => Err(ExportError::Unknown(options.metric)),
+    };
+    if let Err(error) = checked {
+        let sentence = anyhow!("{}: {error}", file.shown());
+        return Err(Failure::new(BAD_INPUT, sentence));
     }
     source.print_notes();
     if let Some(lost) = lost.filter(|&lost| lost > 0) {
@@ -119,30 +151,30 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     for note in sums {
         message::print(format_args!("note: {}: {note}", file.shown()));
     }
-    for note in exporter.notes(set) {
+    for note in exporter.notes(&input) {
         message::print(format_args!("note: {}: {note}", file.shown()));
     }
     match &arguments.output {
-        None => standard_output::print(|output| write(exporter, set, &options, output))?,
-        Some(output) => create(output, [file], |out| write(exporter, set, &options, out))?,
+        None => standard_output::print(|output| write(exporter, &input, &options, output))?,
+        Some(output) => create(output, [file], |out| write(exporter, &input, &options, out))?,
     }
     Ok(FINE)
 }
 
 fn list(output: &mut dyn Write) -> io::Result<()> {
     for exporter in EXPORTERS {
-        writeln!(output, "{:<8} {}", exporter.name(), exporter.description())?;
+        writeln!(output, "{:<10} {}", exporter.name(), exporter.description())?;
     }
     Ok(())
 }
 
 fn write(
     exporter: &dyn Exporter,
-    set: &StackSet,
+    input: &Input<'_>,
     options: &ExportOptions,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    match exporter.write(set, options, output) {
+    match exporter.write(input, options, output) {
         Ok(()) => Ok(()),
         Err(ExportError::Io(error)) => Err(error),
         Err(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),

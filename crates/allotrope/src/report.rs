@@ -15,17 +15,19 @@ use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::{Headlines, Suppressions};
 use allotrope_profile::sampled::SampledProfile;
-use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, blocks_of_sites};
+use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, StackSet, blocks_of_sites};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, BlockList, Screen, TextOptions, TreeOrder};
 use allotrope_report::{
-    BlockRecords, Blocks, Grouping, RecordFormat, SourceLines, Style, json, markdown, sites_of_row,
+    BlockRecords, Blocks, Grouping, RecordFormat, SourceLines, Style, flame_graph, json, markdown,
+    sites_of_row,
 };
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::export;
 use crate::filter::FilterArguments;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
@@ -36,6 +38,7 @@ use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
 use crate::sampled;
+use crate::source;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::time::TimeArguments;
@@ -142,6 +145,11 @@ pub struct Arguments {
     /// Show the frames of allocators and standard libraries, too
     #[arg(long)]
     all_frames: bool,
+    /// Write a flame graph of the selected stacks by METRIC [default: allocations; of a
+    /// sampled profile: leaked] to this file, and no report
+    #[arg(long, value_name = "OUT.svg", conflicts_with_all = [
+          "tree", "lists", "by", "merge", "site", "source", "leaked_only", "freed_only", "per"])]
+    flamegraph: Option<PathBuf>,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
@@ -323,6 +331,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             options.blocks = Blocks::Leaked;
         }
     }
+    if let Some(output) = &arguments.flamegraph {
+        let wanted = arguments.process;
+        profile
+            .processes
+            .retain(|process| wanted.is_none_or(|id| process.id == id));
+        let set = match time.is_moment() {
+            true => StackSet::of_live(&profile),
+            false => StackSet::from(&*profile),
+        };
+        let about = options.window.as_deref();
+        let metric = arguments.metric.unwrap_or(Metric::Allocations);
+        return write_flame_graph(arguments, path, set, metric, about, output);
+    }
     if arguments.format == Format::Json {
         let wanted = arguments.process;
         profile
@@ -383,6 +404,33 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
+/// Writes a flame graph of the stacks that match the filter.
+fn write_flame_graph(
+    arguments: &Arguments,
+    path: &Path,
+    mut set: StackSet,
+    metric: Metric,
+    about: Option<&str>,
+    output: &Path,
+) -> Result<u8, Failure> {
+    if !set.known.has(metric) {
+        let sentence = anyhow!("what is drawn does not have {}", metric.words());
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let filter = arguments.filter.filter();
+    if let Some(filter) = &filter {
+        set.filter(filter);
+    }
+    let pattern = filter.map(|filter| format!("stacks with {}", filter.pattern()));
+    let about: Vec<&str> = about.into_iter().chain(pattern.as_deref()).collect();
+    let about = (!about.is_empty()).then(|| about.join("; "));
+    let input = path.to_owned();
+    export::create(output, [&input], |out| {
+        flame_graph::write(&set, metric, about.as_deref(), out)
+    })?;
+    Ok(FINE)
+}
+
 /// Prints a sampled profile.
 fn report_sampled(
     arguments: &Arguments,
@@ -395,7 +443,10 @@ fn report_sampled(
         (arguments.by.is_some(), "--by"),
         (arguments.merge, "--merge"),
         (arguments.lists, "--lists"),
-        (arguments.filter.is_given(), "--filter"),
+        (
+            arguments.filter.is_given() && arguments.flamegraph.is_none(),
+            "--filter",
+        ),
         (arguments.suppressions.is_given(), "--suppressions"),
         (arguments.all_leaks, "--all-leaks"),
         (arguments.window.is_some(), "--window"),
@@ -414,6 +465,12 @@ fn report_sampled(
     sampled::check_metric(path, metric)?;
     if let Some(id) = arguments.process {
         sampled::keep_process(path, &mut profile, id)?;
+    }
+    if let Some(output) = &arguments.flamegraph {
+        let source = source::of_samples(path, &profile)?;
+        arguments.filter.check_sets(std::iter::once(&source.set))?;
+        source.print_notes();
+        return write_flame_graph(arguments, path, source.set, metric, None, output);
     }
     if arguments.format == Format::Json {
         return sampled::report_json(&profile);
@@ -447,7 +504,8 @@ fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
         || arguments.freed_only
         || arguments.site.is_some()
         || arguments.source
-        || arguments.all_frames;
+        || arguments.all_frames
+        || arguments.flamegraph.is_some();
     !chooses && matches!(arguments.format, Format::Text | Format::Markdown)
 }
 
@@ -553,6 +611,7 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         (arguments.site.is_some(), "--site"),
         (arguments.by.is_some(), "--by"),
         (arguments.lists, "--lists"),
+        (arguments.flamegraph.is_some(), "--flamegraph"),
     ];
     let selected = selects.iter().find(|(given, _)| *given);
     match selected {
@@ -605,6 +664,7 @@ fn check_stacks(
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
         (arguments.window.is_some(), "--window"),
+        (arguments.flamegraph.is_some(), "--flamegraph"),
         (needs_events, "--by"),
         (arguments.format == Format::Markdown, "--format markdown"),
         (time.is_some(), time.unwrap_or_default()),

@@ -8,10 +8,15 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
+use allotrope_formats::Events;
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
-use allotrope_profile::{Filter, Metric, Profile, StackSet, WindowKey, run_times};
+use allotrope_profile::{
+    Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, ReplayError, StackId, StackSet,
+    WindowKey, block_events, run_times,
+};
 use allotrope_report::sampled::{interval, note, value, words};
 use allotrope_sampling::Period;
+use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
@@ -32,8 +37,27 @@ pub struct Source {
     /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
     /// estimates.
     pub sampled: Option<Box<SampledSource>>,
+    /// If it is a recording that was read with [`read_recorded`], what it has besides sums.
+    pub recorded: Option<Box<RecordedSource>>,
     /// Notes on how far the figures can be trusted, a sentence each.
     notes: Vec<String>,
+}
+
+/// A recording: its profile, whose sites are the stacks of the source, and its events.
+pub struct RecordedSource {
+    /// The profile.
+    pub profile: Profile,
+    trace: TraceReader,
+}
+
+impl Events for RecordedSource {
+    fn replay(
+        &self,
+        sites: &[(ImageId, StackId)],
+        callback: &mut dyn FnMut(BlockEvent, &Block),
+    ) -> Result<(), ReplayError> {
+        block_events(&self.trace, &Options::default(), sites, callback)
+    }
 }
 
 /// What a sampled profile has besides its stacks.
@@ -63,7 +87,32 @@ impl Source {
                 sampled.total.merge(figures);
             }
         }
+        if let Some(recorded) = &mut self.recorded {
+            recorded.profile.filter(filter);
+        }
         self.set.filter(filter);
+    }
+
+    /// Keeps only the process image with this id.
+    pub fn keep_process(&mut self, path: &Path, id: ImageId) -> Result<(), Failure> {
+        let Some(recorded) = &mut self.recorded else {
+            let sentence = anyhow!(
+                "{} has no process images to choose from; leave --process out",
+                path.shown()
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        };
+        let profile = &mut recorded.profile;
+        profile.processes.retain(|process| process.id == id);
+        if profile.processes.is_empty() {
+            let sentence = anyhow!(
+                "there is no process {id} in {}; `allotrope report --by process` lists them",
+                path.shown()
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        self.set = StackSet::from(&*profile);
+        Ok(())
     }
 
     /// Adds the intervals of its sums to a sampled profile, and returns them as sentences.
@@ -166,6 +215,23 @@ fn is_recording(path: &Path) -> Result<bool, Failure> {
 /// Reads a file in any of the formats, or what was live at a moment of a recording
 /// (`FILE@MOMENT`).
 pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
+    read_with(path, None, progress)
+}
+
+/// The same, and keeps of a recording its profile, with what is wanted.
+pub fn read_recorded(
+    path: &Path,
+    wanted: trace::Wanted<'_>,
+    progress: &Progress,
+) -> Result<Source, Failure> {
+    read_with(path, Some(wanted), progress)
+}
+
+fn read_with(
+    path: &Path,
+    wanted: Option<trace::Wanted<'_>>,
+    progress: &Progress,
+) -> Result<Source, Failure> {
     if let (file, Some(moment)) = moment::split(path) {
         return live_at(file, &moment, progress);
     }
@@ -187,7 +253,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
         if let Some(profile) = sampled::open(path)? {
             return of_samples(path, &profile);
         }
-        return recording(path, progress);
+        return recording(path, wanted, progress);
     }
     let input = WithProgress {
         done: 0,
@@ -203,6 +269,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     Ok(Source {
         notes: notes.map(|note| format!("note: {name}: {note}")).collect(),
         sampled: None,
+        recorded: None,
         set: read.set,
     })
 }
@@ -236,6 +303,7 @@ fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Fail
     Ok(Source {
         set: StackSet::of_live(&profile),
         sampled: None,
+        recorded: None,
         notes: trace::notes(path, &trace),
     })
 }
@@ -266,18 +334,24 @@ pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failu
             total,
             none: SampledFigures::of_site(period),
         })),
+        recorded: None,
         notes,
     })
 }
 
-fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
+fn recording(
+    path: &Path,
+    wanted: Option<trace::Wanted<'_>>,
+    progress: &Progress,
+) -> Result<Source, Failure> {
     let mut trace = trace::open(path)?;
-    let profile = trace::profile(path, &mut trace, progress)?;
+    let profile = trace::profile_with(path, &mut trace, wanted.unwrap_or_default(), progress)?;
     check_stacks(path, &profile)?;
     Ok(Source {
         set: StackSet::from(&profile),
         sampled: None,
         notes: trace::notes(path, &trace),
+        recorded: wanted.map(|_| Box::new(RecordedSource { profile, trace })),
     })
 }
 

@@ -195,10 +195,20 @@ fn exports_have_the_estimates() {
         &["export", "huge.allotrope", "--to", "json"],
     ));
     assert_eq!(stacks["sampled"]["period_bytes"], 512 << 10);
-    for format in ["pprof", "dhat", "stacks"] {
+    for format in ["pprof", "dhat", "stacks", "speedscope", "perfetto", "csv"] {
         let arguments = ["export", "huge.allotrope", "--to", format, "-o", "out"];
         fine(folder.path(), &arguments);
         assert!(folder.path().join("out").metadata().expect("a file").len() > 0);
+    }
+    let graph = ["report", "huge.allotrope", "--flamegraph", "out.svg"];
+    fine(folder.path(), &graph);
+    let svg = std::fs::read_to_string(folder.path().join("out.svg")).expect("a file");
+    assert!(svg.contains("leaked bytes"), "{svg}");
+    // Samples have no times.
+    for format in ["firefox", "heaptrack"] {
+        let output = allotrope(folder.path(), &["export", "huge.allotrope", "--to", format]);
+        assert_eq!(output.status, Some(2), "{format}");
+        assert!(output.errors.contains("no times"), "{}", output.errors);
     }
     let peak = [
         "export",

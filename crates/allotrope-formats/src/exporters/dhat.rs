@@ -33,7 +33,7 @@ use rustc_hash::FxHashMap;
 use super::groups::groups;
 use super::merged::{Texts, merge, with_frames};
 use super::naming::{NO_STACK, name, on_one_line};
-use super::{ExportOptions, Exporter, require};
+use super::{ExportOptions, Exporter, Input, require};
 use crate::error::ExportError;
 
 /// The unit in a file that counts only allocations.
@@ -58,7 +58,11 @@ impl Exporter for Dhat {
         "dhat.json"
     }
 
-    fn notes(&self, set: &StackSet) -> Vec<String> {
+    fn check(&self, Input { set, .. }: &Input<'_>) -> Result<(), ExportError> {
+        require(set, Metric::Allocations)
+    }
+
+    fn notes(&self, Input { set, .. }: &Input<'_>) -> Vec<String> {
         match set.run.images {
             0 | 1 => Vec::new(),
             images => vec![format!(
@@ -69,7 +73,7 @@ impl Exporter for Dhat {
 
     fn write(
         &self,
-        set: &StackSet,
+        Input { set, .. }: &Input<'_>,
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {

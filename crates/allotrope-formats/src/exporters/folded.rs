@@ -5,11 +5,11 @@
 
 use std::io::Write;
 
-use allotrope_profile::{CountedStack, StackSet};
+use allotrope_profile::CountedStack;
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, name, on_one_line};
-use super::{ExportOptions, Exporter, require};
+use super::{ExportOptions, Exporter, Input, require};
 use crate::error::ExportError;
 
 /// The exporter; see the module documentation.
@@ -30,7 +30,7 @@ impl Exporter for Folded {
 
     fn write(
         &self,
-        set: &StackSet,
+        Input { set, .. }: &Input<'_>,
         options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {

@@ -3,9 +3,9 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::{CountedStack, Metric, StackSet};
+use allotrope_profile::{CountedStack, Metric};
 
-use super::{ExportOptions, Exporter};
+use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
 use crate::stacks_json::{FORMAT, FrameForm};
 
@@ -27,7 +27,7 @@ impl Exporter for Json {
 
     fn write(
         &self,
-        set: &StackSet,
+        Input { set, .. }: &Input<'_>,
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {

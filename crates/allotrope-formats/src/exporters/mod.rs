@@ -1,14 +1,22 @@
-//! Exporters of stack sets. An exporter is a module here and an entry in
+//! Exporters of stack sets and recordings. An exporter is a module here and an entry in
 //! [`EXPORTERS`].
 
+mod cells;
+mod csv;
+mod curve;
 pub(crate) mod dhat;
+mod firefox;
 mod folded;
 pub(crate) mod groups;
+mod heaptrack;
+mod input;
 mod json;
 mod merged;
 pub(crate) mod modules;
 pub(crate) mod naming;
+mod perfetto;
 pub(crate) mod pprof;
+mod speedscope;
 mod stacks;
 
 use std::io::Write;
@@ -17,9 +25,10 @@ use allotrope_profile::{Metric, StackSet};
 
 use crate::error::ExportError;
 
+pub use input::{Events, Input, Recorded};
 pub use pprof::write_pprof;
 
-/// Writes a set of stacks in one format.
+/// Writes stacks, or a recording, in one format.
 pub trait Exporter: Sync {
     /// The name of the format on the command line.
     fn name(&self) -> &'static str;
@@ -27,17 +36,36 @@ pub trait Exporter: Sync {
     fn description(&self) -> &'static str;
     /// The usual file name extension, without a dot.
     fn extension(&self) -> &'static str;
-    /// Notes for the user on what the format cannot express of this set, a sentence each.
-    fn notes(&self, _set: &StackSet) -> Vec<String> {
+    /// What the format is made of, apart from stacks and their figures.
+    fn wanted(&self) -> Wanted {
+        Wanted::Stacks
+    }
+    /// Fails if the input lacks something without which the format has no meaning.
+    fn check(&self, _input: &Input<'_>) -> Result<(), ExportError> {
+        Ok(())
+    }
+    /// Notes for the user on what the format cannot express of this input, a sentence each.
+    fn notes(&self, _input: &Input<'_>) -> Vec<String> {
         Vec::new()
     }
-    /// Writes the set. Equal sets give equal output.
+    /// Writes the input, which passed [`Self::check`]. Equal inputs give equal output.
     fn write(
         &self,
-        set: &StackSet,
+        input: &Input<'_>,
         options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError>;
+}
+
+/// What a format is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Stacks and their figures.
+    Stacks,
+    /// The time tables of recordings, too.
+    Times,
+    /// The single events of recordings, too.
+    Events,
 }
 
 /// Options of an export.
@@ -62,6 +90,11 @@ pub const EXPORTERS: &[&dyn Exporter] = &[
     &dhat::Dhat,
     &pprof::Pprof,
     &json::Json,
+    &csv::Csv,
+    &speedscope::Speedscope,
+    &firefox::Firefox,
+    &perfetto::Perfetto,
+    &heaptrack::Heaptrack,
 ];
 
 /// The exporter with this name.

@@ -32,7 +32,7 @@ use std::io::Write;
 use allotrope_profile::{Metric, StackSet};
 use flate2::{Compression, write::GzEncoder};
 
-use super::{ExportOptions, Exporter};
+use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
 
 use builder::Builder;
@@ -80,7 +80,7 @@ impl Exporter for Pprof {
         "pb.gz"
     }
 
-    fn notes(&self, set: &StackSet) -> Vec<String> {
+    fn notes(&self, Input { set, .. }: &Input<'_>) -> Vec<String> {
         match set.run.images {
             0 | 1 => Vec::new(),
             images => vec![format!(
@@ -91,7 +91,7 @@ impl Exporter for Pprof {
 
     fn write(
         &self,
-        set: &StackSet,
+        Input { set, .. }: &Input<'_>,
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {

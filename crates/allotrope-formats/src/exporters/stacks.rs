@@ -5,11 +5,11 @@
 
 use std::io::Write;
 
-use allotrope_profile::{CountedStack, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, StackFrame};
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, on_one_line};
-use super::{ExportOptions, Exporter, require};
+use super::{ExportOptions, Exporter, Input, require};
 use crate::error::ExportError;
 use crate::readers::dtrace::NO_MODULE;
 
@@ -31,7 +31,7 @@ impl Exporter for Stacks {
 
     fn write(
         &self,
-        set: &StackSet,
+        Input { set, .. }: &Input<'_>,
         options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {

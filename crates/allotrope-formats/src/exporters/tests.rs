@@ -16,7 +16,7 @@ fn written(name: &str, set: &StackSet, metric: Metric) -> Vec<u8> {
     let mut out = Vec::new();
     exporter(name)
         .unwrap()
-        .write(set, &ExportOptions { metric }, &mut out)
+        .write(&Input::of_set(set), &ExportOptions { metric }, &mut out)
         .unwrap();
     out
 }
@@ -288,7 +288,7 @@ fn unknown_metrics_are_not_written() {
         };
         let error = exporter(name)
             .unwrap()
-            .write(&set, &options, &mut Vec::new());
+            .write(&Input::of_set(&set), &options, &mut Vec::new());
         assert!(matches!(
             error,
             Err(ExportError::Unknown(Metric::LeakedBytes))
@@ -296,10 +296,11 @@ fn unknown_metrics_are_not_written() {
     }
     let nothing = StackSet::default();
     for name in ["folded", "stacks", "dhat", "pprof"] {
-        let error =
-            exporter(name)
-                .unwrap()
-                .write(&nothing, &ExportOptions::default(), &mut Vec::new());
+        let error = exporter(name).unwrap().write(
+            &Input::of_set(&nothing),
+            &ExportOptions::default(),
+            &mut Vec::new(),
+        );
         assert!(error.is_err(), "{name}");
     }
 }
@@ -400,8 +401,13 @@ fn dhat_has_no_time_of_the_peak_for_several_images() {
     );
     for name in ["dhat", "pprof"] {
         let exporter = exporter(name).unwrap();
-        assert_eq!(exporter.notes(&set).len(), 1, "{name}");
-        assert!(exporter.notes(&recorded(&SOME_LIVE)).is_empty(), "{name}");
+        assert_eq!(exporter.notes(&Input::of_set(&set)).len(), 1, "{name}");
+        assert!(
+            exporter
+                .notes(&Input::of_set(&recorded(&SOME_LIVE)))
+                .is_empty(),
+            "{name}"
+        );
     }
 }
 
@@ -507,7 +513,21 @@ fn stacks_are_written_in_the_format_of_dtrace() {
 fn every_exporter_has_a_name_of_its_own() {
     let mut names: Vec<&str> = EXPORTERS.iter().map(|exporter| exporter.name()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["dhat", "folded", "json", "pprof", "stacks"]);
+    assert_eq!(
+        names,
+        [
+            "csv",
+            "dhat",
+            "firefox",
+            "folded",
+            "heaptrack",
+            "json",
+            "perfetto",
+            "pprof",
+            "speedscope",
+            "stacks"
+        ]
+    );
     for exporter in EXPORTERS {
         assert!(!exporter.description().is_empty() && !exporter.extension().starts_with('.'));
     }

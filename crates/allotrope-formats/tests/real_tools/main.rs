@@ -10,7 +10,7 @@ mod tool;
 use std::fs;
 use std::path::Path;
 
-use allotrope_formats::{ExportOptions, Format, Read, exporter, read};
+use allotrope_formats::{ExportOptions, Format, Input, Read, exporter, read};
 use allotrope_profile::{Metric, Module, StackSet};
 
 use program::{LEAK_SIZE, LEAKS, PEAK_SIZE, PEAKS, TEMPORARY, TEMPORARY_SIZE};
@@ -295,7 +295,7 @@ fn export(set: &StackSet, name: &str, path: &Path) {
     let options = ExportOptions::default();
     exporter(name)
         .unwrap()
-        .write(set, &options, &mut out)
+        .write(&Input::of_set(set), &options, &mut out)
         .unwrap();
 }
 
@@ -384,6 +384,28 @@ fn pprof_shows_the_run_and_drops_allocation_functions() {
     assert!(top.contains("Duration: 2s"), "{top}");
     assert!(!top.contains("operator new"), "{top}");
     assert!(top.lines().any(|line| line.ends_with(" hold")), "{top}");
+}
+
+#[test]
+fn inferno_draws_our_folded_stacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ours.folded");
+    export(&program::as_set(), "folded", &path);
+    let text = fs::read_to_string(&path).unwrap();
+    let mut svg = Vec::new();
+    let mut options = inferno::flamegraph::Options::default();
+    inferno::flamegraph::from_lines(&mut options, text.lines(), &mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    let all = TEMPORARY + LEAKS + PEAKS;
+    for (function, count) in [
+        ("make_temporary", TEMPORARY),
+        ("leak", LEAKS),
+        ("hold", PEAKS),
+        ("main", all),
+    ] {
+        let shown = format!("{function} ({count} samples, ");
+        assert!(svg.contains(&shown), "{shown}: {svg}");
+    }
 }
 
 /// The folder of DHAT's viewer.

@@ -6,78 +6,56 @@
 //! change. A stack that was only moved or renamed is drawn once, under its name after
 //! the change.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Kind};
-use allotrope_profile::{StackFrame, StackSet};
+use allotrope_profile::{Filter, StackFrame, StackSet};
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::wording::{function, signed};
+use super::wording::signed;
+use crate::flame_graph::{Labels, Line, Names, folded, wanted};
 use crate::numbers::count;
 
-/// Frames narrower than the whole divided by this are not drawn: no screen shows them.
-const FINEST: u64 = 4000;
-/// Deeper frames are not drawn.
-const DEEPEST: usize = 1000;
-
-/// A stack: names from the outermost one inwards, and its two figures.
-struct Line {
-    names: Box<[u32]>,
-    before: u64,
-    after: u64,
-}
-
-/// Numbers distinct names.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, u32>,
-    list: Vec<String>,
-}
-
-impl Names {
-    fn number(&mut self, frame: &StackFrame) -> u32 {
-        let name = match function(frame).replace(';', "_") {
-            name if name.is_empty() => "??".to_owned(),
-            name => name,
-        };
-        if let Some(&number) = self.numbers.get(&name) {
-            return number;
-        }
-        let number = self.list.len() as u32;
-        self.numbers.insert(name.clone(), number);
-        self.list.push(name);
-        number
-    }
-}
-
 /// Writes the graph: the entries, and the stacks of `after` (the compared runs)
-/// that belong to no entry.
-pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result<()> {
+/// that belong to no entry. With a filter only stacks with a frame that matches.
+pub fn write(
+    diff: &Diff,
+    after: &[StackSet],
+    filter: Option<&Filter>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut names = Names::default();
-    let mut lines = changed(diff, &mut names);
+    let mut lines = changed(diff, filter, &mut names);
     let representative = after
         .iter()
         .find(|run| run.total(diff.metric) == diff.after);
     if let Some(run) = representative {
-        unchanged(diff, run, &mut names, &mut lines);
+        unchanged(diff, run, filter, &mut names, &mut lines);
     }
-    let lines = merged(lines);
-    let mut drawing = Drawing::new(&names.list, &lines);
-    drawing.draw(&lines, 0, &mut String::new());
-    if drawing.folded.is_empty() {
-        drawing.folded.push("nothing to compare 1".to_owned());
-    }
-    let mut palette = drawing.palette;
+    let figures = |side: fn(&Line) -> u64| lines.iter().map(side).sum::<u64>();
+    let (before, after, difference) = match filter {
+        None => (diff.before, diff.after, diff.difference),
+        Some(_) => {
+            let (before, after) = (figures(|it| it.before), figures(|it| it.after));
+            (before, after, after as i64 - before as i64)
+        }
+    };
+    let changes = lines.iter().map(|line| line.after.abs_diff(line.before));
+    let mut labels = Changes {
+        largest: changes.max().unwrap_or(0),
+        palette: PaletteMap::default(),
+    };
+    let folded = folded(&names, lines, &mut labels, "nothing to compare");
+    let mut palette = labels.palette;
     let mut options = Options::default();
     options.title = format!(
         "{}: {} before, {} after ({})",
         diff.metric.words(),
-        count(diff.before),
-        count(diff.after),
-        signed(diff.difference)
+        count(before),
+        count(after),
+        signed(difference)
     );
     options.subtitle = Some(
         "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen"
@@ -87,11 +65,11 @@ pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result
     options.deterministic = true;
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.palette_map = Some(&mut palette);
-    let lines = drawing.folded.iter().map(String::as_str);
-    flamegraph::from_lines(&mut options, lines, out)
+    flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
 }
 
-fn changed(diff: &Diff, names: &mut Names) -> Vec<Line> {
+fn changed(diff: &Diff, filter: Option<&Filter>, names: &mut Names) -> Vec<Line> {
+    let is_wanted = wanted(&diff.frames, filter);
     let numbers: Vec<u32> = diff
         .frames
         .iter()
@@ -101,7 +79,7 @@ fn changed(diff: &Diff, names: &mut Names) -> Vec<Line> {
     for entry in &diff.entries {
         let moved = entry.kind == Kind::Moved;
         for stack in &entry.stacks {
-            if moved && stack.after == 0 {
+            if (moved && stack.after == 0) || !is_wanted(&stack.frames) {
                 continue;
             }
             let frames = stack.frames.iter().rev();
@@ -116,7 +94,14 @@ fn changed(diff: &Diff, names: &mut Names) -> Vec<Line> {
 }
 
 /// Adds the stacks that are in no entry.
-fn unchanged(diff: &Diff, run: &StackSet, names: &mut Names, lines: &mut Vec<Line>) {
+fn unchanged(
+    diff: &Diff,
+    run: &StackSet,
+    filter: Option<&Filter>,
+    names: &mut Names,
+    lines: &mut Vec<Line>,
+) {
+    let is_wanted = wanted(&run.frames, filter);
     let known: FxHashMap<&StackFrame, u32> = (0..).zip(&diff.frames).map(|(i, f)| (f, i)).collect();
     let stacks = diff.entries.iter().flat_map(|entry| &entry.stacks);
     let in_entries: FxHashSet<&[u32]> = stacks.map(|stack| &*stack.frames).collect();
@@ -130,7 +115,7 @@ fn unchanged(diff: &Diff, run: &StackSet, names: &mut Names, lines: &mut Vec<Lin
             .map(|&frame| indexes[frame as usize])
             .collect();
         let in_entry = frames.is_some_and(|frames| in_entries.contains(&*frames));
-        if figure > 0 && !in_entry {
+        if figure > 0 && !in_entry && is_wanted(&stack.frames) {
             let frames = stack.frames.iter().rev();
             lines.push(Line {
                 names: frames.map(|&frame| numbers[frame as usize]).collect(),
@@ -141,82 +126,18 @@ fn unchanged(diff: &Diff, run: &StackSet, names: &mut Names, lines: &mut Vec<Lin
     }
 }
 
-/// Merges stacks of equal names and sorts them, so that stacks with common outer
-/// frames are neighbours.
-fn merged(mut lines: Vec<Line>) -> Vec<Line> {
-    lines.sort_by(|a, b| a.names.cmp(&b.names));
-    lines.dedup_by(|line, first| {
-        let same = line.names == first.names;
-        if same {
-            first.before += line.before;
-            first.after += line.after;
-        }
-        same
-    });
-    lines
-}
-
-/// Makes folded stacks whose frames are labelled with both figures.
-struct Drawing<'a> {
-    names: &'a [String],
-    whole: u64,
+/// Labels frames with both figures, and colours them by the direction of the change.
+struct Changes {
+    /// The largest difference of a stack.
     largest: u64,
-    folded: Vec<String>,
     palette: PaletteMap,
 }
 
-impl<'a> Drawing<'a> {
-    fn new(names: &'a [String], lines: &[Line]) -> Self {
-        Self {
-            names,
-            whole: lines.iter().map(width).sum(),
-            largest: lines
-                .iter()
-                .map(|line| line.after.abs_diff(line.before))
-                .max()
-                .unwrap_or(0),
-            folded: Vec::new(),
-            palette: PaletteMap::default(),
-        }
-    }
-
-    /// Draws lines that share their first `depth` names, which `prefix` spells.
-    fn draw(&mut self, lines: &[Line], depth: usize, prefix: &mut String) {
-        let mut own: u64 = 0;
-        let mut rest = lines;
-        while let Some(first) = rest.first() {
-            let Some(&name) = first.names.get(depth).filter(|_| depth < DEEPEST) else {
-                own += width(first);
-                rest = &rest[1..];
-                continue;
-            };
-            let end = rest.partition_point(|line| line.names.get(depth) <= Some(&name));
-            let (group, others) = rest.split_at(end);
-            rest = others;
-            let wide: u64 = group.iter().map(width).sum();
-            if wide.saturating_mul(FINEST) < self.whole {
-                own += wide;
-                continue;
-            }
-            let shared = prefix.len();
-            let label = self.label(name, group);
-            if !prefix.is_empty() {
-                prefix.push(';');
-            }
-            prefix.push_str(&label);
-            self.draw(group, depth + 1, prefix);
-            prefix.truncate(shared);
-        }
-        if own > 0 && !prefix.is_empty() {
-            self.folded.push(format!("{prefix} {own}"));
-        }
-    }
-
+impl Labels for Changes {
     /// `name (5 → 7, +2)`, and its colour.
-    fn label(&mut self, name: u32, group: &[Line]) -> String {
+    fn label(&mut self, name: &str, group: &[Line]) -> String {
         let before: u64 = group.iter().map(|line| line.before).sum();
         let after: u64 = group.iter().map(|line| line.after).sum();
-        let name = &self.names[name as usize];
         let difference = after as i64 - before as i64;
         let label = match difference {
             0 => format!("{name} ({}, no change)", count(before)),
@@ -230,10 +151,6 @@ impl<'a> Drawing<'a> {
         self.palette.insert(&label, color(difference, self.largest));
         label
     }
-}
-
-fn width(line: &Line) -> u64 {
-    line.before.max(line.after)
 }
 
 /// From nearly white to red for an increase, to blue for a decrease.

@@ -16,6 +16,7 @@ mod wording;
 
 pub use selection::Selection;
 pub use text::{DiffTextOptions, Hints};
+pub(crate) use wording::function;
 pub use wording::short_function;
 
 #[cfg(test)]

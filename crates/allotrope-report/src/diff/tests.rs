@@ -197,7 +197,7 @@ fn json_and_sections_of_the_same() {
 fn the_flame_graph_is_as_wide_as_both_sides() {
     let (diff, after) = compared(&[20], &[20]);
     let mut out = Vec::new();
-    flame::write(&diff, &after, &mut out).expect("memory takes everything");
+    flame::write(&diff, &after, None, &mut out).expect("memory takes everything");
     let drawn = String::from_utf8(out).expect("text");
     // Stacks are as wide as the larger side: 250 are gone, 1,001 were 999.
     let wide = 5_000 + 1_001 + 20 + 3_000 + 4_000 + 100 + 250;

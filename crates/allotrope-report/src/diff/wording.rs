@@ -46,7 +46,7 @@ pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
 }
 
 /// The name of a frame: its function, or its offset in the module.
-pub(super) fn function(frame: &StackFrame) -> String {
+pub(crate) fn function(frame: &StackFrame) -> String {
     if !frame.function.is_empty() {
         clean(&frame.function)
     } else if !frame.module.is_empty() {

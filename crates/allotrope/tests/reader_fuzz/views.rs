@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{DiffOptions, compare};
-use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, read_bytes};
+use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Input, read_bytes};
 use allotrope_profile::{
     Filter, Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay,
     replay_readable, replay_windows,
@@ -190,7 +190,7 @@ fn diff(before: &StackSet, after: &StackSet, numbers: &mut Numbers) -> io::Resul
     match numbers.below(4) {
         0 => diff_json::write(&diff, &Selection::default(), out),
         1 => sections::write(&diff, &Selection::default(), out),
-        2 => flame::write(&diff, &after, out),
+        2 => flame::write(&diff, &after, None, out),
         _ => {
             let options = DiffTextOptions {
                 all_frames: numbers.once_in(2),
@@ -208,12 +208,16 @@ fn export(set: &StackSet, numbers: &mut Numbers) {
             metric: *numbers.one_of(&METRICS),
         };
         let mut out = Vec::new();
-        match exporter.write(set, &options, &mut out) {
+        let input = Input::of_set(set);
+        if exporter.check(&input).is_err() {
+            continue;
+        }
+        match exporter.write(&input, &options, &mut out) {
             Ok(()) if numbers.once_in(2) => {
                 let _ = read_bytes("exported", &out[..]);
             }
             Ok(()) | Err(ExportError::Unknown(_)) => {}
-            Err(ExportError::Io(error)) => panic!("memory takes everything: {error}"),
+            Err(error) => panic!("memory takes everything: {error}"),
         }
     }
 }

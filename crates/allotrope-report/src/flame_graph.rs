@@ -1,0 +1,323 @@
+//! A flame graph of one set of stacks as SVG, by any metric; and what it shares with the
+//! differential one: numbered names, and folded stacks without the frames that no screen
+//! shows.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use allotrope_profile::{Filter, Metric, StackFrame, StackSet};
+use allotrope_text::shown;
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
+
+use crate::diff::function;
+use crate::numbers::count;
+
+/// Frames narrower than the whole divided by this are not drawn: no screen shows them.
+const FINEST: u64 = 4000;
+/// Deeper frames are not drawn.
+const DEEPEST: usize = 1000;
+/// Characters of a subtitle; an image is 1200 pixels wide.
+const SUBTITLE: usize = 150;
+/// The frame of stacks without frames.
+const NO_STACK: &str = "[no stack]";
+
+/// A stack: names from the outermost one inwards, and its figures before and after a change;
+/// in a graph of one set they are equal.
+pub(crate) struct Line {
+    pub names: Box<[u32]>,
+    pub before: u64,
+    pub after: u64,
+}
+
+impl Line {
+    fn width(&self) -> u64 {
+        self.before.max(self.after)
+    }
+}
+
+/// Numbers distinct names.
+#[derive(Default)]
+pub(crate) struct Names {
+    numbers: HashMap<String, u32>,
+    list: Vec<String>,
+}
+
+impl Names {
+    /// The number of a frame's name.
+    pub(crate) fn number(&mut self, frame: &StackFrame) -> u32 {
+        self.number_of(function(frame))
+    }
+
+    fn number_of(&mut self, name: String) -> u32 {
+        let name = match name.replace(';', "_") {
+            name if name.is_empty() => "??".to_owned(),
+            name => name,
+        };
+        if let Some(&number) = self.numbers.get(&name) {
+            return number;
+        }
+        let number = self.list.len() as u32;
+        self.numbers.insert(name.clone(), number);
+        self.list.push(name);
+        number
+    }
+}
+
+/// What is written on frames.
+pub(crate) trait Labels {
+    /// The label of the frame with this name that the stacks of `group` share.
+    fn label(&mut self, name: &str, group: &[Line]) -> String;
+}
+
+/// The stacks, or the only frame `none` if there are none, as lines of folded stacks.
+pub(crate) fn folded(
+    names: &Names,
+    lines: Vec<Line>,
+    labels: &mut dyn Labels,
+    none: &str,
+) -> Vec<String> {
+    let lines = merged(lines);
+    let mut drawing = Drawing {
+        names: &names.list,
+        labels,
+        whole: lines.iter().map(Line::width).sum(),
+        folded: Vec::new(),
+    };
+    drawing.draw(&lines, 0, &mut String::new());
+    if drawing.folded.is_empty() {
+        drawing.folded.push(format!("{none} 1"));
+    }
+    drawing.folded
+}
+
+/// Whether a stack of these frames is selected by the filter.
+pub(crate) fn wanted(frames: &[StackFrame], filter: Option<&Filter>) -> impl Fn(&[u32]) -> bool {
+    let matching: Option<Vec<bool>> =
+        filter.map(|filter| frames.iter().map(|frame| frame.matches(filter)).collect());
+    move |stack| match &matching {
+        None => true,
+        Some(matching) => {
+            let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
+            stack.iter().any(is_wanted)
+        }
+    }
+}
+
+/// Merges stacks of equal names and sorts them, so that stacks with common outer
+/// frames are neighbours.
+fn merged(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by(|a, b| a.names.cmp(&b.names));
+    lines.dedup_by(|line, first| {
+        let same = line.names == first.names;
+        if same {
+            first.before += line.before;
+            first.after += line.after;
+        }
+        same
+    });
+    lines
+}
+
+/// Makes folded stacks of labelled frames.
+struct Drawing<'a> {
+    names: &'a [String],
+    labels: &'a mut dyn Labels,
+    whole: u64,
+    folded: Vec<String>,
+}
+
+impl Drawing<'_> {
+    /// Draws lines that share their first `depth` names, which `prefix` spells.
+    fn draw(&mut self, lines: &[Line], depth: usize, prefix: &mut String) {
+        let mut own: u64 = 0;
+        let mut rest = lines;
+        while let Some(first) = rest.first() {
+            let Some(&name) = first.names.get(depth).filter(|_| depth < DEEPEST) else {
+                own += first.width();
+                rest = &rest[1..];
+                continue;
+            };
+            let end = rest.partition_point(|line| line.names.get(depth) <= Some(&name));
+            let (group, others) = rest.split_at(end);
+            rest = others;
+            let wide: u64 = group.iter().map(Line::width).sum();
+            if wide.saturating_mul(FINEST) < self.whole {
+                own += wide;
+                continue;
+            }
+            let shared = prefix.len();
+            let label = self.labels.label(&self.names[name as usize], group);
+            if !prefix.is_empty() {
+                prefix.push(';');
+            }
+            prefix.push_str(&label);
+            self.draw(group, depth + 1, prefix);
+            prefix.truncate(shared);
+        }
+        if own > 0 && !prefix.is_empty() {
+            self.folded.push(format!("{prefix} {own}"));
+        }
+    }
+}
+
+/// Labels frames with their names alone: inferno adds the figures.
+struct Plain;
+
+impl Labels for Plain {
+    fn label(&mut self, name: &str, _group: &[Line]) -> String {
+        // inferno takes a number at the end for a figure.
+        match name.rsplit_once(' ') {
+            Some((start, end)) if end.parse::<f64>().is_ok() => format!("{start}_{end}"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+/// Writes the graph of a set by a metric, which it must know. `about` describes the
+/// selection, if only a part is drawn.
+pub fn write(
+    set: &StackSet,
+    metric: Metric,
+    about: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut names = Names::default();
+    let numbers: Vec<u32> = set.frames.iter().map(|it| names.number(it)).collect();
+    let none = names.number_of(NO_STACK.to_owned());
+    let mut total: u64 = 0;
+    let mut lines = Vec::new();
+    for stack in &set.stacks {
+        let figure = stack.figures[metric as usize];
+        if figure == 0 {
+            continue;
+        }
+        total = total.saturating_add(figure);
+        let frames = stack.frames.iter().rev();
+        lines.push(Line {
+            names: match stack.frames.is_empty() {
+                true => [none].into(),
+                false => frames.map(|&frame| numbers[frame as usize]).collect(),
+            },
+            before: figure,
+            after: figure,
+        });
+    }
+    let nothing = format!("no {}", metric.words());
+    let folded = folded(&names, lines, &mut Plain, &nothing);
+    let mut options = Options::default();
+    options.title = format!("{} {}", count(total), metric.words());
+    let about = about.map(|about| format!(" ({about})")).unwrap_or_default();
+    options.subtitle = Some(subtitle(&shown(&set.title), &shown(&about)));
+    options.count_name = metric.words().to_owned();
+    options.colors = Palette::Basic(BasicPalette::Mem);
+    options.hash = true;
+    options.deterministic = true;
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
+}
+
+/// What is drawn, in as many characters as fit.
+fn subtitle(title: &str, about: &str) -> String {
+    let room = SUBTITLE.saturating_sub(about.chars().count());
+    if title.chars().count() <= room {
+        return format!("{title}{about}");
+    }
+    let start: String = title.chars().take(room.saturating_sub(1)).collect();
+    format!("{start}…{about}")
+}
+
+#[cfg(test)]
+mod tests {
+    use allotrope_profile::{CountedStack, MetricSet, MetricValues};
+
+    use super::*;
+
+    fn set(stacks: &[(&[&str], u64)]) -> StackSet {
+        let mut set = StackSet {
+            title: "app <&> x".to_owned(),
+            known: MetricSet::of(&[Metric::Bytes]),
+            ..StackSet::default()
+        };
+        for (names, bytes) in stacks {
+            let mut figures = MetricValues::default();
+            figures[Metric::Bytes as usize] = *bytes;
+            let first = set.frames.len() as u32;
+            for name in *names {
+                set.frames.push(StackFrame {
+                    function: (*name).to_owned(),
+                    ..StackFrame::default()
+                });
+            }
+            set.stacks.push(CountedStack {
+                frames: (first..set.frames.len() as u32).collect(),
+                figures,
+                maximum: None,
+            });
+        }
+        set
+    }
+
+    fn drawn(set: &StackSet) -> String {
+        let mut out = Vec::new();
+        write(set, Metric::Bytes, None, &mut out).expect("memory takes everything");
+        String::from_utf8(out).expect("an SVG file is text")
+    }
+
+    #[test]
+    fn frames_have_their_figures_and_equal_sets_give_equal_graphs() {
+        let set = set(&[
+            (&["f", "main"], 30),
+            (&["g", "main"], 12),
+            (&["f", "main"], 3),
+        ]);
+        let svg = drawn(&set);
+        for part in [
+            "45 allocated bytes",
+            "main (45 allocated bytes, 100.00%)",
+            "f (33 allocated bytes, 73.33%)",
+            "g (12 allocated bytes, 26.67%)",
+        ] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        assert_eq!(svg, drawn(&set));
+    }
+
+    #[test]
+    fn hostile_names_stay_text() {
+        let long = "x".repeat(10_000);
+        let names = [
+            "</title><script>alert(1)</script>",
+            "a;b 7 8",
+            "\u{202e}\u{1b}[31m\nline",
+            &long,
+            "",
+        ];
+        let stacks: Vec<(&[&str], u64)> = names.chunks(1).map(|name| (name, 10)).collect();
+        let svg = drawn(&set(&stacks));
+        assert!(!svg.contains("<script>alert"));
+        assert!(svg.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt; (10 "));
+        assert!(svg.contains("app &lt;&amp;&gt; x"));
+        // The number is a part of the name and no figure.
+        assert!(
+            svg.contains("a_b 7_8 (10 allocated bytes, 20.00%)"),
+            "{svg}"
+        );
+        assert!(!svg.contains('\u{202e}') && !svg.contains('\u{1b}'));
+        assert!(svg.contains("50 allocated bytes"));
+    }
+
+    #[test]
+    fn a_set_without_anything_says_so() {
+        for set in [set(&[]), set(&[(&["main"], 0)])] {
+            let svg = drawn(&set);
+            assert!(svg.contains("no allocated bytes"), "{svg}");
+            assert!(svg.trim_end().ends_with("</svg>"));
+        }
+    }
+
+    #[test]
+    fn a_stack_without_frames_is_drawn() {
+        assert!(drawn(&set(&[(&[], 5)])).contains("[no stack] (5 "));
+    }
+}
