@@ -164,7 +164,6 @@ impl PerfBlocks {
 }
 
 const NOTHING: Counters = Counters {
-    looks: 0,
     sampled: 0,
     freed: 0,
     lost_samples: 0,

@@ -27,7 +27,6 @@ impl<H: Host> Writer<'_, H> {
     /// Adds a sample that was taken and freed.
     pub fn freed(&self, sample: &Sample, deallocation: Deallocation) {
         let counters = &self.memory.counters.0;
-        counters.freed.fetch_add(1, Relaxed);
         self.count_freed(sample);
         let number = counters.frees.fetch_add(1, Relaxed);
         let slot = &self.memory.frees[number as usize % FREES];

@@ -27,7 +27,7 @@ use allotrope_shm::wire::ADDRESS_MASK;
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
@@ -129,14 +129,10 @@ pub struct Control {
 /// What has happened. They only grow.
 #[repr(C)]
 pub struct Counters {
-    /// Times that a thread has looked at [`Control`].
-    pub looks: AtomicU64,
     /// The longest period that was ever set, in bytes; 0: sampling was never on.
     pub longest_period: AtomicU64,
     /// Blocks that were sampled.
     pub sampled: AtomicU64,
-    /// Of these, blocks that were freed.
-    pub freed: AtomicU64,
     /// Of [`Counters::sampled`], blocks for which there was no place.
     pub lost_samples: AtomicU64,
     /// Samples without a stack, because there was no place for a node.
@@ -151,7 +147,7 @@ pub struct Counters {
     pub uncommitted: AtomicU64,
     /// Ids of nodes that were given away; the first ids stand for no node.
     pub nodes: AtomicU64,
-    /// Deallocations of samples up to now; the next one's place in the ring follows.
+    /// Of [`Counters::sampled`], blocks that were freed; the next one's place in the ring follows.
     pub frees: AtomicU64,
 }
 

@@ -138,7 +138,6 @@ impl<'a, H: Host> Writer<'a, H> {
     /// The period at which to sample from now on; `None`: sampling is off.
     pub fn setting(&self) -> Option<Period> {
         let counters = &self.memory.counters.0;
-        counters.looks.fetch_add(1, Relaxed);
         let period = Period::new(self.memory.control.0.period.load(Relaxed))?;
         if counters.longest_period.load(Relaxed) < period.bytes() {
             counters.longest_period.fetch_max(period.bytes(), Relaxed);

@@ -97,10 +97,9 @@ pub struct Process {
 }
 
 /// See [`crate::layout::Counters`].
-#[allow(missing_docs)] // they have the names of the counters there
+#[allow(missing_docs)] // they have the names of the counters there, but `freed` (`frees`)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    pub looks: u64,
     pub sampled: u64,
     pub freed: u64,
     pub lost_samples: u64,
@@ -234,9 +233,8 @@ fn bytes(words: &[AtomicU64], length: usize) -> Vec<u8> {
 fn counters(memory: &Memory) -> Counters {
     let counters = &memory.counters.0;
     Counters {
-        looks: counters.looks.load(Relaxed),
         sampled: counters.sampled.load(Relaxed),
-        freed: counters.freed.load(Relaxed),
+        freed: counters.frees.load(Relaxed),
         lost_samples: counters.lost_samples.load(Relaxed),
         lost_stacks: counters.lost_stacks.load(Relaxed),
         lost_modules: counters.lost_modules.load(Relaxed),
