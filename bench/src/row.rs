@@ -69,7 +69,7 @@ pub fn rows(extent: Extent) -> Vec<Row> {
     let mut rows = Vec::new();
     for (depth, most) in [(5, 20.0), (20, 40.0), (80, 100.0)] {
         for (size, text) in [(64, "64 B"), (16 << 10, "16 KiB"), (1 << 20, "1 MiB")] {
-            rows.push(pair(extent, depth, most, size, text));
+            rows.push(pair((depth, PAIRS), extent, most, size, text));
         }
     }
     for (threads, times) in [(1, 2.0), (4, 3.0)] {
@@ -82,9 +82,12 @@ pub fn rows(extent: Extent) -> Vec<Row> {
     rows
 }
 
-/// Pairs of `malloc` and `free` of one size.
-pub fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
-    let pairs = extent.of(20_000_000);
+/// The number of pairs in the standard table.
+pub const PAIRS: u64 = 20_000_000;
+
+/// So many pairs of `malloc` and `free` of one size, so many frames deep.
+pub fn pair((depth, pairs): (u32, u64), extent: Extent, most: f64, size: u64, text: &str) -> Row {
+    let pairs = extent.of(pairs);
     Row {
         name: format!("pair-{depth}-{size}"),
         what: format!("malloc({text})+free, {depth} frames deep"),

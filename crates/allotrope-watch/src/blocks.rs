@@ -35,7 +35,7 @@ pub struct BlockRow {
     pub size: u64,
     /// The period at which it was sampled.
     pub period: Period,
-    /// When it was allocated, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When it was allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// Its age in nanoseconds; until it was freed, if it was.
     pub age: u64,

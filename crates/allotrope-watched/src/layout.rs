@@ -98,10 +98,10 @@ pub struct Header {
     pub bytes: AtomicU64,
     /// The process's id in its own namespace.
     pub process: AtomicU64,
-    /// When the memory was made, by `CLOCK_MONOTONIC`, in nanoseconds. All other times
+    /// When the memory was made, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds. All other times
     /// here are by the same clock.
     pub began: AtomicU64,
-    /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    /// The same moment by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub began_real: AtomicU64,
     /// Bytes of the executable's path in the lower half, of the command line in the upper one.
     pub lengths: AtomicU64,

@@ -60,9 +60,9 @@ pub struct Writer<'a, H> {
 pub struct Process<'a> {
     /// Its id in its own namespace.
     pub id: u32,
-    /// Now, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Now, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub now: u64,
-    /// Now, by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    /// Now, by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub real_now: u64,
     /// The path of its executable.
     pub executable: &'a [u8],
@@ -79,7 +79,7 @@ pub struct Sample {
     pub size: u64,
     /// The period at which it was sampled.
     pub period: Period,
-    /// When it was allocated, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When it was allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// The id of its stack, see [`crate::stacks`].
     pub stack: u32,

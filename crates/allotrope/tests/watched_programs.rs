@@ -15,6 +15,7 @@ use allotrope_watched::reader::State;
 use allotrope_watched::writer::Sample;
 use serde_json::Value;
 
+use support::compile::compiled_with;
 use support::record::command;
 use support::watched::{Program, read, state_of};
 
@@ -251,6 +252,21 @@ fn a_child_in_a_sandbox_runs_on() {
     assert!(find(child).is_err());
     program.tell("free");
     assert_eq!(program.ask("exit 3"), "3");
+}
+
+/// The allocator has not handed it out, and would end a program that gave it back.
+#[test]
+fn a_block_from_before_the_allocator_was_known_is_freed() {
+    let library = compiled_with("early_block.c", &["-DLIBRARY", "-shared", "-fPIC"]);
+    let library = library.to_str().expect("cargo's folder has an ASCII name");
+    let program = compiled_with("early_block.c", &["-Wl,-z,now", library]);
+    for options in [&[][..], &["--period", "1"]] {
+        let mut standby = command();
+        standby.args(["standby", "--no-holder"]).args(options);
+        let output = standby.arg("--").arg(&program).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*errors), (Some(0), ""));
+    }
 }
 
 #[test]

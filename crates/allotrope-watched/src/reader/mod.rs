@@ -84,9 +84,9 @@ pub struct State {
 pub struct Process {
     /// Its id in its own namespace.
     pub id: u64,
-    /// When the memory was made, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When the memory was made, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub began: u64,
-    /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
+    /// The same moment by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub began_real: u64,
     /// The status with which it has exited; `None`: it runs, or was ended by a signal.
     pub exit_status: Option<i32>,
@@ -121,7 +121,7 @@ pub struct Freed {
     pub size: u64,
     /// The period at which it was sampled.
     pub period: Period,
-    /// When it was allocated, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When it was allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// The id of the allocation's stack.
     pub stack: u32,
