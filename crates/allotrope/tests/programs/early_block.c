@@ -1,6 +1,6 @@
-/* A block that was allocated before the recorder knew the allocator, freed by the program and by
- * a child of it: 0 if both go on. With LIBRARY defined it is the library whose resolver (ifunc)
- * allocates the block while the loader relocates it, which is before it relocates the recorder. */
+/* A block that was allocated while the loader relocated a library, freed by the program and by a child
+ * of it: 0 if both go on. With LIBRARY defined it is the library, whose resolver (ifunc) allocates the
+ * block. Where the loader relocates the library before the recorder, the block is the recorder's. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -12,10 +12,15 @@ void *early_block;
 static int implementation(void) { return 4; }
 
 int (*resolving(void))(void) {
-    early_block = malloc(107);
+    /* It is called once more while the loader relocates the program. */
+    if (early_block == NULL)
+        early_block = malloc(107);
     return implementation;
 }
 int from_library(void) __attribute__((ifunc("resolving")));
+/* For this the loader calls the resolver while it relocates the library, by when it has bound
+ * malloc if that is called without a slot in the PLT (-fno-plt). */
+int (*early_pointer)(void) = from_library;
 
 #else
 
