@@ -4,19 +4,21 @@
 mod support;
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use allotrope_watched::file::{find, holders, kept};
+use allotrope_watched::file::{Mapped, find, holders, kept};
 use allotrope_watched::layout::BYTES;
+use allotrope_watched::reader::State;
 use serde_json::Value;
 
 use support::record::command;
 use support::skip;
-use support::watched::{Program, read, state_of};
+use support::watched::{Program, state_of};
 
 /// A size that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -58,11 +60,15 @@ impl Holder {
     /// Waits until it has the memory that this process has now.
     fn wait_for(&self, process: u32) {
         let began = state_of(process).process.began;
-        let is_it = |state: allotrope_watched::reader::State| {
-            state.process.id == u64::from(process) && state.process.began == began
+        // It also has those of processes that another version of Allotrope has prepared.
+        let is_it = |file: &OwnedFd| {
+            let mapped = Mapped::new(file).expect("a mapping");
+            State::read(mapped.memory()).is_ok_and(|state| {
+                state.process.id == u64::from(process) && state.process.began == began
+            })
         };
         wait_until("the holder has the memory", || {
-            kept(&self.full_name()).iter().any(|it| is_it(read(it)))
+            kept(&self.full_name()).iter().any(is_it)
         });
     }
 
