@@ -7,6 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use allotrope_sampling::Period;
 use allotrope_shm::numbers::EntryPoint;
@@ -111,6 +112,8 @@ fn a_reallocation_is_a_new_block_and_a_failed_one_changes_nothing() {
     assert_whole(&state);
     assert_eq!(of_size(&state, SIZE), of_size(&before, SIZE));
     assert_eq!(state.counters.sampled, before.counters.sampled);
+    // Two ticks of the slowest kernel's clock.
+    std::thread::sleep(Duration::from_millis(20));
     program.tell("realloc 5432");
     let state = program.state();
     assert_whole(&state);
@@ -260,7 +263,7 @@ fn a_block_that_was_allocated_while_the_program_was_loaded_is_freed() {
     let flags = ["-DLIBRARY", "-shared", "-fPIC", "-fno-plt"];
     let library = compiled_with("early_block.c", &flags);
     let library = library.to_str().expect("cargo's folder has an ASCII name");
-    let program = compiled_with("early_block.c", &["-Wl,-z,now", library]);
+    let program = compiled_with("early_block.c", &["-Wl,-z,now,--no-as-needed", library]);
     for options in [&[][..], &["--period", "1"]] {
         let mut standby = command();
         standby.args(["standby", "--no-holder"]).args(options);
