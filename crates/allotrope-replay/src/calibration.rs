@@ -2,8 +2,9 @@
 //! program's did.
 //!
 //! The recording has the program's resident memory a few times a second. What is compared is
-//! the growth from the first of these samples to the largest: the program's own baseline
-//! (code, stacks, the recorder) is in both. The share of each block that is written is found
+//! the growth from the first of these samples after the program's start to the largest: the
+//! program's own baseline (code, stacks, the recorder) is in both. The start is the first
+//! hundredth of the calls, in which programs load their libraries. The share of each block that is written is found
 //! by bisection with the allocator of the recording.
 
 use std::io;
@@ -51,7 +52,9 @@ pub fn calibrate(
     resident: &[(u64, u64)],
     progress: &dyn Fn(u64, u64),
 ) -> io::Result<Result<Calibration, String>> {
-    let first = resident.first();
+    let start = plan.operations.len() / 100;
+    let started = resident.iter().find(|(number, _)| *number >= start);
+    let first = started.or(resident.first());
     let largest = resident.iter().max_by_key(|(_, bytes)| *bytes);
     let (Some(&from), Some(&to)) = (first, largest) else {
         return Ok(Err(
