@@ -12,6 +12,7 @@ mod closed_streams;
 mod collect;
 mod command_line;
 mod compare;
+mod cpu;
 mod debug_files;
 mod diff;
 mod doctor;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Compare(arguments) => compare::run(&arguments),
+        Subcommand::Cpu(arguments) => cpu::run(&arguments),
         Subcommand::Test(arguments) => test::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::ClientHeader(arguments) => client_header::run(&arguments),
