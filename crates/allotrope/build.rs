@@ -1,8 +1,8 @@
-//! Builds the libraries that are preloaded into recorded programs, with compiler
-//! flags and a target folder of their own, and passes their paths and SHA-256
-//! hashes to the command, which embeds them. Their sources are the crates
-//! `allotrope-recorder` and `allotrope-cxx-hooks`; `src/recorder_library.rs`
-//! unpacks them at run time.
+//! Builds the libraries that are preloaded into recorded programs, and the program that
+//! replays recordings, with compiler flags and a target folder of their own, and passes
+//! their paths and SHA-256 hashes to the command, which embeds them. Their sources are the
+//! crates `allotrope-recorder`, `allotrope-cxx-hooks` and `allotrope-replayer`;
+//! `src/recorder_library.rs` unpacks them at run time.
 //!
 //! A nested cargo builds them, since no cargo setting gives one crate of a
 //! workspace other code generation flags than the rest.
@@ -18,26 +18,36 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The libraries: package, file name, prefix of the variables with which
-/// `src/recorder_library.rs` embeds them, and flags that only one of them has.
+/// What is embedded: package, file name, prefix of the variables with which
+/// `src/recorder_library.rs` embeds it, and flags that only it has.
 ///
 /// The recorder's constructor is the first of all: those of other libraries may allocate.
-const LIBRARIES: [(&str, &str, &str, &[&str]); 2] = [
+const EMBEDDED: [(&str, &str, &str, &[&str]); 3] = [
     (
         "allotrope-recorder",
         "liballotrope_recorder.so",
         "ALLOTROPE_RECORDER",
-        &["-Clink-arg=-Wl,-z,initfirst"],
+        &[
+            "-Clink-arg=-Wl,-z,initfirst",
+            "-Clink-arg=-Wl,-soname,liballotrope_recorder.so",
+        ],
     ),
     (
         "allotrope-cxx-hooks",
         "liballotrope_cxx_hooks.so",
         "ALLOTROPE_CXX_HOOKS",
-        &[],
+        &["-Clink-arg=-Wl,-soname,liballotrope_cxx_hooks.so"],
+    ),
+    (
+        "allotrope-replayer",
+        "allotrope-replayer",
+        "ALLOTROPE_REPLAYER",
+        // A tracer finds the call that it steps through by its symbol.
+        &["-Clink-arg=-Wl,--export-dynamic-symbol=allotrope_stepped_*"],
     ),
 ];
 
-/// Compiler flags of these libraries alone. They replace every `RUSTFLAGS`,
+/// Compiler flags of these alone. They replace every `RUSTFLAGS`,
 /// because those are meant for the command: a coverage run must not instrument a
 /// library that is loaded into other programs.
 const FLAGS: [&str; 7] = [
@@ -90,7 +100,7 @@ fn main() {
     );
     let workspace = workspace();
     let output = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for (package, file, name, own_flags) in LIBRARIES {
+    for (package, file, name, own_flags) in EMBEDDED {
         let library = build(
             &workspace,
             &output.join("recorder"),
@@ -100,7 +110,7 @@ fn main() {
         );
         let bytes = fs::read(&library).unwrap_or_else(|error| {
             panic!(
-                "cannot read the library that was built at {}: {error}",
+                "cannot read what was built at {}: {error}",
                 library.display()
             )
         });
@@ -123,7 +133,7 @@ fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// Builds one library and returns its path.
+/// Builds one library or program and returns its path.
 fn build(
     workspace: &Path,
     target_folder: &Path,
@@ -134,7 +144,12 @@ fn build(
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--profile", "recorder", "--lib"])
+        .args(["build", "--profile", "recorder"])
+        .arg(if file.ends_with(".so") {
+            "--lib"
+        } else {
+            "--bins"
+        })
         .args(["-p", package, "--target", TARGET])
         .arg("--manifest-path")
         .arg(workspace.join("Cargo.toml"))
@@ -148,8 +163,7 @@ fn build(
             command.env_remove(name);
         }
     }
-    let soname = format!("-Clink-arg=-Wl,-soname,{file}");
-    let flags = [&FLAGS[..], own_flags, &[&soname]].concat();
+    let flags = [&FLAGS[..], own_flags].concat();
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let status = command
         .status()
@@ -169,8 +183,8 @@ fn is_removed(name: &OsStr) -> bool {
     name.starts_with("CARGO_") || name.starts_with("DEP_") || REMOVED.contains(&name.as_ref())
 }
 
-/// Makes cargo run this script again when the sources of the libraries, or of the
-/// crates that they depend on, change.
+/// Makes cargo run this script again when the sources of what is embedded, or of the
+/// crates that it depends on, change.
 ///
 /// The paths are relative to the package: cargo compares the right files if its target folder
 /// was copied from another checkout.
@@ -182,6 +196,7 @@ fn rerun_if_changed() {
         "../allotrope-cxx-hooks",
         "../allotrope-detour",
         "../allotrope-recorder",
+        "../allotrope-replayer",
         "../allotrope-sampling",
         "../allotrope-shm",
         "../allotrope-target",

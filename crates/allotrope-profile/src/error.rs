@@ -16,6 +16,9 @@ pub enum ReplayError {
     /// The source listed stack nodes that it does not have.
     #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
     NoSuchStacks(usize),
+    /// The trace does not have the requested process.
+    #[error("the recording has no process number {0}; ask for one that it lists")]
+    NoSuchProcess(ImageId),
     /// The trace does not have the requested window.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \

@@ -31,6 +31,8 @@ pub(crate) struct Index<H> {
     pub unrecorded: Vec<Unrecorded>,
     /// In order of time.
     pub marks: Vec<Mark>,
+    /// When each thread was seen to have ended, in ticks.
+    pub thread_ends: FxHashMap<ThreadId, u64>,
     /// The last tick at which the recording is known to have run, from records that are
     /// of no image.
     pub last_tick: Option<u64>,
@@ -139,6 +141,7 @@ pub(crate) fn index<S: TraceSource>(
         symbols: FxHashMap::default(),
         unrecorded: Vec::new(),
         marks: Vec::new(),
+        thread_ends: FxHashMap::default(),
         last_tick: None,
         events: 0,
     };
@@ -199,6 +202,9 @@ impl<H> Index<H> {
             }
             Record::Unrecorded(unrecorded) => self.unrecorded.push(unrecorded),
             Record::Mark(mark) => self.marks.push(mark),
+            Record::ThreadEnd(end) => {
+                self.thread_ends.insert(end.thread, end.tick);
+            }
             other => self.take_of_image(other),
         }
     }

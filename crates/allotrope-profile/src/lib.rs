@@ -31,6 +31,8 @@
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
 //! ```
 //!
+//! [`operations`] gives the merged calls themselves, for a replay with another allocator.
+//!
 //! A replay of a growing trace shows what it has so far, but every replay begins at the start
 //! of the image. The crate prints nothing (`allotrope-report` does) and does not
 //! symbolize (the trace contains the symbols).
@@ -54,6 +56,7 @@ mod live;
 mod merge;
 mod metric;
 pub mod model;
+pub mod operations;
 mod prefetch;
 mod replay;
 mod run_info;

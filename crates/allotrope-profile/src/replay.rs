@@ -367,7 +367,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             children: &image.children,
             depth,
         };
-        let (forks, helpers) = (self.forks(image), self.options.helpers);
+        let (forks, helpers) = (forks_of(self.index, image), self.options.helpers);
         let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut sink))?;
         self.close(id, image, sink, end_ns, &live);
         Ok(())
@@ -455,25 +455,6 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             detailed,
             self.details().as_ref(),
         ))
-    }
-
-    /// The forks of the image's children. A child whose fork points are in no known
-    /// stream inherits the blocks that are live at the parent's end.
-    fn forks(&self, image: &Image<S::Handle>) -> Vec<Fork> {
-        let stream_index = |id| image.streams.keys().position(|&stream| stream == id);
-        let points = |child: &ImageId| {
-            let start = self.index.images.get(child).map(|child| &child.start);
-            let points = start.into_iter().flat_map(|start| &start.fork_points);
-            points
-                .filter_map(|point| Some((stream_index(point.stream)?, point.ordinal)))
-                .collect()
-        };
-        let children = image.children.iter();
-        children
-            .map(|child| Fork {
-                points: points(child),
-            })
-            .collect()
     }
 
     /// Counts replayed events, and reports progress.
@@ -570,6 +551,25 @@ impl<S: TraceSource> ImageSink<'_, '_, S> {
             }
         }
     }
+}
+
+/// The forks of the image's children. A child whose fork points are in no known
+/// stream inherits the blocks that are live at the parent's end.
+pub(crate) fn forks_of<H>(index: &Index<H>, image: &Image<H>) -> Vec<Fork> {
+    let stream_index = |id| image.streams.keys().position(|&stream| stream == id);
+    let points = |child: &ImageId| {
+        let start = index.images.get(child).map(|child| &child.start);
+        let points = start.into_iter().flat_map(|start| &start.fork_points);
+        points
+            .filter_map(|point| Some((stream_index(point.stream)?, point.ordinal)))
+            .collect()
+    };
+    let children = image.children.iter();
+    children
+        .map(|child| Fork {
+            points: points(child),
+        })
+        .collect()
 }
 
 /// These images and their ancestors.

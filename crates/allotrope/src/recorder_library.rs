@@ -1,8 +1,8 @@
-//! Unpacks the recorder. The build embeds the recorder's libraries into this command
-//! (`build.rs`); this file writes each to a file whose name contains its hash, and
-//! verifies the file before every use. Somebody who replaced such a file would run
-//! code in every recorded program: no other user may be able to write the file or its
-//! folder.
+//! Unpacks the recorder and the replayer. The build embeds the recorder's libraries and the
+//! replayer's program into this command (`build.rs`); this file writes each to a file whose
+//! name contains its hash, and verifies the file before every use. Somebody who replaced such
+//! a file would run code in every recorded program: no other user may be able to write the
+//! file or its folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,7 +17,7 @@ use allotrope_files::NewFile;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
 
-/// An embedded library.
+/// An embedded library, or the embedded program.
 #[derive(Debug)]
 pub struct Library {
     bytes: &'static [u8],
@@ -25,6 +25,12 @@ pub struct Library {
     hash: &'static str,
     /// First part of the file's name, the same for all versions.
     prefix: &'static str,
+    /// Last part of the file's name.
+    suffix: &'static str,
+    /// What it is, for messages.
+    what: &'static str,
+    /// The option that names a file to use in its place; empty if there is none.
+    instead: &'static str,
 }
 
 /// The recorder.
@@ -32,6 +38,9 @@ static RECORDER: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_RECORDER")),
     hash: env!("ALLOTROPE_RECORDER_SHA256"),
     prefix: "liballotrope_recorder",
+    suffix: ".so",
+    what: "the recorder, a library that the program loads",
+    instead: ", or name the library by --recorder",
 };
 
 /// The hooks for C++ operators and for jemalloc's own functions.
@@ -39,6 +48,19 @@ static CXX_HOOKS: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_CXX_HOOKS")),
     hash: env!("ALLOTROPE_CXX_HOOKS_SHA256"),
     prefix: "liballotrope_cxx_hooks",
+    suffix: ".so",
+    what: "the recorder, a library that the program loads",
+    instead: ", or name the library by --recorder",
+};
+
+/// The program that replays recordings.
+static REPLAYER: Library = Library {
+    bytes: include_bytes!(env!("ALLOTROPE_REPLAYER")),
+    hash: env!("ALLOTROPE_REPLAYER_SHA256"),
+    prefix: "allotrope-replayer",
+    suffix: "",
+    what: "the replayer, a program that calls the allocators",
+    instead: "",
 };
 
 /// First part of the names of all our libraries.
@@ -63,6 +85,11 @@ pub fn provide(given: Option<&Path>) -> Result<PathBuf> {
 /// The path of the library with the hooks for C++ operators.
 pub fn provide_cxx_hooks() -> Result<PathBuf> {
     unpack_into_first(&CXX_HOOKS, &candidates())
+}
+
+/// The path of the program that replays recordings.
+pub fn provide_replayer() -> Result<PathBuf> {
+    unpack_into_first(&REPLAYER, &candidates())
 }
 
 fn check_given(path: &Path) -> Result<PathBuf> {
@@ -133,8 +160,10 @@ fn unpack_into_first(library: &Library, candidates: &[Candidate]) -> Result<Path
         }
     }
     bail!(
-        "no folder can hold the recorder, a library that the program loads ({}); set XDG_CACHE_HOME to a private folder on a file system that is not mounted noexec, or name the library by --recorder",
-        refusals.join("; ")
+        "no folder can hold {} ({}); set XDG_CACHE_HOME to a private folder on a file system that is not mounted noexec{}",
+        library.what,
+        refusals.join("; "),
+        library.instead
     )
 }
 
@@ -150,7 +179,12 @@ fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
         .create(folder)
         .context("cannot be created")?;
     check_folder(folder)?;
-    let path = folder.join(format!("{}-{}.so", library.prefix, &library.hash[..16]));
+    let path = folder.join(format!(
+        "{}-{}{}",
+        library.prefix,
+        &library.hash[..16],
+        library.suffix
+    ));
     if verify(library, &path).is_ok() {
         return Ok(path);
     }
@@ -194,7 +228,7 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() != library.bytes.len() as u64 {
-        bail!("{} is not the recorder", path.shown());
+        bail!("{} is not what it is named after", path.shown());
     }
     check_owner(&metadata)?;
     let mut bytes = Vec::with_capacity(library.bytes.len());
@@ -204,10 +238,7 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
     // The hash in the name distinguishes versions. Comparing all bytes is
     // cheaper than hashing them.
     if bytes != library.bytes {
-        bail!(
-            "{} is not the recorder that it is named after",
-            path.shown()
-        );
+        bail!("{} is not what it is named after", path.shown());
     }
     Ok(())
 }

@@ -1,0 +1,258 @@
+//! Starts the replayer with an allocator, and waits for it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use allotrope_replayer::results;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::operations_file::Operations;
+use crate::results::{Outcome, Results};
+
+/// The replayer's program.
+#[derive(Debug, Clone)]
+pub struct Replayer {
+    program: PathBuf,
+}
+
+/// What a replay measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The time of all operations together.
+    Timed,
+    /// The time of each operation.
+    Latency,
+    /// Nothing: sampled operations are called so that a tracer can step through them.
+    Stepped,
+}
+
+/// How much of each block the replay writes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Touch {
+    /// Nothing.
+    None,
+    /// The first byte.
+    First,
+    /// The first byte, and a byte in each further page of this share of the block, in
+    /// 1/65,536; [`Touch::ALL`] is all of it.
+    Pages(u32),
+}
+
+impl Touch {
+    /// Every page of every block.
+    pub const ALL: Self = Self::Pages(results::WHOLE as u32);
+}
+
+/// How a replay is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// What it measures.
+    pub mode: Mode,
+    /// How much of each block it writes.
+    pub touch: Touch,
+    /// The processor on which operations of a single thread run; `None` for any.
+    pub processor: Option<u32>,
+    /// How many points of memory it takes, at most 512.
+    pub points: u32,
+    /// Variables of its environment, besides `LD_PRELOAD`. It inherits none.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Replayer {
+    /// The replayer is this file.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+        }
+    }
+
+    /// Prepares a replay with this allocator, a shared library, or that of the C library.
+    /// `samples` are the ascending numbers of the operations to step through, for
+    /// [`Mode::Stepped`].
+    ///
+    /// # Errors
+    ///
+    /// If a file in memory cannot be made.
+    pub fn prepare<'a>(
+        &self,
+        operations: &'a Operations,
+        allocator: Option<&Path>,
+        settings: &Settings,
+        samples: Option<&[u64]>,
+    ) -> io::Result<Prepared<'a>> {
+        let results = in_memory("allotrope-results")?;
+        results.set_len(results::BYTES as u64)?;
+        write_settings(&results, settings)?;
+        let messages = in_memory("allotrope-messages")?;
+        let mut command = Command::new(&self.program);
+        command
+            .arg(path_of(operations.file()))
+            .arg(path_of(&results))
+            .env_clear()
+            .envs(
+                settings
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(messages.try_clone()?);
+        if let Some(allocator) = allocator {
+            command.env("LD_PRELOAD", allocator);
+        }
+        let samples = samples.map(write_samples).transpose()?;
+        if let Some(file) = &samples {
+            command.arg(path_of(file));
+        }
+        Ok(Prepared {
+            command,
+            operations,
+            results,
+            messages,
+            _samples: samples,
+        })
+    }
+}
+
+/// A replay that is ready to be started. Its files live as long as it does.
+pub struct Prepared<'a> {
+    command: Command,
+    operations: &'a Operations,
+    results: File,
+    messages: File,
+    _samples: Option<File>,
+}
+
+impl<'a> Prepared<'a> {
+    /// The command, for a tracer that starts it by itself. It opens files of this process by
+    /// their paths below `/proc`, so this process must live until the replayer has done so.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// What the replayer has written so far.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn results(&self) -> io::Result<Results> {
+        Results::read(&self.results)
+    }
+
+    /// How a replayer that the caller started and waited for ended.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be read.
+    pub fn outcome(&self, status: ExitStatus) -> io::Result<Outcome> {
+        let mut messages = Vec::new();
+        let mut file = &self.messages;
+        file.seek(SeekFrom::Start(0))?;
+        file.take(64 << 10).read_to_end(&mut messages)?;
+        let messages = String::from_utf8_lossy(&messages);
+        Ok(self.results()?.outcome(status, &messages, self.operations))
+    }
+
+    /// Starts the replayer.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be executed.
+    pub fn start(mut self) -> io::Result<Running<'a>> {
+        Ok(Running {
+            child: self.command.spawn()?,
+            prepared: self,
+        })
+    }
+}
+
+/// A replayer that runs. It is killed if this is dropped before it has ended.
+pub struct Running<'a> {
+    child: Child,
+    prepared: Prepared<'a>,
+}
+
+impl Running<'_> {
+    /// Waits for the end. Calls `progress` now and then with the number of operations done, of
+    /// those of the null loop and of the replay, and of all; if it returns `false`, kills the
+    /// replayer.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not let this process wait, or the results cannot be read.
+    pub fn wait(&mut self, progress: &dyn Fn(u64, u64) -> bool) -> io::Result<Outcome> {
+        let mut pause = Duration::from_millis(1);
+        let total = self.prepared.operations.len();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return self.prepared.outcome(status);
+            }
+            let done = self.prepared.results()?.operations_done(total);
+            if !progress(done, total.saturating_mul(2)) {
+                self.child.kill()?;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn in_memory(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+/// The path by which another process of this user opens a file of this process.
+fn path_of(file: &File) -> OsString {
+    let (process, descriptor) = (std::process::id(), file.as_raw_fd());
+    OsStr::new(&format!("/proc/{process}/fd/{descriptor}")).to_owned()
+}
+
+fn write_settings(to: &File, settings: &Settings) -> io::Result<()> {
+    let set = |index: usize, value: u64| to.write_all_at(&value.to_le_bytes(), index as u64 * 8);
+    set(results::MAGIC_WORD, results::MAGIC)?;
+    let mode = match settings.mode {
+        Mode::Timed => results::MODE_TIMED,
+        Mode::Latency => results::MODE_LATENCY,
+        Mode::Stepped => results::MODE_STEPPED,
+    };
+    set(results::MODE, mode)?;
+    let (touch, share) = match settings.touch {
+        Touch::None => (results::TOUCH_NONE, 0),
+        Touch::First => (results::TOUCH_FIRST, 0),
+        Touch::Pages(share) => (results::TOUCH_PAGES, share.into()),
+    };
+    set(results::TOUCH, touch)?;
+    set(results::TOUCH_SHARE, share)?;
+    set(
+        results::PROCESSOR,
+        settings.processor.map_or(0, |it| u64::from(it) + 1),
+    )?;
+    set(results::POINTS_WANTED, settings.points.into())
+}
+
+fn write_samples(samples: &[u64]) -> io::Result<File> {
+    let file = in_memory("allotrope-samples")?;
+    let mut to = io::BufWriter::new(&file);
+    for sample in samples {
+        to.write_all(&sample.to_le_bytes())?;
+    }
+    to.flush()?;
+    drop(to);
+    Ok(file)
+}

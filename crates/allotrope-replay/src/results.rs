@@ -1,0 +1,262 @@
+//! Reads what the replayer measured. Nothing in the results file is trusted: an allocator that
+//! goes wrong may have written anywhere.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use allotrope_replayer::operations::Call;
+use allotrope_replayer::results;
+
+use crate::operations_file::Operations;
+
+/// A copy of the results file.
+#[derive(Debug, Clone)]
+pub struct Results {
+    words: Vec<u64>,
+}
+
+/// How a replay ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// All operations were replayed.
+    Done(Box<Figures>),
+    /// A signal ended the replayer, or it exited by itself in the middle.
+    Crashed {
+        /// The signal; `None` if it exited.
+        signal: Option<i32>,
+        /// The number of the operation that was called; `None` before the first.
+        operation: Option<u64>,
+        /// The last line that the allocator or the loader printed; may be empty.
+        message: String,
+    },
+    /// Allocations failed.
+    OutOfMemory {
+        /// The number of the first operation that failed.
+        operation: u64,
+        /// How many failed.
+        failures: u64,
+    },
+    /// The replayer itself could not get memory or threads.
+    NoResources,
+    /// The replayer did not start as a program, or refused its files.
+    NotStarted {
+        /// The last line that it or the loader printed; may be empty.
+        message: String,
+    },
+}
+
+/// What a whole replay measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// The library that `malloc` is in.
+    pub library: PathBuf,
+    /// Number of operations.
+    pub operations: u64,
+    /// Nanoseconds an operation in the allocator, without the null loop.
+    pub ns_per_operation: f64,
+    /// Nanoseconds an operation in the null loop.
+    pub null_ns_per_operation: f64,
+    /// Most bytes of memory that the allocator had.
+    pub peak_memory: u64,
+    /// Bytes of memory that it had after the last operation.
+    pub final_memory: u64,
+    /// Its memory over the replay.
+    pub points: Vec<Point>,
+    /// How often another thread had its turn.
+    pub switches: u64,
+    /// Page faults during the replay that needed no file.
+    pub page_faults: u64,
+    /// Context switches that the kernel forced during the replay.
+    pub preemptions: u64,
+    /// Nanoseconds of one tick of the histograms.
+    pub ns_per_tick: f64,
+    /// By number of [`Call`]: how long the calls took, in ticks, with what it takes to measure
+    /// them. Empty unless each operation was measured.
+    pub latencies: Vec<Histogram>,
+    /// The same for functions that do nothing.
+    pub null_latencies: Vec<Histogram>,
+}
+
+/// A moment of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// Number of operations done.
+    pub operations: u64,
+    /// Bytes of memory that the allocator had.
+    pub memory: u64,
+}
+
+/// How often something took how many ticks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// The number of values.
+    pub fn len(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(0, |sum, &n| u64::saturating_add(sum, n))
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The smallest number of ticks such that this share (0 to 1) of the values is not larger,
+    /// exact to a sixteenth; `None` if there are no values.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let total = self.len();
+        let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
+        let mut sum = 0_u64;
+        let bucket = self.counts.iter().position(|&count| {
+            sum = sum.saturating_add(count);
+            sum >= wanted
+        });
+        bucket.map(results::bucket_start)
+    }
+}
+
+impl Results {
+    pub(crate) fn read(file: &File) -> io::Result<Self> {
+        let mut bytes = vec![0; results::BYTES];
+        file.read_exact_at(&mut bytes, 0)?;
+        let words = bytes.as_chunks().0.iter();
+        Ok(Self {
+            words: words.map(|word| u64::from_le_bytes(*word)).collect(),
+        })
+    }
+
+    fn get(&self, index: usize) -> u64 {
+        self.words.get(index).copied().unwrap_or_default()
+    }
+
+    /// How far the replayer got: a `STATE_` constant of [`allotrope_replayer::results`].
+    pub fn state(&self) -> u64 {
+        self.get(results::STATE)
+    }
+
+    /// The number of the operation that is called now.
+    pub fn current(&self) -> u64 {
+        self.get(results::CURRENT)
+    }
+
+    /// The library that `malloc` is in.
+    pub fn library(&self) -> PathBuf {
+        let words = &self.words[results::PATH..results::PATH + results::PATH_WORDS];
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+        let path: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+        OsString::from_vec(path).into()
+    }
+
+    /// Operations done, of those of the null loop and of the replay together.
+    pub(crate) fn operations_done(&self, total: u64) -> u64 {
+        let done = self.get(results::DONE).min(total);
+        match self.state() {
+            results::STATE_NULL_LOOP => done,
+            results::STATE_REPLAYING => total + done,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn outcome(
+        &self,
+        status: ExitStatus,
+        messages: &str,
+        operations: &Operations,
+    ) -> Outcome {
+        let lines = messages.lines().map(str::trim);
+        let message = lines.rev().find(|it| !it.is_empty()).unwrap_or_default();
+        let message = || message.chars().take(200).collect();
+        let state = self.state();
+        if state == results::STATE_NO_RESOURCES {
+            return Outcome::NoResources;
+        }
+        if state == results::STATE_BAD_FILE
+            || (state == results::STATE_STARTED && status.signal().is_none())
+        {
+            return Outcome::NotStarted { message: message() };
+        }
+        if state != results::STATE_DONE || !status.success() {
+            let is_replaying = state >= results::STATE_REPLAYING;
+            return Outcome::Crashed {
+                signal: status.signal(),
+                operation: is_replaying.then(|| self.current()),
+                message: message(),
+            };
+        }
+        let failures = self.get(results::FAILURES);
+        if failures > 0 {
+            return Outcome::OutOfMemory {
+                operation: self.get(results::FIRST_FAILURE).saturating_sub(1),
+                failures,
+            };
+        }
+        Outcome::Done(Box::new(self.figures(operations)))
+    }
+
+    fn figures(&self, operations: &Operations) -> Figures {
+        let ns_per_tick = {
+            let (ns, ticks) = (self.get(results::SPAN_NS), self.get(results::SPAN_TICKS));
+            if ticks == 0 {
+                0.0
+            } else {
+                ns as f64 / ticks as f64
+            }
+        };
+        let unit = if operations.threads() == 1 {
+            1.0
+        } else {
+            ns_per_tick
+        };
+        let each = |index| self.get(index) as f64 * unit / operations.len() as f64;
+        let null = each(results::NULL_TIME);
+        let taken = self.get(results::POINTS_TAKEN);
+        let taken =
+            usize::try_from(taken).map_or(results::MOST_POINTS, |it| it.min(results::MOST_POINTS));
+        let points = (0..taken).map(|number| Point {
+            operations: self.get(results::POINTS + 2 * number).min(operations.len()),
+            memory: self.get(results::POINTS + 2 * number + 1),
+        });
+        let histograms = |first: usize| -> Vec<Histogram> {
+            let calls = (0..Call::ALL.len()).map(|call| {
+                let at = first + call * results::BUCKETS;
+                Histogram {
+                    counts: self.words[at..at + results::BUCKETS].to_vec(),
+                }
+            });
+            calls.collect()
+        };
+        let is_latency = self.get(results::MODE) == results::MODE_LATENCY;
+        let histograms = |first| {
+            if is_latency {
+                histograms(first)
+            } else {
+                Vec::new()
+            }
+        };
+        Figures {
+            library: self.library(),
+            operations: operations.len(),
+            ns_per_operation: each(results::TIME) - null,
+            null_ns_per_operation: null,
+            peak_memory: self.get(results::PEAK_MEMORY),
+            final_memory: self.get(results::FINAL_MEMORY),
+            points: points.collect(),
+            switches: self.get(results::SWITCHES),
+            page_faults: self.get(results::PAGE_FAULTS),
+            preemptions: self.get(results::PREEMPTIONS),
+            ns_per_tick,
+            latencies: histograms(results::HISTOGRAMS),
+            null_latencies: histograms(results::NULL_HISTOGRAMS),
+        }
+    }
+}
