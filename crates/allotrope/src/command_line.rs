@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, postmortem,
-    record, report, shell_files, show, standby, stat, symbolize, test, watch,
+    client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, paths,
+    postmortem, record, report, shell_files, show, standby, stat, symbolize, test, watch,
 };
 
 /// Shown in the help.
@@ -66,6 +66,9 @@ pub enum Subcommand {
     /// Show where the CPU time of a running program goes inside its allocator
     #[command(after_help = cpu::AFTER_HELP)]
     Cpu(cpu::Arguments),
+    /// Count the instructions of allocators' operations exactly, path by path
+    #[command(after_help = paths::AFTER_HELP)]
+    Paths(paths::Arguments),
     /// Run tests and compare what they allocate with accepted numbers
     #[command(after_help = test::AFTER_HELP)]
     Test(test::Arguments),

@@ -28,6 +28,7 @@ mod message;
 mod metric;
 mod moment;
 mod pager;
+mod paths;
 mod per;
 mod postmortem;
 mod program;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Compare(arguments) => compare::run(&arguments),
         Subcommand::Cpu(arguments) => cpu::run(&arguments),
+        Subcommand::Paths(arguments) => paths::run(&arguments),
         Subcommand::Test(arguments) => test::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::ClientHeader(arguments) => client_header::run(&arguments),
