@@ -28,7 +28,9 @@ fn sampled<S: AsRef<OsStr>>(command: &[S], status: i32) -> Option<Value> {
     }
     assert_eq!(output.status.code(), Some(status), "{errors}");
     let report = fs::read(&file).expect("a report");
-    Some(serde_json::from_slice(&report).expect("it is JSON"))
+    let report = serde_json::from_slice(&report).expect("it is JSON");
+    support::schema::check_with(include_str!("../../../docs/cpu.schema.json"), &report);
+    Some(report)
 }
 
 fn program(what: &str) -> Vec<String> {
