@@ -203,7 +203,10 @@ impl Events {
         let cpus = processors();
         let tasks = match options.target {
             Target::Children => vec![0],
-            Target::Process(process) => tasks(process)?,
+            Target::Process(process) => {
+                raise_descriptor_limit();
+                tasks(process)?
+            }
         };
         let source = choose_source(options, &cpus, &tasks)?;
         let mut events = Self {
@@ -547,6 +550,15 @@ fn tasks(process: u32) -> Result<Vec<i32>, OpenError> {
     match tasks.is_empty() {
         true => Err(OpenError::NoProcess(process)),
         false => Ok(tasks),
+    }
+}
+
+/// Each thread needs a descriptor for each event and processor. If the limit cannot be raised,
+/// opening fails with a sentence.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 

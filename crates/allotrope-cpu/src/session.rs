@@ -1,6 +1,6 @@
 //! From the kernel's records to stacks with counts.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::events::{Events, OpenError, Options, Quantity, Record, SampleRecord, Source, Target};
 use crate::space::{Frame, Modules, Space};
@@ -40,10 +40,11 @@ pub struct Session {
     pub(crate) modules: Modules,
     pub(crate) stacks: FxHashMap<Box<[Frame]>, Counts>,
     pub(crate) lost: u64,
-    /// The inode of this program, whose samples before a child's exec do not count.
-    own: u64,
-    /// Processes that still execute it.
-    starting: FxHashMap<u32, bool>,
+    /// The inode of this program, which a child executes before the program that is sampled;
+    /// `None` once it has.
+    own: Option<u64>,
+    /// The process that still executes it.
+    starting: FxHashSet<u32>,
 }
 
 impl std::fmt::Debug for Session {
@@ -61,15 +62,17 @@ impl Session {
     /// If nothing can be sampled.
     pub fn new(options: &Options) -> Result<Self, OpenError> {
         use std::os::unix::fs::MetadataExt;
-        let own = std::fs::metadata("/proc/self/exe").map_or(0, |it| it.ino());
+        let own = std::fs::metadata("/proc/self/exe").map(|it| it.ino());
         let mut session = Self {
             events: Events::open(options)?,
             spaces: FxHashMap::default(),
             modules: Modules::default(),
             stacks: FxHashMap::default(),
             lost: 0,
-            own,
-            starting: FxHashMap::default(),
+            own: own
+                .ok()
+                .filter(|_| matches!(options.target, Target::Children)),
+            starting: FxHashSet::default(),
         };
         if let Target::Process(process) = options.target {
             let space = Space::of_process(process, &mut session.modules);
@@ -118,8 +121,9 @@ impl Session {
                 path,
                 inode,
             } => {
-                if inode == self.own {
-                    self.starting.insert(process, true);
+                if self.own == Some(inode) {
+                    self.own = None;
+                    self.starting.insert(process);
                 }
                 self.forget_if_many();
                 let space = self.spaces.entry(process).or_default();
@@ -131,7 +135,7 @@ impl Session {
     }
 
     fn sample(&mut self, sample: &SampleRecord) {
-        if self.starting.contains_key(&sample.process) {
+        if self.starting.contains(&sample.process) {
             return;
         }
         let frames = match (sample.registers, self.spaces.get_mut(&sample.process)) {
@@ -156,7 +160,6 @@ impl Session {
     fn forget_if_many(&mut self) {
         if self.spaces.len() > PROCESSES {
             self.spaces.retain(|process, _| is_alive(*process));
-            self.starting.retain(|process, _| is_alive(*process));
         }
     }
 }

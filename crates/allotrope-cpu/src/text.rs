@@ -32,7 +32,7 @@ pub fn write(profile: &Profile, top: usize, width: usize, out: &mut dyn Write) -
 
 fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> {
     if profile.samples == 0 {
-        return writeln!(out, "no samples: the program used no CPU time");
+        return writeln!(out, "no samples: no CPU time was used");
     }
     let inside = &profile.inside;
     writeln!(

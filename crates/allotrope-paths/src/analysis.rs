@@ -300,26 +300,35 @@ fn callees(run: &Run, names: &Names) -> Vec<Callee> {
 /// system calls and locked instructions of the allocator's own code.
 fn calls_of(operation: &Operation, code: &Code, names: &Names) -> Vec<(CallKey, u64)> {
     let mut found: Vec<(CallKey, u64)> = Vec::new();
-    // The last instruction of the allocator: the call, if a foreign one follows.
+    // The last named instruction of the allocator: the call, if a foreign one follows.
     let mut last: Option<u32> = None;
-    let mut inside_call = false;
+    let (mut inside_call, mut is_stub) = (false, false);
     for step in &operation.steps {
         let named = &names.addresses[*step as usize];
         let function = &names.functions[named.function as usize];
         let instruction = code.instruction(*step);
         if function.allocator {
             inside_call = false;
-            last = Some(*step);
+            // The stub of a linkage table is not the place of the call.
+            if !function.is_nameless || last.is_none() {
+                last = Some(*step);
+            }
             let what = match instruction {
                 it if it.system_call => SYSTEM_CALL,
                 it if it.locked => LOCKED,
                 _ => continue,
             };
             found.push((call_key(what, *step, names), 1));
-        } else if inside_call && let Some((_, count)) = found.last_mut() {
+        } else if inside_call && let Some((key, count)) = found.last_mut() {
             *count += 1;
+            // A stub leads to the function that is called.
+            if is_stub && !function.is_nameless {
+                key.0.clone_from(&function.name);
+            }
+            is_stub &= function.is_nameless;
         } else {
             inside_call = true;
+            is_stub = function.is_nameless;
             // An operation may begin in a wrapper of the C++ library.
             found.push((call_key(&function.name, last.unwrap_or(*step), names), 1));
         }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{Allocator, Callee};
+use crate::analysis::{LOCKED, SYSTEM_CALL};
+use crate::report::{Allocator, Callee, Path};
+
+/// Most functions of a path that a sentence has.
+const NAMED: usize = 6;
 
 /// From this share of operations on, work that an allocator should not do is a finding.
 const OPERATIONS: f64 = 0.01;
@@ -22,15 +26,21 @@ pub(crate) fn findings(allocator: &Allocator) -> Vec<String> {
             if entry.share_of_operations <= OPERATIONS {
                 continue;
             }
+            let share = percent(entry.share_of_operations);
+            let where_and_what = match is_instruction(callee) {
+                true => format!("in {}{}", callee.caller, place(callee)),
+                false => format!(
+                    "{} is called by {}{}, and takes {} of the instructions of {}",
+                    callee.function,
+                    callee.caller,
+                    place(callee),
+                    percent(entry.share_of_instructions),
+                    entry.entry_point,
+                ),
+            };
+            let entry = &entry.entry_point;
             found.push(format!(
-                "{} {what} in {} of its operations: {} is called by {}{}, and takes {} of the instructions of {}",
-                entry.entry_point,
-                percent(entry.share_of_operations),
-                callee.function,
-                callee.caller,
-                place(callee),
-                percent(entry.share_of_instructions),
-                entry.entry_point,
+                "{entry} {what} in {share} of its operations: {where_and_what}"
             ));
         }
     }
@@ -38,14 +48,19 @@ pub(crate) fn findings(allocator: &Allocator) -> Vec<String> {
     found
 }
 
-/// What calls of this kind mean; `None` for those that are an allocator's business. A single
-/// locked instruction is no lock: many allocators count with them.
+/// A system call or locked instruction in the allocator's own code.
+fn is_instruction(callee: &Callee) -> bool {
+    callee.function == LOCKED || callee.function == SYSTEM_CALL
+}
+
+/// What calls of this kind mean; `None` for those that are an allocator's business. A
+/// locked instruction need not be a lock: many allocators count with them.
 fn habit(callee: &Callee) -> Option<&'static str> {
     match &*callee.kind {
         "environment" => Some("looks up the environment"),
         "locale" => Some("asks for the locale"),
         "string compare" => Some("compares strings"),
-        "lock" if callee.function == crate::analysis::LOCKED => Some("locks the bus"),
+        "lock" if is_instruction(callee) => Some("executes a locked instruction"),
         "lock" => Some("takes a lock"),
         "system call" => Some("makes a system call"),
         _ => None,
@@ -65,11 +80,10 @@ fn hot_paths(allocator: &Allocator) -> Vec<String> {
             && path.instructions >= TIMES * median.max(1) as f64
     });
     let sentences = hot.map(|path| {
-        let functions: Vec<&str> = path.functions.iter().map(|it| &*it.function).collect();
         format!(
             "one path of {} is hotter than any size class explains: {} takes {} of its instructions in {} of its operations, {:.0} instructions an operation, where the median of the dearest size class is {}",
             path.entry_point,
-            functions.join(" → "),
+            names(path),
             percent(path.share_of_instructions),
             percent(path.share_of_operations),
             path.instructions,
@@ -77,6 +91,19 @@ fn hot_paths(allocator: &Allocator) -> Vec<String> {
         )
     });
     sentences.collect()
+}
+
+/// The functions of a path; of a long one, the first and the last ones.
+fn names(path: &Path) -> String {
+    let functions = path.functions.iter().map(|it| &*it.function);
+    let mut names: Vec<&str> = functions.filter(|it| !it.starts_with('[')).collect();
+    if names.len() > NAMED {
+        let last = names.split_off(names.len() - NAMED / 2);
+        names.truncate(NAMED / 2);
+        names.push("…");
+        names.extend(last);
+    }
+    names.join(" → ")
 }
 
 fn place(callee: &Callee) -> String {

@@ -30,6 +30,9 @@ pub(crate) struct FunctionName {
     pub(crate) name: String,
     pub(crate) module: String,
     pub(crate) allocator: bool,
+    /// Nothing names it: most often a stub of a procedure linkage table, by which the C
+    /// library calls the version of a function for this processor.
+    pub(crate) is_nameless: bool,
 }
 
 /// The names of all executed addresses.
@@ -66,8 +69,13 @@ impl Names {
             builder.module(path, &addresses, library, locator);
         }
         for number in outside {
-            let name = format!("{:#x}", code.addresses[number]);
-            builder.add(number, &name, "", false, None);
+            let function = FunctionName {
+                name: "[code in no file]".to_owned(),
+                module: String::new(),
+                allocator: false,
+                is_nameless: true,
+            };
+            builder.add(number, function, None);
         }
         builder.names.addresses = builder.named.into_iter().flatten().collect();
         builder.names
@@ -99,7 +107,7 @@ impl Builder {
         let resolved = symbols.map(|symbols| symbols.resolve(&wanted));
         let module = text_of(path).into_owned();
         let short = module.rsplit('/').next().unwrap_or_default().to_owned();
-        for (at, (number, address)) in addresses.iter().enumerate() {
+        for (at, (number, _)) in addresses.iter().enumerate() {
             let frames = resolved.as_ref().map_or(&[][..], |it| &it[at].frames);
             let function = frames.last().map(|it| &*it.function);
             // Of the C library, the allocator's part belongs to an allocator only if there is
@@ -110,33 +118,29 @@ impl Builder {
             };
             let name = match function {
                 Some(function) => plain_of(kind, function).to_owned(),
-                None => format!("{short}+{address:#x}"),
+                // One name for all of it: without symbols, no function can be told from another.
+                None => format!("[unnamed code of {short}]"),
             };
             let line = frames.first();
             let line = line.map(|it| (it.function.to_string(), it.file.to_string(), it.line));
-            self.add(*number, &name, &module, is_own, line);
+            let function = FunctionName {
+                name,
+                module: module.clone(),
+                allocator: is_own,
+                is_nameless: function.is_none(),
+            };
+            self.add(*number, function, line);
         }
     }
 
-    fn add(
-        &mut self,
-        number: usize,
-        name: &str,
-        module: &str,
-        allocator: bool,
-        line: Option<(String, String, u32)>,
-    ) {
-        let function = FunctionName {
-            name: name.to_owned(),
-            module: module.to_owned(),
-            allocator,
-        };
+    fn add(&mut self, number: usize, function: FunctionName, line: Option<(String, String, u32)>) {
         let next = u32::try_from(self.names.functions.len()).unwrap_or(u32::MAX);
+        let name = function.name.clone();
         let known = self.numbers.entry(function.clone()).or_insert(next);
         if *known == next {
             self.names.functions.push(function);
         }
-        let (inner, file, line) = line.unwrap_or_else(|| (name.to_owned(), String::new(), 0));
+        let (inner, file, line) = line.unwrap_or_else(|| (name, String::new(), 0));
         self.named[number] = Some(Named {
             function: *known,
             inner,
@@ -149,7 +153,10 @@ impl Builder {
 /// Names of the C library without its prefixes: people know `getenv`.
 fn plain_of(kind: Kind, function: &str) -> &str {
     match kind {
-        Kind::CLibrary => plain(function),
+        Kind::CLibrary => {
+            let name = plain(function);
+            name.strip_prefix("___").unwrap_or(name)
+        }
         _ => function,
     }
 }

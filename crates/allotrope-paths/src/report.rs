@@ -118,7 +118,7 @@ pub struct Path {
 /// A function of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name; module and address in its place if it has none.
+    /// Its name; `[unnamed code of MODULE]` for all code without one.
     pub function: String,
     /// The source file of its first executed line; empty if unknown.
     pub file: String,

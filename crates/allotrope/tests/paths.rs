@@ -32,7 +32,9 @@ struct Recorded {
 impl Recorded {
     /// Of 1,000 pairs of malloc and free, and some operations of the C library.
     fn pairs() -> Self {
-        let recording = record(support::compiled("stepped_pairs.c")).run().expect_status(0);
+        let recording = record(support::compiled("stepped_pairs.c"))
+            .run()
+            .expect_status(0);
         let trace = recording.trace.to_str().expect("UTF-8").to_owned();
         Self {
             folder: recording.folder,
@@ -77,9 +79,13 @@ impl Recorded {
 /// A number of an entry point in the first allocator of a report.
 #[track_caller]
 fn figure(report: &Value, entry: &str, key: &str) -> f64 {
-    let rows = report["allocators"][0]["instructions"].as_array().expect("rows");
+    let rows = report["allocators"][0]["instructions"]
+        .as_array()
+        .expect("rows");
     let row = rows.iter().find(|row| row["entry_point"] == entry);
-    row.unwrap_or_else(|| panic!("no {entry}"))[key].as_f64().expect("a number")
+    row.unwrap_or_else(|| panic!("no {entry}"))[key]
+        .as_f64()
+        .expect("a number")
 }
 
 fn slow() -> bool {
@@ -93,13 +99,30 @@ fn added_instructions_are_counted_exactly() {
         return;
     };
     let flags = ["-DMALLOC_NOPS=7", "-DFREE_NOPS=300"];
-    let more = recorded.paths("more", &allocator(&flags), &[]).expect("it steps");
+    let more = recorded
+        .paths("more", &allocator(&flags), &[])
+        .expect("it steps");
     let rise = |entry| figure(&more, entry, "mean") - figure(&plain, entry, "mean");
     assert_eq!(rise("malloc"), 7.0);
     assert_eq!(rise("free"), 300.0);
     for entry in ["all", "malloc", "free"] {
         assert_eq!(figure(&plain, entry, "low"), figure(&plain, entry, "high"));
-        assert_eq!(figure(&plain, entry, "operations"), figure(&more, entry, "operations"));
+        assert_eq!(
+            figure(&plain, entry, "operations"),
+            figure(&more, entry, "operations")
+        );
+    }
+}
+
+/// A free of which each instruction is known: 41 of `nop`, and `ret`.
+#[test]
+fn the_instructions_of_a_function_in_assembly() {
+    let recorded = Recorded::pairs();
+    let Some(report) = recorded.paths("report", &allocator(&["-DFREE_IN_ASSEMBLY"]), &[]) else {
+        return;
+    };
+    for key in ["mean", "median", "p99"] {
+        assert_eq!(figure(&report, "free", key), 42.0, "{key}");
     }
 }
 
@@ -127,15 +150,21 @@ fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
                 _ => base[0],
             };
             let library = allocator(&[&flag, other]);
-            recorded.paths("after", &library, &["--runs", "1"]).expect("it steps");
+            recorded
+                .paths("after", &library, &["--runs", "1"])
+                .expect("it steps");
             let (code, text) = recorded.diff("before", "after", "instructions>+2%");
             assert_eq!(code, status, "{extra} more in {entry}: {text}");
             assert!(text.contains(entry), "{text}");
         }
     }
     for _ in 0..unchanged {
-        recorded.paths("again", "glibc", &["--runs", "1"]).expect("it steps");
-        recorded.paths("once-more", "glibc", &["--runs", "1"]).expect("it steps");
+        recorded
+            .paths("again", "glibc", &["--runs", "1"])
+            .expect("it steps");
+        recorded
+            .paths("once-more", "glibc", &["--runs", "1"])
+            .expect("it steps");
         let (code, text) = recorded.diff("again", "once-more", "instructions>+0");
         assert_eq!(code, Some(0), "{text}");
     }
@@ -147,11 +176,15 @@ fn glibc_is_identical_over_five_runs() {
     let Some(first) = recorded.paths("first", "glibc", &["--runs", "5"]) else {
         return;
     };
-    let rows = first["allocators"][0]["instructions"].as_array().expect("rows");
+    let rows = first["allocators"][0]["instructions"]
+        .as_array()
+        .expect("rows");
     for row in rows {
         assert_eq!(row["low"], row["high"], "{row}");
     }
-    let second = recorded.paths("second", "glibc", &["--runs", "1"]).expect("it steps");
+    let second = recorded
+        .paths("second", "glibc", &["--runs", "1"])
+        .expect("it steps");
     for key in ["instructions", "paths", "callees", "lines"] {
         let (a, b) = (&first["allocators"][0][key], &second["allocators"][0][key]);
         assert_eq!(a, b, "{key}");
@@ -162,9 +195,21 @@ fn glibc_is_identical_over_five_runs() {
 fn callees_that_have_no_business_are_findings() {
     let recorded = Recorded::pairs();
     let cases = [
-        ("-DFREE_ASKS", "environment", "looks up the environment in 100.0%"),
-        ("-DFREE_LOCKS", "lock", "locks the bus in 100.0%"),
-        ("-DFREE_CALLS", "system call", "makes a system call in 100.0%"),
+        (
+            "-DFREE_ASKS",
+            "environment",
+            "looks up the environment in 100.0%",
+        ),
+        (
+            "-DFREE_LOCKS",
+            "lock",
+            "executes a locked instruction in 100.0%",
+        ),
+        (
+            "-DFREE_CALLS",
+            "system call",
+            "makes a system call in 100.0%",
+        ),
     ];
     for (flag, kind, sentence) in cases {
         let Some(report) = recorded.paths("report", &allocator(&[flag]), &[]) else {
@@ -199,11 +244,17 @@ fn a_path_that_is_hotter_than_its_size_class_is_a_finding() {
         return;
     };
     let findings = report["allocators"][0]["findings"].to_string();
-    assert!(findings.contains("one path of malloc is hotter"), "{findings}");
+    assert!(
+        findings.contains("one path of malloc is hotter"),
+        "{findings}"
+    );
     let Some(plain) = recorded.paths("plain", &allocator(&[]), &[]) else {
         return;
     };
-    assert_eq!(plain["allocators"][0]["findings"].as_array().map(Vec::len), Some(0));
+    assert_eq!(
+        plain["allocators"][0]["findings"].as_array().map(Vec::len),
+        Some(0)
+    );
 }
 
 #[test]
@@ -212,7 +263,15 @@ fn allocators_that_cannot_be_used_leave_the_others() {
     let lacking = allocator(&["-DLACKS_REALLOC"]);
     let file = recorded.file("saved");
     let list = format!("nosuch,{lacking},glibc");
-    let output = allotrope(["paths", &recorded.trace, "--alloc", &list, "-q", "-o", &file]);
+    let output = allotrope([
+        "paths",
+        &recorded.trace,
+        "--alloc",
+        &list,
+        "-q",
+        "-o",
+        &file,
+    ]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     if errors.contains("cannot be stepped") {
         return skip("the kernel refuses ptrace");
@@ -245,8 +304,14 @@ fn files_that_cannot_be_compared() {
         (vec![&*good, &cut], "damaged"),
         (vec![&good, &stacks], "no report of `allotrope paths`"),
         (vec![&good, &good], "no allocator is in both"),
-        (vec![&good, &good, "--fail-on", "bytes>+2%"], "by instructions"),
-        (vec![&stacks, &stacks, "--fail-on", "instructions>+2%"], "recordings have no instructions"),
+        (
+            vec![&good, &good, "--fail-on", "bytes>+2%"],
+            "by instructions",
+        ),
+        (
+            vec![&stacks, &stacks, "--fail-on", "instructions>+2%"],
+            "recordings have no instructions",
+        ),
     ] {
         let (code, errors) = status(&words);
         assert_eq!(code, Some(2), "{errors}");
@@ -296,25 +361,47 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
         return;
     };
     let source = fs::read_to_string(inside("allocator.c")).expect("it is there");
-    let line = source.lines().position(|it| it.contains("getenv(")).expect("it asks") + 1;
+    let line = source
+        .lines()
+        .position(|it| it.contains("getenv("))
+        .expect("it asks")
+        + 1;
     let callees = before["allocators"][0]["callees"].as_array().expect("rows");
-    let getenv = callees.iter().find(|it| it["function"] == "getenv").expect("it is named");
+    let getenv = callees
+        .iter()
+        .find(|it| it["function"] == "getenv")
+        .expect("it is named");
     assert!(getenv["file"].as_str().unwrap().ends_with("allocator.c"));
     assert_eq!(getenv["line"].as_u64(), Some(line as u64));
     let of_free = &getenv["entry_points"][0];
     assert_eq!(of_free["entry_point"], "free");
     assert_eq!(of_free["share_of_operations"], 1.0);
-    assert!(of_free["share_of_instructions"].as_f64().unwrap() > 0.3, "{getenv}");
+    assert!(
+        of_free["share_of_instructions"].as_f64().unwrap() > 0.3,
+        "{getenv}"
+    );
 
     run("git", &["apply", "ask-once.patch"]);
-    let after = recorded.paths("after.paths", &build("after.so"), &[]).expect("it steps");
-    assert!(!after["allocators"][0]["callees"].to_string().contains("getenv"));
+    let after = recorded
+        .paths("after.paths", &build("after.so"), &[])
+        .expect("it steps");
+    assert!(
+        !after["allocators"][0]["callees"]
+            .to_string()
+            .contains("getenv")
+    );
     // What the callee took is what the change saves, up to the instructions that asked.
     let saved = 1.0 - figure(&after, "free", "mean") / figure(&before, "free", "mean");
-    assert!(saved >= of_free["share_of_instructions"].as_f64().unwrap(), "{saved}");
+    assert!(
+        saved >= of_free["share_of_instructions"].as_f64().unwrap(),
+        "{saved}"
+    );
     let (code, text) = recorded.diff("before.paths", "after.paths", "instructions>+2%");
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("getenv takes 0.0% of all instructions"), "{text}");
+    assert!(
+        text.contains("getenv takes 0.0% of all instructions"),
+        "{text}"
+    );
     let (code, text) = recorded.diff("after.paths", "before.paths", "instructions>+2%");
     assert_eq!(code, Some(3), "{text}");
 }

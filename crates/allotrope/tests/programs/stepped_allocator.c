@@ -4,6 +4,7 @@
 //   -DFREE_ASKS: each free asks the environment
 //   -DFREE_LOCKS: one locked instruction in each free
 //   -DFREE_CALLS: one system call in each free
+//   -DFREE_IN_ASSEMBLY: free is 41 nop and a ret
 //   -DSLOW_EVERY=N: each N-th malloc repeats 5000 times an empty loop
 //   -DLACKS_REALLOC: it has no realloc
 #include <stddef.h>
@@ -55,6 +56,10 @@ void *malloc(size_t size) {
     return take(size);
 }
 
+#ifdef FREE_IN_ASSEMBLY
+__asm__(".globl free\n.type free, @function\nfree: .rept 41\n nop\n .endr\n ret\n"
+        ".size free, . - free");
+#else
 void free(void *pointer) {
     (void)pointer;
     NOPS(FREE_NOPS);
@@ -71,6 +76,7 @@ void free(void *pointer) {
     __asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
 #endif
 }
+#endif
 
 void *calloc(size_t count, size_t size) {
     return take(count * size);
