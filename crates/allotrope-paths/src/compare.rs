@@ -175,27 +175,27 @@ fn sentence(row: &Row) -> String {
     )
 }
 
-/// Differences of callees from this share of instructions on are worth a sentence.
+/// Differences of callees from this share of all instructions before on are worth a sentence.
 const CALLEE: f64 = 0.005;
 
 fn callees(before: &Allocator, after: &Allocator) -> Vec<String> {
-    let share = |allocator: &Allocator, function: &str| -> f64 {
+    let mean = |allocator: &Allocator| allocator.instructions.first().map_or(0.0, |it| it.mean);
+    // Instructions an operation: a share changes with everything else.
+    let amount = |allocator: &Allocator, function: &str| -> f64 {
         let all = allocator.callees.iter();
         let same = all.filter(|it| it.function == function);
-        same.map(|it| it.share_of_instructions).sum()
+        same.fold(0.0, |sum, it| sum + it.share_of_instructions) * mean(allocator)
     };
     let both = before.callees.iter().chain(&after.callees);
     let mut names: Vec<&str> = both.map(|it| &*it.function).collect();
     names.sort_unstable();
     names.dedup();
     let changed = names.into_iter().filter_map(|function| {
-        let (a, b) = (share(before, function), share(after, function));
-        ((a - b).abs() >= CALLEE).then(|| {
+        let (a, b) = (amount(before, function), amount(after, function));
+        ((a - b).abs() >= CALLEE * mean(before)).then(|| {
             format!(
-                "{}: {function} takes {:.1}% of all instructions, {:.1}% before",
-                after.name,
-                b * 100.0,
-                a * 100.0
+                "{}: {function} takes {b:.2} instructions an operation, {a:.2} before",
+                after.name
             )
         })
     });

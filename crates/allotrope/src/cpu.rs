@@ -105,10 +105,16 @@ fn process(word: &OsStr) -> Option<u32> {
     word.to_str()?.parse().ok()
 }
 
-/// Parses options that stand behind the process: words behind a program would be its own.
+/// Parses the command line again, with the process behind its options: words behind a program
+/// would be its own, but a process has none.
 fn options_behind(process: &OsStr, rest: &[OsString]) -> Result<Arguments, Failure> {
+    // The words before the process.
+    let mut words: Vec<OsString> = std::env::args_os().skip(2).collect();
+    words.truncate(words.len().saturating_sub(rest.len() + 1));
+    words.retain(|it| it != "--");
+    words.extend_from_slice(rest);
+    words.push(process.to_owned());
     let command = Arguments::augment_args(clap::Command::new("allotrope cpu").no_binary_name(true));
-    let words = rest.iter().map(OsString::as_os_str).chain([process]);
     let parsed = command.try_get_matches_from(words);
     let parsed = parsed.and_then(|it| Arguments::from_arg_matches(&it));
     let arguments = parsed
@@ -127,9 +133,8 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
     let (job, received) = catch()?;
     let mut session = start(arguments, Target::Process(process))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
-    let folder = PathBuf::from(format!("/proc/{process}"));
     let stopped = || received.try_iter().any(|it| it.is_request_to_end());
-    while Instant::now() < end && folder.exists() && !stopped() {
+    while Instant::now() < end && runs(process) && !stopped() {
         session.read(false);
         std::thread::sleep(PAUSE);
     }
@@ -137,6 +142,19 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
     job.end();
     arguments.report(&session, |write| standard_output::print_text(write))?;
     Ok(FINE)
+}
+
+/// Whether a process has not ended: one whose end its parent has not taken yet is a zombie
+/// without threads.
+fn runs(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    if threads.is_ok_and(|threads| threads.count() > 1) {
+        return true;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name, in parentheses, may contain anything.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some(None | Some('Z' | 'X')))
 }
 
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {

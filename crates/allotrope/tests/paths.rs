@@ -399,7 +399,7 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
     let (code, text) = recorded.diff("before.paths", "after.paths", "instructions>+2%");
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.contains("getenv takes 0.0% of all instructions"),
+        text.contains("getenv takes 0.00 instructions an operation"),
         "{text}"
     );
     let (code, text) = recorded.diff("after.paths", "before.paths", "instructions>+2%");
