@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    bench, client_header, compare, diff, doctor, exec_program, export, holder, mark, postmortem,
-    record, replay, report, shell_files, show, standby, stat, symbolize, test, watch,
+    bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, paths,
+    postmortem, record, replay, report, shell_files, show, standby, stat, symbolize, test, watch,
 };
 
 /// Shown in the help.
@@ -69,6 +69,12 @@ pub enum Subcommand {
     /// Add names to a trace, from debug files that were not there when it was recorded
     #[command(after_help = symbolize::AFTER_HELP)]
     Symbolize(symbolize::Arguments),
+    /// Show where the CPU time of a running program goes inside its allocator
+    #[command(after_help = cpu::AFTER_HELP)]
+    Cpu(cpu::Arguments),
+    /// Count the instructions of allocators' operations exactly, path by path
+    #[command(after_help = paths::AFTER_HELP)]
+    Paths(paths::Arguments),
     /// Run tests and compare what they allocate with accepted numbers
     #[command(after_help = test::AFTER_HELP)]
     Test(test::Arguments),

@@ -4,8 +4,9 @@
 //! stacks and `allotrope-report` lays out the result.
 
 mod limit;
+mod paths;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allotrope_text::{Shown, shown};
 
@@ -26,7 +27,7 @@ use crate::report::{self, Color};
 use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
-use limit::Limit;
+use limit::FailOn;
 
 /// The two forms of the command line.
 pub const USAGE: &str = "\
@@ -40,6 +41,10 @@ DHAT (JSON), pprof, text heap profiles (gperftools, tcmalloc, jemalloc, Go),
 folded stacks and `allotrope export`, recognised by their contents and mixed
 freely. With several runs a side, differences among the runs of
 one side are reported as jitter and never as a regression.
+
+Two reports of `allotrope paths -o` are compared by instructions an operation:
+--fail-on 'instructions>+2%' is exact where runs are identical, and above their
+spread otherwise.
 
 JSON (the format allotrope-diff/1) has every entry, so that their differences sum
 to the total; --min and --top apply to text and sections only. With --filter the
@@ -92,7 +97,7 @@ pub struct Arguments {
     filter: FilterArguments,
     /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
     #[arg(long, value_name = "METRIC>+N[%]")]
-    fail_on: Vec<Limit>,
+    fail_on: Vec<FailOn>,
     #[command(flatten)]
     glue: GlueArguments,
     #[command(flatten)]
@@ -164,6 +169,15 @@ impl Sides {
 
 /// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let Some(reports) = saved_paths(arguments)? {
+        return paths::run(arguments, reports);
+    }
+    if arguments.fail_on.iter().any(|it| it.metric().is_none()) {
+        let sentence = anyhow!(
+            "recordings have no instructions; compare two files of `allotrope paths -o`, or choose another metric for --fail-on"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let glue = arguments.glue.read()?;
     let suppressions = arguments.suppressions.read()?;
     let (sides, inputs) = read(arguments)?;
@@ -200,6 +214,22 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
     }
     check_limits(arguments, &sides, &diff, &selection, options)
+}
+
+/// The two files, if they are reports of `allotrope paths`; `None` if none is.
+fn saved_paths(arguments: &Arguments) -> Result<Option<[&Path; 2]>, Failure> {
+    let groups = [&arguments.files, &arguments.before, &arguments.after];
+    let files: Vec<&Path> = groups.into_iter().flatten().map(PathBuf::as_path).collect();
+    if !files.iter().any(|path| paths::is_saved(path)) {
+        return Ok(None);
+    }
+    match files[..] {
+        [before, after] => Ok(Some([before, after])),
+        _ => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("reports of `allotrope paths` are compared one with one: give two files"),
+        )),
+    }
 }
 
 /// A file that was read. It is kept for its notes, which are printed once all files
@@ -390,7 +420,7 @@ fn check_limits(
     options: DiffOptions,
 ) -> Result<u8, Failure> {
     let mut status = FINE;
-    for limit in &arguments.fail_on {
+    for limit in arguments.fail_on.iter().filter_map(FailOn::metric) {
         let other;
         let diff = if limit.metric() == shown.metric {
             shown

@@ -13,6 +13,7 @@ mod closed_streams;
 mod collect;
 mod command_line;
 mod compare;
+mod cpu;
 mod debug_files;
 mod diff;
 mod doctor;
@@ -28,6 +29,7 @@ mod message;
 mod metric;
 mod moment;
 mod pager;
+mod paths;
 mod per;
 mod postmortem;
 mod program;
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Compare(arguments) => compare::run(&arguments),
+        Subcommand::Cpu(arguments) => cpu::run(&arguments),
+        Subcommand::Paths(arguments) => paths::run(&arguments),
         Subcommand::Test(arguments) => test::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::ClientHeader(arguments) => client_header::run(&arguments),

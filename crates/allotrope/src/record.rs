@@ -7,8 +7,8 @@
 mod collector_process;
 pub mod output_file;
 pub mod program;
-mod program_state;
-mod signals;
+pub mod program_state;
+pub mod signals;
 mod summary;
 
 use std::ffi::OsString;
@@ -613,7 +613,7 @@ impl Launcher {
 }
 
 /// The status that a shell would show.
-fn own_status(status: ExitStatus) -> u8 {
+pub fn own_status(status: ExitStatus) -> u8 {
     let number = match status.signal() {
         Some(signal) => 128 + signal,
         None => status.code().unwrap_or_default(),

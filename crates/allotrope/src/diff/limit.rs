@@ -8,6 +8,36 @@ use allotrope_profile::Metric;
 
 use crate::metric;
 
+/// A limit on a metric of stacks, or on the instructions of `allotrope paths`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FailOn {
+    /// Of stacks.
+    Metric(Limit),
+    /// Of saved paths.
+    Instructions(allotrope_paths::compare::Limit),
+}
+
+impl FailOn {
+    /// The limit on a metric of stacks.
+    pub fn metric(&self) -> Option<&Limit> {
+        match self {
+            Self::Metric(limit) => Some(limit),
+            Self::Instructions(_) => None,
+        }
+    }
+}
+
+impl FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim_start().starts_with("instructions") {
+            return allotrope_paths::compare::Limit::parse(text).map(Self::Instructions);
+        }
+        text.parse().map(Self::Metric)
+    }
+}
+
 /// A rise above which a comparison fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {

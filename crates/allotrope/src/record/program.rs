@@ -36,6 +36,20 @@ pub struct Program {
 impl Program {
     /// Looks for the program of a command line that is not empty.
     pub fn find(command: Vec<OsString>) -> Result<Self, Failure> {
+        let program = Self::find_to_sample(command)?;
+        let executable = program.executable.as_ref();
+        if let Some(refusal) = executable.and_then(Executable::refusal) {
+            let path = program.path.shown();
+            let (why, remedy) = (refusal.why, refusal.remedy);
+            let sentence = anyhow!("cannot record {path}: {why}; {remedy}");
+            return Err(Failure::new(RECORD_FAILED, sentence));
+        }
+        Ok(program)
+    }
+
+    /// As [`Self::find`], also a program that cannot be recorded: `allotrope cpu` preloads
+    /// nothing.
+    pub fn find_to_sample(command: Vec<OsString>) -> Result<Self, Failure> {
         let name = command.first().cloned().unwrap_or_default();
         let path = search(&name)?;
         let executable = match Executable::inspect(&path) {
@@ -50,11 +64,6 @@ impl Program {
             }
             Err(error) => return Err(unreadable(&path, &error)),
         };
-        if let Some(refusal) = executable.refusal() {
-            let (path, why, remedy) = (path.shown(), refusal.why, refusal.remedy);
-            let sentence = anyhow!("cannot record {path}: {why}; {remedy}");
-            return Err(Failure::new(RECORD_FAILED, sentence));
-        }
         if let Kind::Program(program) = &executable.image().kind
             && program.loader.as_ref().is_some_and(|it| !it.exists())
         {

@@ -30,6 +30,15 @@ pub fn check_sampled(report: &Value) {
     }
 }
 
+/// Fails unless a value has the form of this schema, a file of `docs` without references.
+#[track_caller]
+pub fn check_with(schema: &str, value: &Value) {
+    let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    if let Err(fault) = valid(value, &schema, "report") {
+        panic!("{fault}");
+    }
+}
+
 /// Keywords that only describe, or hold other schemas.
 const DESCRIBE: [&str; 4] = ["$schema", "$defs", "title", "description"];
 

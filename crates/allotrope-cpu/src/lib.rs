@@ -1,0 +1,34 @@
+//! Samples running programs with perf_event_open(2), and attributes their CPU time to the
+//! allocator: to its entry points, functions and lines, and to the code that calls it.
+//!
+//! | module | responsible for |
+//! | --- | --- |
+//! | `events` | opening the kernel's events, reading their records in order of time |
+//! | `space` | the address space of each process; unwinding samples |
+//! | `module` | files of executable code: unwind information, what they export |
+//! | [`allocator_code`] | which functions belong to an allocator |
+//! | [`session`] | from records to stacks with counts |
+//! | [`profile`] | names; the tables of a report |
+//! | [`text`] | the report for people |
+//!
+//! A sample has the registers and the first bytes of the thread's stack; framehop unwinds
+//! them by `.eh_frame`, because allocators are compiled without frame pointers. So frames
+//! beyond these bytes are missing. The frames of an allocator are the innermost ones.
+//!
+//! Records come from the kernel, but the paths and files that they name belong to the
+//! sampled programs and may be hostile.
+//!
+//! The only `unsafe` block is the request by which the events of one processor share a
+//! ring (`events`): perf-event2 does not have it.
+
+pub mod allocator_code;
+mod events;
+mod module;
+pub mod profile;
+pub mod session;
+mod space;
+pub mod text;
+
+pub use events::{OpenError, Options, Quantity, Source, Target};
+pub use profile::Profile;
+pub use session::Session;

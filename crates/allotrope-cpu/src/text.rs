@@ -1,0 +1,188 @@
+//! The report for people.
+
+use std::io::{self, Write};
+
+use allotrope_text::shown;
+
+use crate::profile::{Profile, Row, Share};
+
+/// Narrowest and widest lines.
+const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
+
+/// Writes the report: `top` rows of each table, lines of at most `width` columns.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(profile: &Profile, top: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let width = width.clamp(*WIDTHS.start(), *WIDTHS.end());
+    head(profile, width, out)?;
+    if profile.inside.samples > 0 {
+        let tables = [
+            ("by entry point", &profile.entry_points),
+            ("by function", &profile.functions),
+            ("by line", &profile.lines),
+            ("by calling site", &profile.sites),
+        ];
+        for (title, rows) in tables {
+            table(title, rows, top, width, out)?;
+        }
+    }
+    counters(profile, width, out)
+}
+
+fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    if profile.samples == 0 {
+        return writeln!(out, "no samples: no CPU time was used");
+    }
+    let inside = &profile.inside;
+    writeln!(
+        out,
+        "CPU inside the allocator: {} (95 %: {} to {}), {} of {} samples",
+        percent(inside.share),
+        percent(inside.low),
+        percent(inside.high),
+        inside.samples,
+        profile.samples,
+    )?;
+    for allocator in &profile.allocators {
+        writeln!(out, "allocator: {}", shown(allocator))?;
+    }
+    let clock = match profile.clock {
+        "cpu-clock" => "cpu-clock (this machine offers no PMU)".to_owned(),
+        clock => format!("{clock}, precise_ip {}", profile.precise_ip),
+    };
+    let kernel = match profile.kernel {
+        true => "user space and kernel",
+        false => {
+            "user space only (time in the kernel needs kernel.perf_event_paranoid of at most 1)"
+        }
+    };
+    let seconds = profile.cpu_seconds;
+    let seconds = seconds.map_or_else(String::new, |it| format!(", {it:.2} s of CPU time"));
+    wrapped(out, width, &format!("clock: {clock}; {kernel}{seconds}"))?;
+    wrapped(out, width, &format!("skid: {}", profile.skid))?;
+    if profile.lost > 0 {
+        let lost = profile.lost;
+        writeln!(out, "lost: {lost} records; use a lower --frequency")?;
+    }
+    if profile.samples_without_stack * 50 > profile.samples {
+        let share = profile.samples_without_stack as f64 / profile.samples as f64;
+        let line = format!(
+            "{} of the samples have no stack (32-bit code, or code that is in no file): they count as outside",
+            percent(share)
+        );
+        wrapped(out, width, &line)?;
+    }
+    Ok(())
+}
+
+fn table(
+    title: &str,
+    rows: &[Row],
+    top: usize,
+    width: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "\n{title}\n  share  ±95 %  kernel  samples")?;
+    for row in rows.iter().take(top) {
+        let Share {
+            samples,
+            kernel_samples,
+            share,
+            low,
+            high,
+        } = row.share;
+        let kernel = kernel_samples as f64 / samples.max(1) as f64;
+        let start = format!(
+            "{:>7} {:>6} {:>7} {samples:>8}  ",
+            percent(share),
+            format!("{:.1}", 50.0 * (high - low)),
+            percent(kernel)
+        );
+        let room = width.saturating_sub(start.chars().count());
+        writeln!(out, "{start}{}", cut(&name(row), room))?;
+    }
+    if rows.len() > top {
+        writeln!(out, "  … {} more", rows.len() - top)?;
+    }
+    Ok(())
+}
+
+/// Function, place and module.
+fn name(row: &Row) -> String {
+    let module = row.module.rsplit('/').next().unwrap_or_default();
+    let place = match (&*row.file, row.line) {
+        ("", _) => String::new(),
+        (file, line) => format!(" {}:{line}", file.rsplit('/').next().unwrap_or(file)),
+    };
+    let module = match module {
+        "" => String::new(),
+        _ if row.function.starts_with(module) => String::new(),
+        module => format!(" ({module})"),
+    };
+    shown(&format!("{}{place}{module}", row.function)).into_owned()
+}
+
+fn counters(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    if profile.samples == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\ncounters inside the allocator (estimated from samples)"
+    )?;
+    for (name, counter) in &profile.counters {
+        let Some(counter) = counter else {
+            writeln!(out, "  {name:<14} unavailable")?;
+            continue;
+        };
+        let each = counter.per_operation;
+        let each = each.map_or_else(String::new, |it| format!(", {it:.4} an operation"));
+        let (inside, total) = (counter.inside, counter.total);
+        writeln!(out, "  {name:<14} {inside} of {total}{each}")?;
+    }
+    match (profile.operations, profile.nanoseconds_per_operation) {
+        (Some(operations), Some(ns)) => writeln!(
+            out,
+            "  {:<14} {ns:.1} ns of CPU time an operation, of {operations} operations",
+            "time"
+        ),
+        (Some(_), None) => Ok(()),
+        (None, _) => wrapped(
+            out,
+            width,
+            "  an operation: unknown; count the calls with `allotrope record --counts-only`, and give their number with --operations",
+        ),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn cut(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+fn wrapped(out: &mut dyn Write, width: usize, text: &str) -> io::Result<()> {
+    let indent = text.len() - text.trim_start().len();
+    let mut line = " ".repeat(indent);
+    let mut is_first = true;
+    for word in text.split_whitespace() {
+        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
+            writeln!(out, "{line}")?;
+            line = " ".repeat(indent + 2);
+            is_first = true;
+        }
+        if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_first = false;
+    }
+    writeln!(out, "{line}")
+}

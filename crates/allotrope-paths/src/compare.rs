@@ -1,0 +1,305 @@
+//! Compares two reports, and checks limits such as `instructions>+2%`.
+
+use serde::Serialize;
+
+use crate::report::{Allocator, Instructions, Report};
+
+/// A limit: instructions an operation may rise by so much.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    rise: f64,
+    is_share: bool,
+}
+
+impl Limit {
+    /// Parses `instructions>+2%` or `instructions>+10`.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text}: reports of `allotrope paths` are compared by instructions; write a limit such as `instructions>+2%`"
+            )
+        };
+        let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
+        let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
+        let (number, is_share) = match rise.strip_suffix('%') {
+            Some(number) => (number, true),
+            None => (rise, false),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        if metric.trim() != "instructions" || !number.is_finite() || number < 0.0 {
+            return Err(wrong());
+        }
+        Ok(Self {
+            rise: if is_share { number / 100.0 } else { number },
+            is_share,
+        })
+    }
+
+    /// Whether a change exceeds it by more than the runs of each side differ.
+    fn is_exceeded(self, row: &Row) -> bool {
+        // Between the nearest runs of the two sides: 0 noise if the runs are identical.
+        let rise = row.after - row.before - row.noise;
+        match self.is_share {
+            true if row.before > 0.0 => rise / row.before > self.rise,
+            true => rise > 0.0,
+            false => rise > self.rise,
+        }
+    }
+}
+
+/// Instructions an operation of an entry point of an allocator, before and after.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The allocator.
+    pub allocator: String,
+    /// `all` or an entry point.
+    pub entry_point: String,
+    /// Operations before.
+    pub operations: u64,
+    /// Mean before.
+    pub before: f64,
+    /// Mean after.
+    pub after: f64,
+    /// By how much the means of the runs of the two sides differ together.
+    pub noise: f64,
+}
+
+impl Row {
+    /// The change relative to before; `None` if there was nothing.
+    pub fn change(&self) -> Option<f64> {
+        (self.before > 0.0).then(|| (self.after - self.before) / self.before)
+    }
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// `allotrope-paths-diff/1`.
+    pub format: &'static str,
+    /// By allocator, `all` first, then the entry points.
+    pub rows: Vec<Row>,
+    /// Functions that only one side calls, or that changed most, as sentences.
+    pub callees: Vec<String>,
+    /// Exceeded limits, as sentences.
+    pub exceeded: Vec<String>,
+}
+
+/// Why two reports cannot be compared.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CompareError {
+    /// They were made of other operations.
+    #[error(
+        "the two reports step through different operations ({0} and {1}): make both from the same recording, with the same --operations"
+    )]
+    OtherOperations(String, String),
+    /// No allocator is in both.
+    #[error("no allocator is in both reports: before has {0}, after has {1}")]
+    NoPair(String, String),
+}
+
+/// Compares. An allocator is compared with that of its name; if each report has only one,
+/// these are compared, whatever their names are.
+///
+/// # Errors
+/// If they have nothing in common.
+pub fn compare(
+    before: &Report,
+    after: &Report,
+    limits: &[Limit],
+) -> Result<Comparison, CompareError> {
+    let size = |it: &Report| (it.recorded_operations, it.every);
+    if size(before) != size(after) {
+        let text = |it: &Report| format!("one of {} of {}", it.every, it.recorded_operations);
+        return Err(CompareError::OtherOperations(text(before), text(after)));
+    }
+    let pairs = pairs(before, after);
+    if pairs.is_empty() {
+        let names = |it: &Report| {
+            let names: Vec<&str> = it.allocators.iter().map(|it| &*it.name).collect();
+            names.join(", ")
+        };
+        return Err(CompareError::NoPair(names(before), names(after)));
+    }
+    let rows: Vec<Row> = pairs.iter().flat_map(|(a, b)| rows(a, b)).collect();
+    let exceeded = rows.iter().flat_map(|row| {
+        let exceeded = limits.iter().filter(|limit| limit.is_exceeded(row));
+        exceeded.map(|_| sentence(row))
+    });
+    Ok(Comparison {
+        format: "allotrope-paths-diff/1",
+        exceeded: exceeded.collect(),
+        callees: pairs.iter().flat_map(|(a, b)| callees(a, b)).collect(),
+        rows,
+    })
+}
+
+fn pairs<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a Allocator, &'a Allocator)> {
+    if let ([a], [b]) = (&before.allocators[..], &after.allocators[..]) {
+        return vec![(a, b)];
+    }
+    let same = before.allocators.iter().filter_map(|a| {
+        let b = after.allocators.iter().find(|b| a.name == b.name)?;
+        Some((a, b))
+    });
+    same.collect()
+}
+
+fn rows(before: &Allocator, after: &Allocator) -> Vec<Row> {
+    let rows = before.instructions.iter().filter_map(|a| {
+        let b = after
+            .instructions
+            .iter()
+            .find(|b| a.entry_point == b.entry_point)?;
+        let spread = |it: &Instructions| it.high - it.low;
+        Some(Row {
+            allocator: after.name.clone(),
+            entry_point: a.entry_point.clone(),
+            operations: a.operations,
+            before: a.mean,
+            after: b.mean,
+            noise: spread(a).max(spread(b)),
+        })
+    });
+    rows.collect()
+}
+
+fn sentence(row: &Row) -> String {
+    let change = row.change();
+    let change = change.map_or_else(String::new, |it| format!(" ({:+.2}%)", it * 100.0));
+    format!(
+        "{}, {}: {:.2} instructions an operation, {:.2} before{change}",
+        row.allocator, row.entry_point, row.after, row.before
+    )
+}
+
+/// Differences of callees from this share of all instructions before on are worth a sentence.
+const CALLEE: f64 = 0.005;
+
+fn callees(before: &Allocator, after: &Allocator) -> Vec<String> {
+    let mean = |allocator: &Allocator| allocator.instructions.first().map_or(0.0, |it| it.mean);
+    // Instructions an operation: a share changes with everything else.
+    let amount = |allocator: &Allocator, function: &str| -> f64 {
+        let all = allocator.callees.iter();
+        let same = all.filter(|it| it.function == function);
+        same.fold(0.0, |sum, it| sum + it.share_of_instructions) * mean(allocator)
+    };
+    let both = before.callees.iter().chain(&after.callees);
+    let mut names: Vec<&str> = both.map(|it| &*it.function).collect();
+    names.sort_unstable();
+    names.dedup();
+    let changed = names.into_iter().filter_map(|function| {
+        let (a, b) = (amount(before, function), amount(after, function));
+        ((a - b).abs() >= CALLEE * mean(before)).then(|| {
+            format!(
+                "{}: {function} takes {b:.2} instructions an operation, {a:.2} before",
+                after.name
+            )
+        })
+    });
+    changed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::FORMAT;
+
+    fn report(name: &str, means: &[(&str, f64, f64, f64)]) -> Report {
+        let instructions = means.iter().map(|(entry, low, mean, high)| Instructions {
+            entry_point: (*entry).to_owned(),
+            operations: 100,
+            mean: *mean,
+            low: *low,
+            high: *high,
+            median: 0,
+            p99: 0,
+            locked: 0.0,
+            system_calls: 0.0,
+        });
+        Report {
+            format: FORMAT.to_owned(),
+            recording: String::new(),
+            recorded_operations: 1000,
+            every: 11,
+            allocators: vec![Allocator {
+                name: name.to_owned(),
+                library: String::new(),
+                runs: 2,
+                operations: 100,
+                cut: 0,
+                instructions: instructions.collect(),
+                size_classes: Vec::new(),
+                paths: Vec::new(),
+                callees: Vec::new(),
+                lines: Vec::new(),
+                findings: Vec::new(),
+            }],
+        }
+    }
+
+    fn exceeded(limit: &str, before: &Report, after: &Report) -> usize {
+        let limit = Limit::parse(limit).unwrap();
+        compare(before, after, &[limit]).unwrap().exceeded.len()
+    }
+
+    #[test]
+    fn limits() {
+        for wrong in [
+            "bytes>+2%",
+            "instructions",
+            "instructions>2%",
+            "instructions>+x",
+            "instructions>+-1",
+        ] {
+            assert!(Limit::parse(wrong).is_err(), "{wrong}");
+        }
+        let before = report("a", &[("all", 100.0, 100.0, 100.0)]);
+        let after = |mean| report("b", &[("all", mean, mean, mean)]);
+        assert_eq!(exceeded("instructions>+2%", &before, &after(102.0)), 0);
+        assert_eq!(exceeded("instructions>+2%", &before, &after(102.1)), 1);
+        assert_eq!(exceeded("instructions > +2 %", &before, &after(102.1)), 1);
+        assert_eq!(exceeded("instructions>+2", &before, &after(102.0)), 0);
+        assert_eq!(exceeded("instructions>+2", &before, &after(102.5)), 1);
+        assert_eq!(exceeded("instructions>+0%", &before, &after(50.0)), 0);
+    }
+
+    #[test]
+    fn a_limit_is_above_the_spread_of_the_runs() {
+        let before = report("a", &[("all", 99.0, 100.0, 101.0)]);
+        let after = |mean| report("a", &[("all", mean, mean, mean)]);
+        // The spread is 2: a rise of 3 may be 1, and one of 4.5 is at least 2.5.
+        assert_eq!(exceeded("instructions>+2%", &before, &after(103.0)), 0);
+        assert_eq!(exceeded("instructions>+2%", &before, &after(104.5)), 1);
+    }
+
+    #[test]
+    fn each_entry_point_counts() {
+        let before = report(
+            "a",
+            &[("all", 50.0, 50.0, 50.0), ("free", 10.0, 10.0, 10.0)],
+        );
+        let after = report(
+            "a",
+            &[("all", 50.5, 50.5, 50.5), ("free", 11.0, 11.0, 11.0)],
+        );
+        assert_eq!(exceeded("instructions>+2%", &before, &after), 1);
+    }
+
+    #[test]
+    fn reports_of_other_operations_cannot_be_compared() {
+        let a = report("a", &[]);
+        let mut b = report("a", &[]);
+        b.every = 13;
+        assert!(compare(&a, &b, &[]).is_err());
+        let mut b = report("b", &[]);
+        b.allocators.push(a.allocators[0].clone());
+        b.allocators[1].name = "c".to_owned();
+        assert!(matches!(
+            compare(&a, &b, &[]),
+            Err(CompareError::NoPair(..))
+        ));
+    }
+}

@@ -1,0 +1,36 @@
+//! Counts the instructions of allocator operations exactly: the replayer calls sampled
+//! operations of a recording so that a tracer can single-step through them (ptrace(2)).
+//!
+//! | module | responsible for |
+//! | --- | --- |
+//! | `samples` | which operations are stepped, and their sizes |
+//! | `tracer` | stepping; the protocol of `allotrope-replayer` |
+//! | `code`, `instruction` | executed addresses, what their instructions are |
+//! | `names` | functions, lines, which code is the allocator's |
+//! | `analysis` | the tables: entry points, size classes, paths, callees, lines |
+//! | `findings` | what stands out, in sentences |
+//! | [`report`] | the saved report, `allotrope-paths/1` |
+//! | [`compare`] | two reports, and limits that a script sets |
+//! | [`text`] | both for people |
+//!
+//! A *path* is the sequence of functions that an operation executes, in the order of their
+//! first instructions. An instruction that repeats itself (`rep stosb`) counts once.
+//!
+//! The only `unsafe` block lets the started replayer request to be traced (`tracer`).
+
+mod analysis;
+mod code;
+pub mod compare;
+mod findings;
+mod instruction;
+mod measure;
+mod names;
+mod operation;
+pub mod report;
+mod samples;
+pub mod text;
+mod tracer;
+
+pub use measure::{MeasureError, Request, measure};
+pub use report::Report;
+pub use samples::Samples;

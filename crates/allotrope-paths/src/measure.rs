@@ -1,0 +1,169 @@
+//! Measures one allocator: steps through the samples as often as wanted, and makes the tables.
+
+use std::io;
+use std::path::Path;
+
+use allotrope_replay::{Mode, Operations, Outcome, Replayer, Settings, Touch};
+use allotrope_symbols::Locator;
+
+use crate::analysis::{Run, analyse};
+use crate::findings::findings;
+use crate::names::Names;
+use crate::report::Allocator;
+use crate::samples::Samples;
+use crate::tracer::trace;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The replayer.
+    pub replayer: &'a Replayer,
+    /// The operations of the recording.
+    pub operations: &'a Operations,
+    /// Those that are stepped.
+    pub samples: &'a Samples,
+    /// How often.
+    pub runs: u32,
+    /// Finds debug files.
+    pub locator: &'a Locator,
+}
+
+/// Why an allocator could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The replayer cannot be started or traced.
+    #[error(
+        "its operations cannot be stepped: {0}; ptrace must be allowed (in a container: --cap-add=SYS_PTRACE, or a seccomp profile that permits it)"
+    )]
+    NoTrace(io::Error),
+    /// The allocator was not loaded.
+    #[error("the loader did not take it: malloc is in {0}")]
+    NotLoaded(String),
+    /// The replay did not reach its end.
+    #[error("{0}")]
+    Ended(String),
+    /// The user has stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Steps through the samples with this allocator, a library or that of the C library.
+/// `progress` gets the number of operations stepped in all runs together, and of all; if it
+/// returns `false`, the replay is stopped.
+///
+/// # Errors
+/// If it cannot be measured.
+pub fn measure(
+    request: &Request<'_>,
+    name: &str,
+    library: Option<&Path>,
+    progress: &dyn Fn(u64, u64) -> bool,
+) -> Result<Allocator, MeasureError> {
+    let runs = u64::from(request.runs.max(1));
+    let each = request.samples.len() as u64;
+    let mut measured: Vec<Run> = Vec::new();
+    for number in 0..runs {
+        let progress = |done| progress(number * each + done, runs * each);
+        measured.push(run(request, library, &progress)?);
+    }
+    let names = Names::new(&measured[0].code, library, request.locator);
+    let mut allocator = analyse(&measured, &names);
+    allocator.name = name.to_owned();
+    allocator.library = library.map_or_else(String::new, |it| it.display().to_string());
+    allocator.findings = findings(&allocator);
+    Ok(allocator)
+}
+
+fn run(
+    request: &Request<'_>,
+    library: Option<&Path>,
+    progress: &dyn Fn(u64) -> bool,
+) -> Result<Run, MeasureError> {
+    let settings = Settings {
+        mode: Mode::Stepped,
+        // Page faults are no instructions of the allocator.
+        touch: Touch::First,
+        processor: None,
+        points: 0,
+        // Fixed, so that look-ups take the same way everywhere; symbols are bound before the
+        // replay, so that no step is the linker's.
+        environment: [
+            ("LD_BIND_NOW", "1"),
+            ("LANG", "C"),
+            ("PATH", "/usr/bin:/bin"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec(),
+    };
+    let numbers = &request.samples.numbers;
+    let prepared = request
+        .replayer
+        .prepare(request.operations, library, &settings, Some(numbers));
+    let mut prepared = prepared.map_err(MeasureError::NoTrace)?;
+    let stopped = std::cell::Cell::new(false);
+    let progress = |done| {
+        let goes_on = progress(done);
+        stopped.set(stopped.get() || !goes_on);
+        goes_on
+    };
+    let traced = trace(prepared.command(), request.samples, &progress);
+    let traced = traced.map_err(MeasureError::NoTrace)?;
+    if stopped.get() {
+        return Err(MeasureError::Stopped);
+    }
+    let outcome = prepared
+        .outcome(traced.status)
+        .map_err(MeasureError::NoTrace)?;
+    let figures = match outcome {
+        Outcome::Done(figures) => figures,
+        other => return Err(MeasureError::Ended(sentence(&other))),
+    };
+    if let Some(library) = library
+        && figures.library.canonicalize().ok() != library.canonicalize().ok()
+    {
+        let found = figures.library.display().to_string();
+        return Err(MeasureError::NotLoaded(found));
+    }
+    match traced.code {
+        Some(code) if !traced.operations.is_empty() => Ok(Run {
+            operations: traced.operations,
+            code,
+        }),
+        _ => Err(MeasureError::Ended("no operation was stepped".to_owned())),
+    }
+}
+
+fn sentence(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done(_) => "it was replayed".to_owned(),
+        Outcome::Crashed {
+            signal,
+            operation,
+            message,
+        } => {
+            let how = match signal {
+                Some(signal) => format!("signal {signal} ended the replay"),
+                None => "it ended the replay".to_owned(),
+            };
+            let place = match operation {
+                Some(operation) => format!(" in operation {operation}"),
+                None => String::new(),
+            };
+            match &**message {
+                "" => format!("{how}{place}"),
+                message => format!("{how}{place}: {message}"),
+            }
+        }
+        Outcome::OutOfMemory {
+            operation,
+            failures,
+        } => format!(
+            "it ran out of memory: {failures} allocations failed, first operation {operation}"
+        ),
+        Outcome::NoResources => "the replayer got no memory or no threads".to_owned(),
+        Outcome::NotStarted { message } => match &**message {
+            "" => "the replayer did not start".to_owned(),
+            message => format!("the replayer did not start: {message}"),
+        },
+    }
+}

@@ -1,0 +1,82 @@
+//! `allotrope diff` of two saved reports of `allotrope paths`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use allotrope_files::open_regular;
+use allotrope_paths::compare::{Comparison, compare};
+use allotrope_paths::{Report, text};
+use allotrope_text::{Shown, to_json_writer};
+use anyhow::{Context, anyhow};
+
+use super::limit::FailOn;
+use super::{Arguments, Format};
+use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
+use crate::message;
+use crate::report::style;
+use crate::standard_output;
+
+/// Bytes in which the beginning of a saved report is.
+const BEGINNING: u64 = 64;
+
+/// Whether a file is a saved report. One that cannot be read is none: the other readers say
+/// why.
+pub fn is_saved(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = |file: File| file.take(BEGINNING).read_to_end(&mut beginning);
+    open_regular(path).and_then(read).is_ok() && Report::is_saved(&beginning)
+}
+
+/// Compares two saved reports, and returns the exit status.
+pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Failure> {
+    let limits = arguments.fail_on.iter().map(|limit| match limit {
+        FailOn::Instructions(limit) => Ok(*limit),
+        FailOn::Metric(limit) => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{limit}: reports of `allotrope paths` are compared by instructions; write --fail-on 'instructions>+2%'"
+            ),
+        )),
+    });
+    let limits = limits.collect::<Result<Vec<_>, _>>()?;
+    let comparison = compare(&read(before)?, &read(after)?, &limits).status(BAD_INPUT)?;
+    match arguments.format {
+        Format::Json => standard_output::print(|out| {
+            to_json_writer(&mut *out, &comparison)?;
+            writeln!(out)
+        })?,
+        Format::Text => {
+            let width = style(arguments.color).width;
+            standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
+        }
+        Format::Sections => {
+            let sentence = anyhow!("--format sections is for stacks; use text or json");
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+    }
+    Ok(status(&comparison))
+}
+
+fn status(comparison: &Comparison) -> u8 {
+    for exceeded in &comparison.exceeded {
+        message::print(format_args!("more than --fail-on allows: {exceeded}"));
+    }
+    match comparison.exceeded.is_empty() {
+        true => FINE,
+        false => REGRESSION,
+    }
+}
+
+fn read(path: &Path) -> Result<Report, Failure> {
+    let mut bytes = Vec::new();
+    open_regular(path)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {}", path.shown()))
+        .status(BAD_INPUT)?;
+    Report::read(&bytes)
+        .with_context(|| {
+            format!("cannot use {}: two reports of `allotrope paths -o` can be compared, or two recordings", path.shown())
+        })
+        .status(BAD_INPUT)
+}

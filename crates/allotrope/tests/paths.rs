@@ -1,0 +1,407 @@
+//! `allotrope paths` and `diff` of its reports: instructions are exact. The tests change an
+//! allocator by a number of instructions that its source states.
+//!
+//! `ALLOTROPE_SLOW=1` plants 20 changes and makes 50 comparisons of unchanged allocators,
+//! instead of a few.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::{allotrope, compiled_with, line_of, record, skip};
+use tempfile::TempDir;
+
+/// Flags that make a shared library of a program of the tests.
+const LIBRARY: [&str; 3] = ["-shared", "-fPIC", "-O2"];
+
+/// The allocator of the tests with these flags, in its file.
+fn allocator(flags: &[&str]) -> String {
+    let all: Vec<&str> = LIBRARY.iter().chain(flags).copied().collect();
+    let path = compiled_with("stepped_allocator.c", &all);
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+struct Recorded {
+    folder: TempDir,
+    trace: String,
+}
+
+impl Recorded {
+    /// Of 1,000 pairs of malloc and free, and some operations of the C library.
+    fn pairs() -> Self {
+        let recording = record(support::compiled("stepped_pairs.c"))
+            .run()
+            .expect_status(0);
+        let trace = recording.trace.to_str().expect("UTF-8").to_owned();
+        Self {
+            folder: recording.folder,
+            trace,
+        }
+    }
+
+    fn file(&self, name: &str) -> String {
+        let path = self.folder.path().join(name);
+        path.to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Saves a report; `None` if this machine cannot step.
+    #[track_caller]
+    fn paths(&self, name: &str, alloc: &str, more: &[&str]) -> Option<Value> {
+        let file = self.file(name);
+        let mut words = vec!["paths", &self.trace, "--alloc", alloc, "-q", "-o", &file];
+        words.extend(more);
+        let output = allotrope(&words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("cannot be stepped") {
+            skip("the kernel refuses ptrace");
+            return None;
+        }
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        let text = fs::read(&file).expect("a report");
+        let report = serde_json::from_slice(&text).expect("it is JSON");
+        support::schema::check_with(include_str!("../../../docs/paths.schema.json"), &report);
+        Some(report)
+    }
+
+    /// The exit status of `diff`, and what it prints.
+    fn diff(&self, before: &str, after: &str, limit: &str) -> (Option<i32>, String) {
+        let (before, after) = (self.file(before), self.file(after));
+        let output = allotrope(["diff", &before, &after, "--fail-on", limit]);
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        (output.status.code(), text)
+    }
+}
+
+/// A number of an entry point in the first allocator of a report.
+#[track_caller]
+fn figure(report: &Value, entry: &str, key: &str) -> f64 {
+    let rows = report["allocators"][0]["instructions"]
+        .as_array()
+        .expect("rows");
+    let row = rows.iter().find(|row| row["entry_point"] == entry);
+    row.unwrap_or_else(|| panic!("no {entry}"))[key]
+        .as_f64()
+        .expect("a number")
+}
+
+fn slow() -> bool {
+    std::env::var_os("ALLOTROPE_SLOW").is_some()
+}
+
+#[test]
+fn added_instructions_are_counted_exactly() {
+    let recorded = Recorded::pairs();
+    let Some(plain) = recorded.paths("plain", &allocator(&[]), &[]) else {
+        return;
+    };
+    let flags = ["-DMALLOC_NOPS=7", "-DFREE_NOPS=300"];
+    let more = recorded
+        .paths("more", &allocator(&flags), &[])
+        .expect("it steps");
+    let rise = |entry| figure(&more, entry, "mean") - figure(&plain, entry, "mean");
+    assert_eq!(rise("malloc"), 7.0);
+    assert_eq!(rise("free"), 300.0);
+    for entry in ["all", "malloc", "free"] {
+        assert_eq!(figure(&plain, entry, "low"), figure(&plain, entry, "high"));
+        assert_eq!(
+            figure(&plain, entry, "operations"),
+            figure(&more, entry, "operations")
+        );
+    }
+}
+
+/// A free of which each instruction is known: 41 of `nop`, and `ret`.
+#[test]
+fn the_instructions_of_a_function_in_assembly() {
+    let recorded = Recorded::pairs();
+    let Some(report) = recorded.paths("report", &allocator(&["-DFREE_IN_ASSEMBLY"]), &[]) else {
+        return;
+    };
+    for key in ["mean", "median", "p99"] {
+        assert_eq!(figure(&report, "free", key), 42.0, "{key}");
+    }
+}
+
+#[test]
+fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
+    let recorded = Recorded::pairs();
+    // 500 instructions beside the allocator's own few: 2 % can be planted to one.
+    let base = ["-DMALLOC_NOPS=500", "-DFREE_NOPS=500"];
+    let Some(before) = recorded.paths("before", &allocator(&base), &[]) else {
+        return;
+    };
+    let (plants, unchanged) = if slow() { (20, 50) } else { (2, 3) };
+    for number in 0..plants {
+        let (entry, macro_name) = match number % 2 {
+            0 => ("malloc", "MALLOC_NOPS"),
+            _ => ("free", "FREE_NOPS"),
+        };
+        let mean = figure(&before, entry, "mean");
+        // The least number of instructions above 2 %, and up to 9 more; then one below.
+        let least = (mean * 0.02).floor() as u32 + 1;
+        for (extra, status) in [(least + number / 2, Some(3)), (least - 1, Some(0))] {
+            let flag = format!("-D{macro_name}={}", 500 + extra);
+            let other = match entry {
+                "malloc" => base[1],
+                _ => base[0],
+            };
+            let library = allocator(&[&flag, other]);
+            recorded
+                .paths("after", &library, &["--runs", "1"])
+                .expect("it steps");
+            let (code, text) = recorded.diff("before", "after", "instructions>+2%");
+            assert_eq!(code, status, "{extra} more in {entry}: {text}");
+            assert!(text.contains(entry), "{text}");
+        }
+    }
+    for _ in 0..unchanged {
+        recorded
+            .paths("again", "glibc", &["--runs", "1"])
+            .expect("it steps");
+        recorded
+            .paths("once-more", "glibc", &["--runs", "1"])
+            .expect("it steps");
+        let (code, text) = recorded.diff("again", "once-more", "instructions>+0");
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+#[test]
+fn glibc_is_identical_over_five_runs() {
+    let recorded = Recorded::pairs();
+    let Some(first) = recorded.paths("first", "glibc", &["--runs", "5"]) else {
+        return;
+    };
+    let rows = first["allocators"][0]["instructions"]
+        .as_array()
+        .expect("rows");
+    for row in rows {
+        assert_eq!(row["low"], row["high"], "{row}");
+    }
+    let second = recorded
+        .paths("second", "glibc", &["--runs", "1"])
+        .expect("it steps");
+    for key in ["instructions", "paths", "callees", "lines"] {
+        let (a, b) = (&first["allocators"][0][key], &second["allocators"][0][key]);
+        assert_eq!(a, b, "{key}");
+    }
+}
+
+#[test]
+fn callees_that_have_no_business_are_findings() {
+    let recorded = Recorded::pairs();
+    let cases = [
+        (
+            "-DFREE_ASKS",
+            "environment",
+            "looks up the environment in 100.0%",
+        ),
+        (
+            "-DFREE_LOCKS",
+            "lock",
+            "executes a locked instruction in 100.0%",
+        ),
+        (
+            "-DFREE_CALLS",
+            "system call",
+            "makes a system call in 100.0%",
+        ),
+    ];
+    for (flag, kind, sentence) in cases {
+        let Some(report) = recorded.paths("report", &allocator(&[flag]), &[]) else {
+            return;
+        };
+        let callees = report["allocators"][0]["callees"].as_array().expect("rows");
+        let callee = callees.iter().find(|it| it["kind"] == kind);
+        let callee = callee.unwrap_or_else(|| panic!("no {kind}: {report}"));
+        let of_free = &callee["entry_points"][0];
+        assert_eq!(of_free["entry_point"], "free");
+        assert_eq!(of_free["share_of_operations"], 1.0);
+        let findings = report["allocators"][0]["findings"].to_string();
+        assert!(findings.contains(sentence), "{findings}");
+        if kind == "environment" {
+            assert_eq!(callee["function"], "getenv");
+            assert_eq!(callee["line"], line_of("stepped_allocator.c", "asks"));
+        }
+        if kind == "system call" {
+            assert_eq!(figure(&report, "free", "system_calls"), 1.0);
+        }
+        if kind == "lock" {
+            assert_eq!(figure(&report, "free", "locked"), 1.0);
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_hotter_than_its_size_class_is_a_finding() {
+    let recorded = Recorded::pairs();
+    let slow = allocator(&["-DSLOW_EVERY=50"]);
+    let Some(report) = recorded.paths("report", &slow, &["--operations", "100000"]) else {
+        return;
+    };
+    let findings = report["allocators"][0]["findings"].to_string();
+    assert!(
+        findings.contains("one path of malloc is hotter"),
+        "{findings}"
+    );
+    let Some(plain) = recorded.paths("plain", &allocator(&[]), &[]) else {
+        return;
+    };
+    assert_eq!(
+        plain["allocators"][0]["findings"].as_array().map(Vec::len),
+        Some(0)
+    );
+}
+
+#[test]
+fn allocators_that_cannot_be_used_leave_the_others() {
+    let recorded = Recorded::pairs();
+    let lacking = allocator(&["-DLACKS_REALLOC"]);
+    let file = recorded.file("saved");
+    let list = format!("nosuch,{lacking},glibc");
+    let output = allotrope([
+        "paths",
+        &recorded.trace,
+        "--alloc",
+        &list,
+        "-q",
+        "-o",
+        &file,
+    ]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if errors.contains("cannot be stepped") {
+        return skip("the kernel refuses ptrace");
+    }
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("nosuch: no such allocator"), "{errors}");
+    assert!(errors.contains("lacks realloc"), "{errors}");
+    let report: Value = serde_json::from_slice(&fs::read(&file).expect("a report")).expect("JSON");
+    assert_eq!(report["allocators"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["allocators"][0]["name"], "glibc");
+}
+
+#[test]
+fn files_that_cannot_be_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("it is written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let empty = r#"{"format":"allotrope-paths/1","recording":"x","recorded_operations":9,"every":1,"allocators":[]}"#;
+    let (good, cut) = (file("good", empty), file("cut", &empty[..60]));
+    let stacks = file("folded", "main;f 3\n");
+    let status = |words: &[&str]| {
+        let output = allotrope([&["diff"], words].concat());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), errors)
+    };
+    for (words, sentence) in [
+        (vec![&*good, &cut], "damaged"),
+        (vec![&good, &stacks], "no report of `allotrope paths`"),
+        (vec![&good, &good], "no allocator is in both"),
+        (
+            vec![&good, &good, "--fail-on", "bytes>+2%"],
+            "by instructions",
+        ),
+        (
+            vec![&stacks, &stacks, "--fail-on", "instructions>+2%"],
+            "recordings have no instructions",
+        ),
+    ] {
+        let (code, errors) = status(&words);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(sentence), "{errors}");
+    }
+}
+
+#[test]
+fn a_recording_of_counts_cannot_be_replayed() {
+    let recording = record(support::compiled("stepped_pairs.c"));
+    let recording = recording.option("--counts-only").run().expect_status(0);
+    let trace = recording.trace.to_str().expect("UTF-8");
+    let output = allotrope(["paths", trace]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("--counts-only"), "{errors}");
+}
+
+/// The story of `examples/allocator-getenv`, as its README tells it.
+#[test]
+fn the_example_of_an_allocator_that_asks_the_environment() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/allocator-getenv");
+    let folder = tempfile::tempdir().expect("a folder");
+    let inside = |name: &str| -> PathBuf { folder.path().join(name) };
+    for name in ["allocator.c", "words.c", "ask-once.patch"] {
+        fs::copy(example.join(name), inside(name)).expect("it is there");
+    }
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let status = command.args(words).current_dir(folder.path()).status();
+        assert!(status.expect("it starts").success(), "{program} {words:?}");
+    };
+    let build = |library: &str| {
+        let flags = "-O2 -g -fPIC -shared -ftls-model=initial-exec -fno-builtin-malloc";
+        let mut words: Vec<&str> = flags.split(' ').collect();
+        words.extend(["allocator.c", "-o", library]);
+        run("cc", &words);
+        inside(library).to_str().expect("UTF-8").to_owned()
+    };
+    run("cc", &["-O2", "-g", "words.c", "-o", "words"]);
+    let recording = record(inside("words")).run().expect_status(0);
+    let recorded = Recorded {
+        trace: recording.trace.to_str().expect("UTF-8").to_owned(),
+        folder: recording.folder,
+    };
+    let Some(before) = recorded.paths("before.paths", &build("before.so"), &[]) else {
+        return;
+    };
+    let source = fs::read_to_string(inside("allocator.c")).expect("it is there");
+    let line = source
+        .lines()
+        .position(|it| it.contains("getenv("))
+        .expect("it asks")
+        + 1;
+    let callees = before["allocators"][0]["callees"].as_array().expect("rows");
+    let getenv = callees
+        .iter()
+        .find(|it| it["function"] == "getenv")
+        .expect("it is named");
+    assert!(getenv["file"].as_str().unwrap().ends_with("allocator.c"));
+    assert_eq!(getenv["line"].as_u64(), Some(line as u64));
+    let of_free = &getenv["entry_points"][0];
+    assert_eq!(of_free["entry_point"], "free");
+    assert_eq!(of_free["share_of_operations"], 1.0);
+    assert!(
+        of_free["share_of_instructions"].as_f64().unwrap() > 0.3,
+        "{getenv}"
+    );
+
+    run("git", &["apply", "ask-once.patch"]);
+    let after = recorded
+        .paths("after.paths", &build("after.so"), &[])
+        .expect("it steps");
+    assert!(
+        !after["allocators"][0]["callees"]
+            .to_string()
+            .contains("getenv")
+    );
+    // What the callee took is what the change saves, up to the instructions that asked.
+    let saved = 1.0 - figure(&after, "free", "mean") / figure(&before, "free", "mean");
+    assert!(
+        saved >= of_free["share_of_instructions"].as_f64().unwrap(),
+        "{saved}"
+    );
+    let (code, text) = recorded.diff("before.paths", "after.paths", "instructions>+2%");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("getenv takes 0.00 instructions an operation"),
+        "{text}"
+    );
+    let (code, text) = recorded.diff("after.paths", "before.paths", "instructions>+2%");
+    assert_eq!(code, Some(3), "{text}");
+}

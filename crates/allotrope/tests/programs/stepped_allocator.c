@@ -1,0 +1,101 @@
+// An allocator for `allotrope paths`: blocks come from one mapping and are never used again,
+// so that each operation takes one path. Macros add work whose instructions can be counted:
+//   -DMALLOC_NOPS=N, -DFREE_NOPS=N: N more instructions in each call
+//   -DFREE_ASKS: each free asks the environment
+//   -DFREE_LOCKS: one locked instruction in each free
+//   -DFREE_CALLS: one system call in each free
+//   -DFREE_IN_ASSEMBLY: free is 41 nop and a ret
+//   -DSLOW_EVERY=N: each N-th malloc repeats 5000 times an empty loop
+//   -DLACKS_REALLOC: it has no realloc
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define TEXT(x) #x
+#define NOPS(n) __asm__ volatile(".rept " TEXT(n) "\n nop\n .endr")
+#ifndef MALLOC_NOPS
+#define MALLOC_NOPS 0
+#endif
+#ifndef FREE_NOPS
+#define FREE_NOPS 0
+#endif
+
+static char *next, *end;
+static long lock;
+
+static void *take(size_t size) {
+    size = (size + 31) & ~(size_t)15;
+    if ((size_t)(end - next) < size) {
+        size_t bytes = (size_t)1 << 30;
+        next = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        end = next + bytes;
+    }
+    char *block = next;
+    next += size;
+    *(size_t *)block = size - 16;
+    return block + 16;
+}
+
+#ifdef SLOW_EVERY
+static void slow(void) {
+    static long calls;
+    if (++calls % SLOW_EVERY == 0) {
+        for (int i = 0; i < 5000; i++) {
+            __asm__ volatile("");
+        }
+    }
+}
+#else
+#define slow()
+#endif
+
+void *malloc(size_t size) {
+    NOPS(MALLOC_NOPS);
+    slow();
+    return take(size);
+}
+
+#ifdef FREE_IN_ASSEMBLY
+__asm__(".globl free\n.type free, @function\nfree: .rept 41\n nop\n .endr\n ret\n"
+        ".size free, . - free");
+#else
+void free(void *pointer) {
+    (void)pointer;
+    NOPS(FREE_NOPS);
+#ifdef FREE_ASKS
+    if (getenv("NO_SUCH_VARIABLE") != NULL) { // MARK asks
+        abort();
+    }
+#endif
+#ifdef FREE_LOCKS
+    __asm__ volatile("lock incq %0" : "+m"(lock));
+#endif
+#ifdef FREE_CALLS
+    long result = 110; // getppid
+    __asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
+#endif
+}
+#endif
+
+void *calloc(size_t count, size_t size) {
+    return take(count * size);
+}
+
+#ifndef LACKS_REALLOC
+void *realloc(void *pointer, size_t size) {
+    char *other = take(size);
+    if (pointer != NULL) {
+        size_t old = ((size_t *)pointer)[-2];
+        for (size_t i = 0; i < old && i < size; i++) {
+            other[i] = ((char *)pointer)[i];
+        }
+    }
+    return other;
+}
+#endif
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    char *block = take(size + alignment);
+    return block + (alignment - (size_t)block % alignment) % alignment;
+}
