@@ -26,6 +26,7 @@ mod mark;
 mod message;
 mod metric;
 mod moment;
+mod page;
 mod pager;
 mod per;
 mod postmortem;
