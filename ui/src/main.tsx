@@ -6,7 +6,7 @@ import { type App, AppContext, Model } from "./app";
 import { load } from "./data/load";
 import { lowerBound } from "./data/ranges";
 import type { Recording } from "./data/recording";
-import { count, duration, fileName } from "./format";
+import { count, duration, fileName, plural } from "./format";
 import { Curve } from "./parts/curve";
 import { Keys } from "./parts/keys";
 import { type State, type View, fromFragment, toFragment } from "./state";
@@ -44,6 +44,7 @@ function Page({ recording }: { recording: Recording }) {
   const [help, setHelp] = useState(false);
   const [said, say] = useState("");
   const latest = useRef(state);
+  const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   latest.current = state;
 
   const set = useCallback((patch: Partial<State>) => {
@@ -52,10 +53,14 @@ function Page({ recording }: { recording: Recording }) {
     if (patch.view !== undefined && patch.view !== before.view) {
       if (patch.sort === undefined) next.sort = "";
       if (patch.row === undefined) next.row = "";
+      clearTimeout(writing.current);
+      history.replaceState(null, "", toFragment(before, recording.start));
       history.pushState(null, "", toFragment(next, recording.start));
       scrollTo(0, 0);
     } else {
-      history.replaceState(null, "", toFragment(next, recording.start));
+      // Browsers refuse it when it happens as often as a brush moves.
+      clearTimeout(writing.current);
+      writing.current = setTimeout(() => history.replaceState(null, "", toFragment(latest.current, recording.start)), 150);
     }
     latest.current = next;
     setState(next);
@@ -118,7 +123,7 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
   const { recording, state, set } = app;
   const allocations = recording.processes.reduce((total, it) => total + it.allocations, 0);
   const name = fileName(recording.processes[0]?.executable ?? "") || recording.meta.command || fileName(recording.meta.file);
-  const facts = [duration(recording.end - recording.start), `${recording.meta.kind === "sampled" ? "about " : ""}${count(allocations)} allocations`];
+  const facts = [duration(recording.end - recording.start), `${recording.meta.kind === "sampled" ? "about " : ""}${plural(allocations, "allocation")}`];
   return (
     <header>
       <div class="brand">

@@ -88,12 +88,22 @@ export function bucketsIn(process: Process, range: Range): [number, number] | nu
   return [range[0] >= end && range[0] > starts[0]! ? starts.length : from, Math.max(to, from)];
 }
 
-/** The figures of sites in a range. */
+/** Whether a process had ended at a time: its blocks went with it, and are not alive then.
+ * To a microsecond, like `allotrope report --at`. */
+function hasEnded(process: Process, time: number): boolean {
+  const ended = Math.round((process.started + process.duration) / 1e3);
+  return process.exit !== "running" && ended < Math.floor(time / 1e3) - 1;
+}
+
+/** The figures of sites in a range. What was live when a process ended is kept, but alive
+ * only until then. */
 export function ofSites(recording: Recording, processes: Process[], range: Range, mode: Mode): RangeFigures {
   const figures = empty(recording.sites.count);
   for (const process of processes) {
     const buckets = bucketsIn(process, range);
-    if (buckets) add(figures, recording.cells, process.details!.sites, buckets, mode);
+    if (!buckets) continue;
+    const isGone = range[1] < recording.end && hasEnded(process, range[1]);
+    add(figures, recording.cells, process.details!.sites, buckets, mode, isGone);
   }
   return figures;
 }
@@ -106,7 +116,7 @@ export function ofThreads(recording: Recording, processes: Process[], range: Ran
     const threads = process.details!.threads;
     if (!buckets || threads.length === 0) continue;
     const rows: [number, number] = [threads[0]!.row, threads[threads.length - 1]!.row + 1];
-    add(figures, recording.threadCells, rows, buckets, mode);
+    add(figures, recording.threadCells, rows, buckets, mode, range[1] < recording.end && hasEnded(process, range[1]));
   }
   return figures;
 }
@@ -120,7 +130,7 @@ function empty(rows: number): RangeFigures {
   };
 }
 
-function add(figures: RangeFigures, cells: Cells, rows: [number, number], buckets: [number, number], mode: Mode): void {
+function add(figures: RangeFigures, cells: Cells, rows: [number, number], buckets: [number, number], mode: Mode, isGone: boolean): void {
   const [from, to] = buckets;
   const wanted = MODES.indexOf(mode);
   const sums = new Float64Array(10);
@@ -140,6 +150,7 @@ function add(figures: RangeFigures, cells: Cells, rows: [number, number], bucket
       if (isBorn) bits |= lives ? 1 | 2 | 4 : 1 | 8;
       else if (lives) bits |= 2;
       if (!lives) bits |= 16;
+      if (isGone) bits &= ~2;
       const [n, size] = [blocks[i]!, bytes[i]!];
       for (let at = 0; at < 5; at++) {
         if (bits & (1 << at)) {

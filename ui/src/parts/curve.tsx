@@ -88,29 +88,49 @@ function options(
     cursor: {
       y: false,
       points: { show: false },
-      drag: { x: true, y: false, setScale: false, dist: 3 },
-      bind: {
-        // A click without a drag clears the range.
-        click: (self, _target, handler) => (event) => {
-          if (self.select.width < 3) latest.current.brush(null);
-          handler(event);
-          return null;
-        },
-      },
+      drag: { x: false, y: false },
     },
     hooks: {
-      setSelect: [
-        (self) => {
-          if (self.select.width < 3) return;
-          const at = (px: number) => self.posToVal(px, "x");
-          latest.current.brush([at(self.select.left), at(self.select.left + self.select.width)]);
-          self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-        },
-      ],
+      ready: [(self) => brush(self, (range) => latest.current.brush(range))],
       setCursor: [(self) => small || hover(self, data)],
       draw: [(self) => decorate(self, data, small, latest.current.range)],
     },
   };
+}
+
+/** Dragging chooses a range, at once and not only at its end; a click without a drag clears
+ * it. Pointer events, because a finger drags, too. */
+function brush(self: uPlot, choose: (range: Range | null) => void): void {
+  const LEAST = 3;
+  let from: number | null = null;
+  let frame = 0;
+  const at = (event: PointerEvent) => Math.min(Math.max(event.clientX - self.over.getBoundingClientRect().left, 0), self.over.clientWidth);
+  const range = (to: number): Range => {
+    const ends = [from!, to].sort((a, b) => a - b);
+    return [self.posToVal(ends[0]!, "x"), self.posToVal(ends[1]!, "x")];
+  };
+  self.over.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    from = at(event);
+    self.over.setPointerCapture(event.pointerId);
+  });
+  self.over.addEventListener("pointermove", (event) => {
+    const to = at(event);
+    if (from === null || Math.abs(to - from) < LEAST) return;
+    // As often as the screen shows it.
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => from !== null && choose(range(to)));
+  });
+  self.over.addEventListener("pointerup", (event) => {
+    if (from === null) return;
+    cancelAnimationFrame(frame);
+    const to = at(event);
+    choose(Math.abs(to - from) < LEAST ? null : range(to));
+    from = null;
+  });
+  self.over.addEventListener("pointercancel", () => {
+    from = null;
+  });
 }
 
 /** The end of the axis of bytes: a round number above the largest. */
@@ -130,7 +150,7 @@ function byteSplits(max: number): number[] {
 }
 
 function timeSplits(from: number, to: number, zero: number, width: number): number[] {
-  const count = Math.max(2, Math.floor(width / 140));
+  const count = Math.max(3, Math.floor(width / 120));
   const raw = Math.max((to - from) / count, 1);
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((it) => it * power).find((it) => it >= raw) ?? raw;

@@ -16,6 +16,11 @@ export function FunctionName({ name, place = "" }: { name: string; place?: strin
   );
 }
 
+/** A sentence; what it has between backticks is code. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split("`").map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}</>;
+}
+
 /** Bytes; exact ones on hover. */
 export function Bytes({ value, none = false }: { value: number; none?: boolean }) {
   if (none && value === 0) return <>–</>;

@@ -343,7 +343,7 @@ function hatching(context: CanvasRenderingContext2D, ground: string, line: strin
     ink.moveTo(at - 4, 12);
     ink.lineTo(at + 8, 0);
   }
-  ink.globalAlpha = 0.5;
+  ink.globalAlpha = 0.8;
   ink.stroke();
   return context.createPattern(tile, "repeat") ?? ground;
 }

@@ -247,7 +247,7 @@ function via({ recording }: App, site: number): string {
 }
 
 /** A stack's frames; what is inside of the function, and runs of library frames, are folded. */
-function Stack({ site }: { site: number }) {
+export function Stack({ site }: { site: number }) {
   const { recording, state } = useApp();
   const [all, setAll] = useState(state.library);
   const frames = recording.stackOf(recording.sites.node[site]!);

@@ -4,13 +4,14 @@ import { type App, useApp } from "../app";
 import { type Group, figuresOf } from "../data/groups";
 import { type Finding, type Process, ORIGIN } from "../data/recording";
 import { liveAtEnds } from "../data/ranges";
-import { bytes, bytesParts, count, duration, moment, plural, share } from "../format";
+import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } from "../format";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
-import { Bytes, FunctionName } from "../parts/names";
+import { Bytes, FunctionName, Prose } from "../parts/names";
 import { Notes, Uncertain } from "../parts/notes";
 import { Sparkline } from "../parts/sparkline";
 import type { State } from "../state";
+import { Stack } from "./functions";
 
 export function Overview() {
   const app = useApp();
@@ -33,13 +34,25 @@ export function Overview() {
             <h2>What stands out</h2>
             <Findings />
           </section>
+          {totals.allocations === 1 && meta.kind === "recording" ? (
+            <section>
+              <h2>Its stack</h2>
+              <Stack site={0} />
+            </section>
+          ) : (
           <section>
             <h2>{meta.kind === "sampled" ? "Live, by function" : recording.processes.length > 1 && state.process === null ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
             <Held />
           </section>
+          )}
         </div>
       )}
       {meta.kind === "counts" && <CountsOnly totals={totals} />}
+      {totals.allocations === 0 && (
+        <p class="why">
+          The program, or what of it was recorded, made no call that hands out a block. If it should have: <code>allotrope doctor PROGRAM</code> says whether its allocator can be recorded.
+        </p>
+      )}
     </>
   );
 }
@@ -97,7 +110,8 @@ function sentence({ recording, state, model }: App, totals: Totals): string {
 }
 
 function shortName(name: string): string {
-  return name.length > 80 ? `${name.slice(0, 79)}…` : name;
+  const short = nameParts(name).join("");
+  return short.length > 80 ? `${short.slice(0, 79)}…` : short;
 }
 
 function heaviest<T extends { value: number }>(all: T[]): T | undefined {
@@ -109,12 +123,15 @@ function heldBytes(recording: App["recording"], group: Group): number {
   return recording.meta.kind === "sampled" ? figures.leakedBytes : figures.atPeakBytes;
 }
 
+/** In place of a figure that the recording does not have. */
+const UNKNOWN = "not recorded";
+
 function Totals({ totals }: { totals: Totals }) {
   const { recording, state, model } = useApp();
   const { kind } = recording.meta;
   const of = (value: number, whole: number) => (whole === 0 ? "–" : share(value, whole));
   const sites = kind === "counts" ? 0 : model.groups(state, "functions").reduce((total, it) => total + it.sites.length, 0);
-  const unknown = "not recorded";
+  const unknown = UNKNOWN;
   const known = kind === "recording";
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
@@ -134,7 +151,7 @@ function Totals({ totals }: { totals: Totals }) {
         <div key={title}>
           <dt>{title}</dt>
           <dd>
-            <strong>{value}</strong> <span>{more}</span>
+            {value === UNKNOWN ? <span>{value}</span> : <strong>{value}</strong>} <span>{more}</span>
           </dd>
         </div>
       ))}
@@ -227,10 +244,12 @@ function Findings() {
                 {finding.title[0]?.toUpperCase() + finding.title.slice(1)} <Severity severity={finding.severity} />
               </h3>
               {finding.frame !== null && <FunctionName name={recording.functionOf(finding.frame)} place={recording.placeOf(finding.frame)} />}
-              <p>{finding.text}</p>
+              <p>
+                <Prose text={finding.text} />
+              </p>
               {finding.advice !== "" && (
                 <p class="advice">
-                  <span>Try</span> {finding.advice}
+                  <span>Try</span> <Prose text={finding.advice} />
                 </p>
               )}
               {finding.process !== null || recording.processes.length === 1 ? (

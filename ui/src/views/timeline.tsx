@@ -9,7 +9,7 @@ import { count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
-import { Bytes, FunctionName } from "../parts/names";
+import { Bytes, FunctionName, Prose } from "../parts/names";
 import { leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
@@ -36,8 +36,8 @@ export function Timeline() {
   return (
     <>
       <div class="heading">
-        <h1 class="range" aria-live="polite">
-          {duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
+        <h1 class="range" aria-live="polite" data-from={range[0] - recording.start} data-to={range[1] - recording.start}>
+          {range[0] === whole[0] && state.process === null ? "0\u00a0s" : duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
           <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve to choose a range"}</small>
         </h1>
         <Choice label="Range" values={names} value={state.range ? null : "whole"} onChange={(it) => presets[it]!()} />
@@ -45,7 +45,9 @@ export function Timeline() {
       <Tracks />
       <Modes />
       <Rows />
-      <p class="quiet">{bounds(app)}</p>
+      <p class="quiet">
+        <Prose text={bounds(app)} />
+      </p>
     </>
   );
 }
