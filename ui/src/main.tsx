@@ -94,7 +94,7 @@ function Page({ recording }: { recording: Recording }) {
     setTheme((it) => it + 1);
   };
   useEffect(() => {
-    const onKey = (event: KeyboardEvent) => key(event, app, views, { switchTheme, setHelp, help });
+    const onKey = (event: KeyboardEvent) => key(event, { ...app, state: latest.current }, views, { switchTheme, setHelp, help });
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   });

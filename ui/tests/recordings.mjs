@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const target = process.env.CARGO_TARGET_DIR ?? here("../../target");
+/** Cargo's folder. */
+export const target = process.env.CARGO_TARGET_DIR ?? here("../../target");
 
 /** The command that is tested. */
 export const allotrope = process.env.ALLOTROPE ?? join(target, "release/allotrope");

@@ -3,7 +3,7 @@
 
 use allotrope_diff::Origin;
 use allotrope_profile::{
-    FreePlace, LIVE_AT_END, Metric, Process, RunTimes, Stack, TimeCell, TimeTable,
+    FreePlace, LIVE_AT_END, Metric, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -67,44 +67,41 @@ pub struct Limits {
     processes: usize,
 }
 
+/// Below so many characters, names are not cut while there are sites to put together.
+const SHORT_NAME: usize = 200;
+/// Names are not cut below this.
+const SHORTEST_NAME: usize = 40;
+/// Sites that keep their stack in any case.
+const FEWEST_SITES: usize = 100;
+
 impl Limits {
-    pub const MOST: Self = Self {
-        cells: 2_000_000,
-        sites: 400_000,
-        details: 400_000,
-        characters: 10_000,
-        processes: 100_000,
-    };
+    /// All that a profile has, as far as a browser can be expected to read it.
+    pub fn of(profile: &Profile) -> Self {
+        const MOST_CELLS: usize = 2_000_000;
+        let sites = profile.processes.iter().map(|it| it.sites.len()).sum();
+        Self {
+            cells: MOST_CELLS,
+            sites,
+            details: sites,
+            characters: 10_000,
+            processes: profile.processes.len(),
+        }
+    }
 
-    fn of(&mut self, part: Part) -> (&mut usize, usize) {
-        match part {
+    /// Halves what there may be of a part; false: there cannot be less.
+    pub fn halve(&mut self, part: Part) -> bool {
+        // Names take room because they are long, or because there are many of them.
+        let (limit, least) = match part {
             Part::Run => (&mut self.processes, 64),
-            Part::Names => (&mut self.characters, 40),
-            Part::Stacks | Part::Sites => (&mut self.sites, 100),
-            Part::Details => (&mut self.details, 1),
+            Part::Names if self.characters > SHORT_NAME => (&mut self.characters, SHORT_NAME),
+            Part::Names if self.sites <= FEWEST_SITES => (&mut self.characters, SHORTEST_NAME),
+            Part::Names | Part::Stacks | Part::Sites => (&mut self.sites, FEWEST_SITES),
+            Part::Details => (&mut self.details, 0),
             Part::Cells => (&mut self.cells, 100),
-        }
-    }
-
-    /// Whether there can be less of this part.
-    pub fn can_halve(&self, part: Part) -> bool {
-        let (limit, least) = { *self }.halved(part);
-        limit > least
-    }
-
-    fn halved(mut self, part: Part) -> (usize, usize) {
-        let (limit, least) = self.of(part);
-        (*limit, least)
-    }
-
-    /// Halves what there may be of this part.
-    pub fn halve(&mut self, part: Part) {
-        // Names take room because there are many of them, or because they are long.
-        if part == Part::Names && self.characters <= 200 {
-            self.sites /= 2;
-        }
-        let (limit, _) = self.of(part);
-        *limit /= 2;
+        };
+        let can = *limit > least;
+        *limit = (*limit / 2).max(least);
+        can
     }
 }
 

@@ -135,10 +135,28 @@ pub fn put_together(sites: &mut Vec<PageSite>, processes: &[&Process], most: usi
     let least = weights[most];
     let (kept, light): (Vec<_>, Vec<_>) = sites.drain(..).partition(|site| weight(site) > least);
     *sites = kept;
-    let mut sums: FxHashMap<(u32, Option<u32>), PageSite> = FxHashMap::default();
-    for site in light {
+    for site in &light {
         together.sites += site.together;
         together.allocations = together.allocations.saturating_add(site.allocations);
+    }
+    let mut sums = add_up(light);
+    if sums.len() > most {
+        // Of the lightest functions not even the names.
+        sums.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        sums[most..].iter_mut().for_each(|sum| sum.head = None);
+        sums = add_up(sums);
+    }
+    sums.sort_by_key(|site| (site.process, Reverse(site.allocations), site.head));
+    sums.iter_mut().for_each(PageSite::sum_up_cells);
+    sites.extend(sums);
+    sites.sort_by_key(|site| site.process);
+    together
+}
+
+/// Adds up sites of a process that have the same headline frame.
+fn add_up(sites: Vec<PageSite>) -> Vec<PageSite> {
+    let mut sums: FxHashMap<(u32, Option<u32>), PageSite> = FxHashMap::default();
+    for site in sites {
         let key = (site.process, site.head);
         match sums.get_mut(&key) {
             Some(sum) => sum.add(site),
@@ -154,12 +172,7 @@ pub fn put_together(sites: &mut Vec<PageSite>, processes: &[&Process], most: usi
             }
         }
     }
-    let mut sums: Vec<PageSite> = sums.into_values().collect();
-    sums.sort_by_key(|site| (site.process, Reverse(site.allocations), site.head));
-    sums.iter_mut().for_each(PageSite::sum_up_cells);
-    sites.extend(sums);
-    sites.sort_by_key(|site| site.process);
-    together
+    sums.into_values().collect()
 }
 
 /// The tables of some processes with at most so many cells together: the largest ones get
@@ -234,7 +247,8 @@ mod tests {
             [
                 (10, vec![99, 1, 1], 100, 100),
                 (0, vec![2], 11, 11),
-                (0, vec![3], 7, 7)
+                // Of the lightest, only what it did.
+                (0, vec![], 7, 7)
             ]
         );
         assert_eq!(sites[1].cells.len(), 1);

@@ -47,7 +47,7 @@ fn write_sampled(
         profile: &profile,
         headlines: &Headlines::new(&profile, &options.glue),
         findings: &[],
-        file: &path.shown().to_string(),
+        file: &path.shown(),
         sampled: Some(sampled),
         boundaries: &[],
     };
@@ -78,7 +78,7 @@ fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result
         profile: &profile,
         headlines: &headlines,
         findings: &findings,
-        file: &path.shown().to_string(),
+        file: &path.shown(),
         sampled: None,
         boundaries: &times,
     };

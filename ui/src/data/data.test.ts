@@ -1,7 +1,7 @@
 // Ranges, groups and trees of a recording that is written down here, block by block.
 import { expect, test } from "vitest";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
-import { figuresOf, groups } from "./groups";
+import { figuresOf, groups, rangeOf } from "./groups";
 import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
 import { Recording } from "./recording";
 
@@ -128,8 +128,10 @@ test("sites are added up by function and file", () => {
   const names = (by: "functions" | "files") => groups(it, it.processes, by).map((group) => [group.name, group.place, group.sites.length]);
   expect(names("functions")).toEqual([["work", "main.rs:5", 1], ["main", "main.rs:3", 1], ["[no stack]", "", 1]]);
   expect(names("files")).toEqual([["a/main.rs", "", 2], ["[no stack]", "", 1]]);
-  const file = figuresOf(it, groups(it, it.processes, "files")[0]!, null);
+  const file = figuresOf(it, groups(it, it.processes, "files")[0]!);
   expect([file.allocations, file.bytes, file.atPeakBytes, file.meanNs]).toEqual([4, 32, 27, 150]);
+  const range = ofSites(it, it.processes, [200, 400], "freed");
+  expect(rangeOf(groups(it, it.processes, "files")[0]!, range)).toEqual({ blocks: 3, bytes: 25 });
 });
 
 test("trees fold runs of library frames and add up both ways", () => {

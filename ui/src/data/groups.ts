@@ -1,7 +1,7 @@
 // Sites added up: by function, file, or module of the frame that stands for them.
 
 import type { Process, Recording, SiteFigure } from "./recording";
-import type { RangeFigures } from "./ranges";
+import type { RangeFigures, Sum } from "./ranges";
 
 export type By = "functions" | "files" | "modules";
 
@@ -14,7 +14,7 @@ export interface Group {
   sites: number[];
 }
 
-/** The figures of a group: of the whole run, and of the range. */
+/** The figures of a group. */
 export interface GroupFigures {
   allocations: number;
   bytes: number;
@@ -24,8 +24,6 @@ export interface GroupFigures {
   atPeak: number;
   atPeakBytes: number;
   meanNs: number;
-  rangeBlocks: number;
-  rangeBytes: number;
 }
 
 /** The groups of the sites of some processes, in order of first use. */
@@ -87,8 +85,19 @@ function placeOf(recording: Recording, sites: number[]): string {
   return `${name.slice(name.lastIndexOf("/") + 1)}:${sorted.slice(0, 3).join(" ")}${sorted.length > 3 ? " …" : ""}`;
 }
 
-/** Adds up the figures of a group. */
-export function figuresOf(recording: Recording, group: Group, range: RangeFigures | null): GroupFigures {
+const known = new WeakMap<Group, GroupFigures>();
+
+/** The figures of a group over the whole run; they are added up once. */
+export function figuresOf(recording: Recording, group: Group): GroupFigures {
+  let figures = known.get(group);
+  if (!figures) {
+    figures = addUp(recording, group);
+    known.set(group, figures);
+  }
+  return figures;
+}
+
+function addUp(recording: Recording, group: Group): GroupFigures {
   const sum = (name: SiteFigure) => {
     const column = recording.sites.figures[name];
     let total = 0;
@@ -96,14 +105,10 @@ export function figuresOf(recording: Recording, group: Group, range: RangeFigure
     return total;
   };
   const { mean_ns: means, blocks } = recording.sites.figures;
-  let [time, count, rangeBlocks, rangeBytes] = [0, 0, 0, 0];
+  let [time, count] = [0, 0];
   for (const site of group.sites) {
     time += means[site]! * blocks[site]!;
     count += blocks[site]!;
-    if (range) {
-      rangeBlocks += range.blocks[site]!;
-      rangeBytes += range.bytes[site]!;
-    }
   }
   return {
     allocations: sum("allocations"),
@@ -114,7 +119,15 @@ export function figuresOf(recording: Recording, group: Group, range: RangeFigure
     atPeak: sum("at_peak"),
     atPeakBytes: sum("at_peak_bytes"),
     meanNs: count === 0 ? 0 : time / count,
-    rangeBlocks,
-    rangeBytes,
   };
+}
+
+/** Blocks and bytes of a group in a range. */
+export function rangeOf(group: Group, range: RangeFigures): Sum {
+  const sum = { blocks: 0, bytes: 0 };
+  for (const site of group.sites) {
+    sum.blocks += range.blocks[site]!;
+    sum.bytes += range.bytes[site]!;
+  }
+  return sum;
 }

@@ -37,7 +37,7 @@ export function leftOut(app: ReturnType<typeof useApp>): string[] {
 export function Uncertain({ metric, value, group }: { metric: string; value: number; group?: Group }) {
   const { recording } = useApp();
   const samples = recording.meta.samples;
-  const show = metric.endsWith("bytes") ? bytes : count;
+  const show = metric === "leaked" || metric === "bytes" ? bytes : count;
   const index = samples?.metrics.indexOf(metric) ?? -1;
   const numbers = group && new Set(group.sites.map((site) => recording.sites.number[site]!));
   const found = numbers ? samples?.functions.find(([number]) => numbers.has(number))?.[1] : samples?.total;

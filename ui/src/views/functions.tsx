@@ -3,7 +3,7 @@
 
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
-import { type Group, type GroupFigures, figuresOf } from "../data/groups";
+import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/groups";
 import { LIVE_AT_END, ORIGIN } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
@@ -29,12 +29,11 @@ export function Functions() {
   const rows: Row[] = model
     .groups(state, state.by)
     .filter((it) => words === "" || matches(app, it, words))
-    .map((group) => ({ group, figures: figuresOf(recording, group, null), range: null }));
+    .map((group) => ({ group, figures: figuresOf(recording, group), range: null }));
   if (allocated && alive) {
     for (const row of rows) {
-      const made = figuresOf(recording, row.group, allocated);
-      const left = figuresOf(recording, row.group, alive);
-      row.range = { allocated: made.rangeBytes, allocations: made.rangeBlocks, alive: left.rangeBytes };
+      const made = rangeOf(row.group, allocated);
+      row.range = { allocated: made.bytes, allocations: made.blocks, alive: rangeOf(row.group, alive).bytes };
     }
   }
   const shown = rows.filter((it) => !it.range || it.range.allocations > 0 || it.range.alive > 0);
@@ -103,7 +102,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
       value: (it) => it.figures[key],
       cell: (it) => <Uncertain metric={metric} value={it.figures[key]} group={state.by === "functions" ? it.group : undefined} />,
     });
-    return [name, estimate("leakedBytes", "leaked-bytes", "leaked", "Live"), estimate("bytes", "bytes", "bytes", "Allocated"), { ...estimate("allocations", "allocations", "allocations", "Allocations"), wide: true }];
+    return [name, estimate("leakedBytes", "leaked", "leaked", "Live"), estimate("bytes", "bytes", "bytes", "Allocated"), { ...estimate("allocations", "allocations", "allocations", "Allocations"), wide: true }];
   }
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
   const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };

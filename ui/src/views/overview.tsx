@@ -119,7 +119,7 @@ function heaviest<T extends { value: number }>(all: T[]): T | undefined {
 }
 
 function heldBytes(recording: App["recording"], group: Group): number {
-  const figures = figuresOf(recording, group, null);
+  const figures = figuresOf(recording, group);
   return recording.meta.kind === "sampled" ? figures.leakedBytes : figures.atPeakBytes;
 }
 
@@ -135,7 +135,7 @@ function Totals({ totals }: { totals: Totals }) {
   const known = kind === "recording";
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
-      ? ["Live", <Uncertain metric="leaked-bytes" value={totals.leakedBytes} />, `${count(totals.leaked)} blocks`]
+      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, `${count(totals.leaked)} blocks`]
       : ["Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
     ["Allocations", kind === "sampled" ? <Uncertain metric="allocations" value={totals.allocations} /> : count(totals.allocations), bytes(totals.bytes)],
     ["Temporary", known ? of(totals.temporary, totals.allocations) : unknown, known ? count(totals.temporary) : ""],
@@ -323,7 +323,7 @@ function Held() {
                   <GroupCurve group={group} width={56} />
                 </td>
               )}
-              <td class="number">{sampled ? <Uncertain metric="leaked-bytes" value={value} group={group} /> : <Bytes value={value} />}</td>
+              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} /> : <Bytes value={value} />}</td>
               <td class="number">{share(value, whole)}</td>
             </tr>
           ))}

@@ -95,14 +95,14 @@ function Sizes() {
   const rows = addedUp<SizeClass>(all, (it) => it.class, ["allocations", "bytes", "atPeak", "atPeakBytes", "leaked", "leakedBytes"]);
   const most = rows.reduce((a, b) => Math.max(a, b.bytes), 1);
   const columns: Column<SizeClass>[] = [
-    { key: "size", title: "Requested size", value: (it) => -it.class, cell: (it) => (it.class < 3 ? bytes(upTo(it.class)) : `${count(upTo(it.class) / 2 + 1)} – ${count(upTo(it.class))} B`) },
+    { key: "size", title: "Requested size", value: (it) => it.class, cell: (it) => (it.class < 3 ? bytes(upTo(it.class)) : `${count(upTo(it.class) / 2 + 1)} – ${count(upTo(it.class))} B`) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} /> },
     { key: "peak", title: "At the peak", value: (it) => it.atPeakBytes, cell: (it) => <Bytes value={it.atPeakBytes} none /> },
     { key: "leaked", title: "Leaked", wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
     { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.bytes / most) * 100}%` }} /> },
   ];
-  return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("size")} />;
+  return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />;
 }
 
 function Entries() {
@@ -124,9 +124,9 @@ function Processes() {
   const rows = recording.processes.filter((it) => words === "" || `${it.pid} ${it.command}`.toLowerCase().includes(words));
   const kind = recording.meta.kind;
   const columns: Column<Process>[] = [
-    { key: "pid", title: "Process", value: (it) => -it.pid, cell: (it) => `${it.pid}` },
+    { key: "pid", title: "Process", value: (it) => it.pid, cell: (it) => `${it.pid}` },
     { key: "command", title: "Command", text: true, value: (it) => it.command, cell: (it) => <code title={it.command}>{fileName(it.executable)} <span class="place">{it.command.slice(0, 200)}</span></code> },
-    { key: "start", title: "Started", wide: true, value: (it) => -it.started, cell: (it) => duration(it.started - recording.start) },
+    { key: "start", title: "Started", wide: true, value: (it) => it.started, cell: (it) => duration(it.started - recording.start) },
     { key: "ran", title: "Ran for", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
   ];
@@ -150,7 +150,7 @@ function Windows() {
   const rows = model.processes(state).flatMap((process) => process.details!.windows.map((it, i) => ({ ...it, key: `${process.index}.${i}`, from: process.started + it.opened })));
   const columns: Column<Window & { key: string; from: number }>[] = [
     { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code>{it.name}</code> },
-    { key: "opened", title: "Opened", value: (it) => -it.opened, cell: (it) => duration(it.opened) },
+    { key: "opened", title: "Opened", value: (it) => it.opened, cell: (it) => duration(it.opened) },
     { key: "duration", title: "Lasted", value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
@@ -163,7 +163,7 @@ function Windows() {
   return (
     <>
       <p class="quiet">The figures of a window follow the program's own synchronisation, those of a range of time its clock: with several threads they may differ.</p>
-      <Table caption="Windows" rows={rows} rowKey={(it) => it.key} columns={columns} {...useSort("opened")} onOpen={open} />
+      <Table caption="Windows" rows={rows} rowKey={(it) => it.key} columns={columns} {...useSort("-opened")} onOpen={open} />
     </>
   );
 }

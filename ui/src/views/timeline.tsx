@@ -3,8 +3,8 @@
 
 import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
-import { type GroupFigures, figuresOf } from "../data/groups";
-import { MODES, MODE_NAMES, type Mode, rates } from "../data/ranges";
+import { type Group, rangeOf } from "../data/groups";
+import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
 import { count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
@@ -185,27 +185,27 @@ interface Row {
   key: string;
   name: string;
   place: string;
-  group: Parameters<typeof figuresOf>[1];
-  figures: GroupFigures;
+  group: Group;
+  sum: Sum;
 }
 
 function Rows() {
-  const { state, model, recording, set } = useApp();
+  const { state, model, set } = useApp();
   const range = model.figures(state);
   const words = state.search.toLowerCase();
   const rows: Row[] = model
     .groups(state, "functions")
-    .map((group) => ({ key: group.key, name: group.name, place: group.place, group, figures: figuresOf(recording, group, range) }))
-    .filter((it) => it.figures.rangeBlocks > 0 && (words === "" || `${it.name} ${it.place}`.toLowerCase().includes(words)));
+    .map((group) => ({ key: group.key, name: group.name, place: group.place, group, sum: rangeOf(group, range) }))
+    .filter((it) => it.sum.blocks > 0 && (words === "" || `${it.name} ${it.place}`.toLowerCase().includes(words)));
   const whole = range.totals[state.mode].bytes;
-  const most = rows.reduce((a, b) => Math.max(a, b.figures.rangeBytes), 1);
+  const most = rows.reduce((a, b) => Math.max(a, b.sum.bytes), 1);
   const columns: Column<Row>[] = [
     { key: "name", title: `${MODE_NAMES[state.mode]}: function`, text: true, value: (it) => it.name, cell: (it) => <FunctionName name={it.name} place={it.place} /> },
     { key: "curve", title: "Alive over the run", wide: true, cell: (it) => <GroupCurve group={it.group} /> },
-    { key: "bytes", title: "Bytes", value: (it) => it.figures.rangeBytes, cell: (it) => <Bytes value={it.figures.rangeBytes} /> },
-    { key: "blocks", title: "Blocks", value: (it) => it.figures.rangeBlocks, cell: (it) => count(it.figures.rangeBlocks) },
-    { key: "share", title: "Share", cell: (it) => share(it.figures.rangeBytes, whole) },
-    { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.figures.rangeBytes / most) * 100}%` }} /> },
+    { key: "bytes", title: "Bytes", value: (it) => it.sum.bytes, cell: (it) => <Bytes value={it.sum.bytes} /> },
+    { key: "blocks", title: "Blocks", value: (it) => it.sum.blocks, cell: (it) => count(it.sum.blocks) },
+    { key: "share", title: "Share", cell: (it) => share(it.sum.bytes, whole) },
+    { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.sum.bytes / most) * 100}%` }} /> },
   ];
   return (
     <>
