@@ -10,16 +10,14 @@ import type { State, Weight } from "./state";
 
 export class Model {
   private cache = new Map<string, unknown>();
+  /** The last figures of ranges: brushing makes many, and they are large. */
+  private ranges = new Map<string, RangeFigures>();
 
   constructor(readonly recording: Recording) {}
 
   private once<T>(what: string, key: string, make: () => T): T {
     const at = `${what} ${key}`;
-    if (!this.cache.has(at)) {
-      // Brushing makes many ranges: only the last ones are kept.
-      if (this.cache.size > 40) this.cache.delete(this.cache.keys().next().value!);
-      this.cache.set(at, make());
-    }
+    if (!this.cache.has(at)) this.cache.set(at, make());
     return this.cache.get(at) as T;
   }
 
@@ -52,7 +50,13 @@ export class Model {
   figures(state: State, mode: Mode = state.mode): RangeFigures {
     const range = this.range(state);
     const key = `${state.process} ${range.join()} ${mode}`;
-    return this.once("figures", key, () => ofSites(this.recording, this.processes(state), range, mode));
+    let figures = this.ranges.get(key);
+    if (!figures) {
+      figures = ofSites(this.recording, this.processes(state), range, mode);
+      if (this.ranges.size >= 6) this.ranges.delete(this.ranges.keys().next().value!);
+      this.ranges.set(key, figures);
+    }
+    return figures;
   }
 
   groups(state: State, by: State["by"]): Group[] {
@@ -65,12 +69,14 @@ export class Model {
     if (weight === "range") return this.figures(state).bytes;
     const columns = { allocations: figures.allocations, bytes: figures.bytes, peak: figures.at_peak_bytes, leaked: figures.leaked_bytes, temporary: figures.temporary };
     if (state.process === null) return columns[weight];
-    const weights = new Float64Array(count);
-    for (const { details } of this.processes(state)) {
-      const [from, to] = details!.sites;
-      weights.set(columns[weight].subarray(from, to), from);
-    }
-    return weights;
+    return this.once("weights", `${state.process} ${weight}`, () => {
+      const weights = new Float64Array(count);
+      for (const { details } of this.processes(state)) {
+        const [from, to] = details!.sites;
+        weights.set(columns[weight].subarray(from, to), from);
+      }
+      return weights;
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 // Measures pages: `node tests/measure.mjs PAGE.html…` prints, for each, its size, how long it
-// takes to open, and how long a brush takes from the pointer's movement to the next frame.
-// Run it on an idle machine; docs/page.md has figures.
+// takes to open, and how long a brush takes from the pointer's movement to the next frame;
+// and the CPU time of the main thread for each of them, which the machine's load does not
+// change. docs/page.md has figures.
 
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
@@ -18,15 +19,21 @@ for (const name of process.argv.slice(2)) {
     await page.close();
   }
   const page = await open(browser, file, "#/timeline");
+  const session = await page.createCDPSession();
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const cpu = async () => (await session.send("Performance.getMetrics")).metrics.find((it) => it.name === "TaskDuration").value;
+  const start = await cpu();
   const brush = await page.evaluate(measure, MOVES, ".lane .u-over");
+  const middle = await cpu();
   await page.evaluate(() => (location.hash = "#/flame?w=range&mode=allocated"));
   await page.waitForSelector("canvas.flame");
   const flame = await page.evaluate(measure, MOVES, ".ribbon .u-over");
-  const memory = await (await page.createCDPSession()).send("Runtime.getHeapUsage");
+  const end = await cpu();
+  const memory = await session.send("Runtime.getHeapUsage");
   const heap = memory.usedSize + (memory.backingStorageSize ?? 0);
   const ms = (value) => `${value.toFixed(0)} ms`;
   const spread = (times) => `median ${ms(times[Math.floor(times.length / 2)])}, p99 ${ms(times[Math.floor(times.length * 0.99)])}`;
-  console.log(`${name}: ${(statSync(file).size / 1e6).toFixed(2)} MB; opens in ${ms(Math.min(...opened))}; timeline: ${spread(brush)}; flame graph: ${spread(flame)}; heap ${(heap / 1024 / 1024).toFixed(0)} MiB`);
+  console.log(`${name}: ${(statSync(file).size / 1e6).toFixed(2)} MB; opens in ${ms(Math.min(...opened))}; timeline: ${spread(brush)}, CPU ${ms(((middle - start) / MOVES) * 1e3)}; flame graph: ${spread(flame)}, CPU ${ms(((end - middle) / MOVES) * 1e3)}; heap ${(heap / 1024 / 1024).toFixed(0)} MiB`);
   if (page.problems.length > 0) console.log(page.problems);
   await page.close();
 }
