@@ -15,6 +15,8 @@ pub struct RunTimes {
     pub ended_ns: u64,
     /// The named moments, in order of time.
     pub marks: Vec<Mark>,
+    /// The number of process images.
+    pub processes: usize,
 }
 
 impl RunTimes {
@@ -27,6 +29,7 @@ impl RunTimes {
             started_ns: start.saturating_mul(1000),
             ended_ns: ends.max().unwrap_or(start).saturating_mul(1000),
             marks: profile.marks.clone(),
+            processes: profile.processes.len(),
         }
     }
 
@@ -54,5 +57,6 @@ pub fn run_times<S: TraceSource>(source: &S) -> Result<RunTimes, ReplayError> {
         started_ns: started_us * 1000,
         ended_ns: images().map(end).max().unwrap_or(0),
         marks: index.named_moments(),
+        processes: index.images.len(),
     })
 }

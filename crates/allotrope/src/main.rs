@@ -28,6 +28,7 @@ mod mark;
 mod message;
 mod metric;
 mod moment;
+mod page;
 mod pager;
 mod paths;
 mod per;

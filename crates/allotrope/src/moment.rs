@@ -128,7 +128,7 @@ pub fn ns(moment: &Moment, run: &RunTimes, what: &str, path: &Path) -> Result<u6
             Err(refuse(format!("{what} {time} is after the end")))
         }
         // Beyond 2^53 ns, 104 days, the microseconds are not exact either.
-        Moment::Time(us) => Ok(run.started_ns.saturating_add((us * 1e3) as u64)),
+        Moment::Time(us) => Ok(run.started_ns.saturating_add((us * 1e3).round() as u64)),
         Moment::Mark(name) => {
             let named = run.marks.iter().rev().find(|mark| mark.name == *name);
             named.map(|mark| mark.time_ns).ok_or_else(|| {

@@ -34,6 +34,7 @@ use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
 use crate::moment;
+use crate::page::{self, PageOptions};
 use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
@@ -67,6 +68,10 @@ pub struct Arguments {
     /// in Markdown for an issue or a pull request; with --events also JSON Lines or CSV
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    /// Write a page to look at: one HTML file that needs no other one. It has the whole
+    /// recording; ranges of time, processes and functions are chosen on the page
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
     /// Show everything in full: totals, warnings, and five lists of stacks, each ranked by
     /// another metric
     #[arg(long, conflicts_with_all = ["tree", "site", "by"])]
@@ -257,6 +262,9 @@ impl<'a> Request<'a> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
+    if let Some(out) = &arguments.html {
+        return report_page(arguments, path, out);
+    }
     let (path, moment) = moment::split(path);
     let others = [
         (arguments.window.is_some(), "--window"),
@@ -431,6 +439,28 @@ fn write_flame_graph(
     Ok(FINE)
 }
 
+/// Writes the page.
+fn report_page(arguments: &Arguments, path: &Path, out: &Path) -> Result<u8, Failure> {
+    let no_page = "the page has the whole recording, and is one file; leave the options out that select or format text";
+    let chooses = arguments.format != Format::Text
+        || arguments.process.is_some()
+        || arguments.merge
+        || selects(arguments, &arguments.time);
+    if chooses {
+        return Err(Failure::new(BAD_INPUT, anyhow!("--html: {no_page}")));
+    }
+    let options = PageOptions {
+        glue: arguments.glue.read()?,
+        suppressions: match arguments.all_leaks {
+            true => Suppressions::none(),
+            false => arguments.suppressions.read()?,
+        },
+        findings: &arguments.findings,
+    };
+    page::write(path, out, &options)?;
+    Ok(FINE)
+}
+
 /// Prints a sampled profile.
 fn report_sampled(
     arguments: &Arguments,
@@ -489,14 +519,19 @@ fn report_sampled(
 
 /// Whether the first screen is wanted: no option chooses anything else.
 fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
-    let chooses = arguments.lists
+    let chooses =
+        selects(arguments, time) || arguments.suppressions.is_given() || arguments.all_leaks;
+    !chooses && matches!(arguments.format, Format::Text | Format::Markdown)
+}
+
+/// Whether an option chooses a part of the recording, or how it is shown.
+fn selects(arguments: &Arguments, time: &TimeArguments) -> bool {
+    arguments.lists
         || arguments.by.is_some()
         || arguments.metric.is_some()
         || arguments.tree.is_some()
         || arguments.top.is_some()
         || arguments.filter.is_given()
-        || arguments.suppressions.is_given()
-        || arguments.all_leaks
         || arguments.window.is_some()
         || time.option().is_some()
         || arguments.per.is_some()
@@ -505,8 +540,7 @@ fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
         || arguments.site.is_some()
         || arguments.source
         || arguments.all_frames
-        || arguments.flamegraph.is_some();
-    !chooses && matches!(arguments.format, Format::Text | Format::Markdown)
+        || arguments.flamegraph.is_some()
 }
 
 /// Prints the first screen of a trace with the default options, if it can be read.

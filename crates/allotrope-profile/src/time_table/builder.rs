@@ -246,6 +246,27 @@ impl TableBuilder {
     }
 }
 
+impl TimeTable {
+    /// The same with at most so many cells, where wider buckets can do this: for the sites
+    /// with the fewest blocks for each cell first.
+    #[must_use]
+    pub fn with_at_most(&self, cells: usize) -> Self {
+        if self.cells.len() <= cells {
+            return self.clone();
+        }
+        let mut builder = TableBuilder::with_most(Buckets::new(0, 0, &[]), 0, cells);
+        builder.log.clone_from(&self.cells);
+        builder.widened.clone_from(&self.widened);
+        builder.widen();
+        Self::new(
+            self.starts_ns.clone(),
+            self.end_ns,
+            builder.log,
+            builder.widened,
+        )
+    }
+}
+
 /// Widens the cells of a site, sorts them by time, and adds up those that are equal: the
 /// sums are the first cells. Returns their number.
 fn add_up(cells: &mut [TimeCell], width: u8) -> usize {

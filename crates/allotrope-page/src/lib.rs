@@ -1,0 +1,83 @@
+//! A recording as one self-contained HTML page ([`write`]): what `allotrope report --html`
+//! writes.
+//!
+//! The page is `page.html`, which is built from `ui/`, with the recording's data in it. The
+//! data is columns of numbers (`docs/page-data.md`), compressed and in base64: so nothing of
+//! it, such as a function's name, is ever parsed as HTML. The page fetches nothing. Whatever
+//! was recorded, it has at most [`MOST_BYTES`]: where there is more, the lightest sites
+//! lose their callers or get wider buckets of time, and the page says so.
+//!
+//! ```text
+//!  Profile ─▶ sites     which sites the page has, and the cells of their times
+//!               ├─▶ stacks    their trie
+//!               ├─▶ names     their names
+//!               ▼
+//!            encode      all columns ─▶ columns   numbers as bytes
+//!               ▼
+//!             fit        compresses; encodes again with less while it is too much
+//! ```
+//!
+//! The crate reads no traces, and draws nothing: the scripts of the page do.
+#![forbid(unsafe_code)]
+
+mod columns;
+mod encode;
+mod fit;
+mod meta;
+mod names;
+mod processes;
+mod sampled;
+mod sites;
+mod stacks;
+
+use std::io::{self, Write};
+
+use allotrope_diff::Headlines;
+use allotrope_findings::Finding;
+use allotrope_profile::Profile;
+use allotrope_profile::sampled::SampledProfile;
+
+pub use encode::boundaries;
+pub use sampled::profile_of_samples;
+
+/// The most bytes of a page.
+pub const MOST_BYTES: usize = 5_000_000;
+
+/// The page without data.
+const PAGE: &str = include_str!("page.html");
+/// Where the data is written.
+const DATA: &str = "<!-- data -->";
+
+/// What a page is made of.
+pub struct Page<'a> {
+    /// The profile, with [time tables](allotrope_profile::Options::time_table), those of
+    /// threads, and the details of sites, as far as the recording has them.
+    pub profile: &'a Profile,
+    /// Which frames head its stacks.
+    pub headlines: &'a Headlines,
+    /// What stands out in it, best first.
+    pub findings: &'a [Finding],
+    /// The name of its file.
+    pub file: &'a str,
+    /// The samples of which the profile was [made](profile_of_samples), if it was.
+    pub sampled: Option<&'a SampledProfile>,
+    /// The times at which the tables of all processes are exact, see [`boundaries`].
+    pub boundaries: &'a [u64],
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let (before, after) = PAGE.split_once(DATA).unwrap_or((PAGE, ""));
+    out.write_all(before.as_bytes())?;
+    for (name, data) in fit::fit(page, MOST_BYTES.saturating_sub(PAGE.len())) {
+        writeln!(
+            out,
+            "<script type=\"text/plain\" id=\"data-{name}\">{data}</script>"
+        )?;
+    }
+    out.write_all(after.as_bytes())?;
+    out.flush()
+}

@@ -1,0 +1,161 @@
+//! The sentences of the page and what it says about itself: few and of many kinds, so they
+//! are JSON, compressed with the rest.
+
+use allotrope_profile::{Process, RunTimes, command_text};
+use allotrope_report::warnings;
+use allotrope_text::{shown, shown_path};
+use serde::Serialize;
+
+use crate::Page;
+use crate::encode::ESTIMATED;
+use crate::sampled::Interval;
+
+/// What the page does not have, and therefore says.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct LeftOut {
+    /// Processes that are not in it at all.
+    pub processes: u64,
+    /// Processes of which it has totals only.
+    pub totals_only: u64,
+    /// Sites of which it has the headline function only.
+    pub stacks: u64,
+    /// Their allocations.
+    pub stack_allocations: u64,
+    /// Sites whose blocks are in wider buckets of time.
+    pub widened: u64,
+    /// The binary logarithm of the number of buckets that became one.
+    pub widest: u8,
+    /// Sites without sizes and who frees.
+    pub details: u64,
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    file: String,
+    command: String,
+    tool: String,
+    system: String,
+    /// 0: unknown.
+    started_unix_ms: u64,
+    started_ns: u64,
+    ended_ns: u64,
+    /// `recording`, `counts`, or `sampled`.
+    kind: &'static str,
+    complete: bool,
+    growing: bool,
+    free_stacks: bool,
+    warnings: Vec<String>,
+    findings: Vec<FindingForm<'a>>,
+    unrecorded: Vec<String>,
+    left_out: LeftOut,
+    names_cut: u64,
+    carried: usize,
+    samples: Option<Samples>,
+}
+
+#[derive(Serialize)]
+struct FindingForm<'a> {
+    rule: &'a str,
+    severity: &'a str,
+    title: String,
+    measure: String,
+    text: String,
+    advice: String,
+    /// Index of its process in the page; null if that has totals only.
+    process: Option<usize>,
+    frame: Option<u64>,
+    /// Numbers of sites, the largest first.
+    sites: &'a [u32],
+}
+
+/// What the samples of a sampled profile give: intervals, for each of the metrics.
+#[derive(Serialize)]
+struct Samples {
+    /// Bytes between two samples, on average.
+    period: u64,
+    metrics: Vec<&'static str>,
+    total: Option<Vec<Interval>>,
+    /// By name of the function, for the functions with most live bytes.
+    functions: Vec<(u64, Vec<Interval>)>,
+}
+
+/// The most sites that a finding lists; the text of the report lists fewer.
+const MOST_SITES: usize = 1000;
+/// Warnings and unrecorded programs that are listed.
+const MOST_LISTED: usize = 50;
+
+/// Writes them. `frames` are the page's frames of the findings.
+pub fn meta(
+    page: &Page<'_>,
+    processes: &[&Process],
+    left_out: LeftOut,
+    names_cut: u64,
+    frames: &[Option<u64>],
+    carried: usize,
+) -> String {
+    let profile = page.profile;
+    let recording = &profile.recording;
+    let run = RunTimes::of(profile);
+    let clean = |text: &str| shown(text).into_owned();
+    let findings = page
+        .findings
+        .iter()
+        .zip(frames)
+        .map(|(it, &frame)| FindingForm {
+            rule: it.rule.name(),
+            severity: it.severity.name(),
+            title: clean(&it.title),
+            measure: clean(&it.measure),
+            text: clean(&it.text),
+            advice: clean(&it.advice),
+            process: processes
+                .iter()
+                .take(carried)
+                .position(|process| process.id == it.process),
+            frame,
+            sites: &it.sites[..it.sites.len().min(MOST_SITES)],
+        });
+    let unrecorded = profile.unrecorded.iter().take(MOST_LISTED).map(|it| {
+        let executable = shown_path(&it.executable);
+        format!("{executable} (process {}): {}", it.pid, shown(&it.reason))
+    });
+    let mut sentences = warnings(profile);
+    if let Some(sampled) = page.sampled {
+        sentences = sampled.warnings();
+    }
+    let meta = Meta {
+        file: clean(page.file),
+        command: clean(&command_text(&recording.command)),
+        tool: clean(&recording.tool_version),
+        system: clean(&recording.system),
+        started_unix_ms: recording.started_unix_ns / 1_000_000,
+        started_ns: run.started_ns,
+        ended_ns: run.ended_ns,
+        kind: match (page.sampled, profile.is_counts_only()) {
+            (Some(_), _) => "sampled",
+            (None, true) => "counts",
+            (None, false) => "recording",
+        },
+        complete: profile.is_complete(),
+        growing: profile.is_growing,
+        free_stacks: recording.free_stacks,
+        warnings: sentences
+            .iter()
+            .take(MOST_LISTED)
+            .map(|it| clean(it))
+            .collect(),
+        findings: findings.collect(),
+        unrecorded: unrecorded.collect(),
+        left_out,
+        names_cut,
+        carried,
+        samples: page.sampled.map(|sampled| Samples {
+            period: sampled.longest_period(),
+            metrics: ESTIMATED.iter().map(|it| it.name()).collect(),
+            total: sampled.totals().map(|it| Interval::all(&it)),
+            functions: crate::sampled::functions(sampled, page),
+        }),
+    };
+    // Nothing of it can fail to be written.
+    serde_json::to_string(&meta).unwrap_or_default()
+}

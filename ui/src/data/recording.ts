@@ -1,0 +1,577 @@
+// A recording as the page has it: typed arrays, by process, site, frame and cell. Answers to
+// questions are in ranges.ts, groups.ts and the trees.
+
+import { Columns, firsts } from "./columns";
+
+/** What a finding says, and what it is about. */
+export interface Finding {
+  rule: string;
+  severity: "problem" | "hint";
+  title: string;
+  measure: string;
+  text: string;
+  advice: string;
+  process: number | null;
+  frame: number | null;
+  sites: number[];
+}
+
+export interface Interval {
+  low: number;
+  high: number;
+}
+
+/** What is no column; see meta.rs. */
+export interface Meta {
+  file: string;
+  command: string;
+  tool: string;
+  system: string;
+  started_unix_ms: number;
+  started_ns: number;
+  ended_ns: number;
+  kind: "recording" | "counts" | "sampled";
+  complete: boolean;
+  growing: boolean;
+  free_stacks: boolean;
+  warnings: string[];
+  findings: Finding[];
+  unrecorded: string[];
+  left_out: {
+    processes: number;
+    totals_only: number;
+    stacks: number;
+    stack_allocations: number;
+    widened: number;
+    widest: number;
+    details: number;
+  };
+  names_cut: number;
+  carried: number;
+  samples: null | {
+    period: number;
+    metrics: string[];
+    total: Interval[] | null;
+    functions: [number, Interval[]][];
+  };
+}
+
+/** In place of the bucket in which a block was freed: it was live at the end. */
+export const LIVE_AT_END = 0xffff;
+
+/** When blocks of rows (sites or threads) were allocated and freed. */
+export interface Cells {
+  /** By row: its first cell; one more at the end. */
+  first: Uint32Array;
+  allocated: Uint16Array;
+  freed: Uint16Array;
+  blocks: Float64Array;
+  bytes: Float64Array;
+}
+
+export interface Process {
+  index: number;
+  id: number;
+  pid: number;
+  parentPid: number;
+  origin: "first" | "fork" | "exec";
+  forkedFrom: number | null;
+  executable: string;
+  command: string;
+  exit: string;
+  /** Nanoseconds since the start of the recording. */
+  started: number;
+  duration: number;
+  lost: number;
+  allocations: number;
+  bytes: number;
+  deallocations: number;
+  reallocations: number;
+  temporary: number;
+  leaked: number;
+  leakedBytes: number;
+  peak: number;
+  peakBytes: number;
+  /** Nanoseconds since the start of the recording. */
+  peakAt: number;
+  inherited: number;
+  inheritedBytes: number;
+  /** null: only these totals are in the page. */
+  details: ProcessDetails | null;
+}
+
+export interface ProcessDetails {
+  /** The sites from the first one to the one before the second. */
+  sites: [number, number];
+  /** Starts of the buckets of time, nanoseconds since the start of the recording. */
+  starts: Float64Array;
+  end: number;
+  live: Live;
+  resident: { time: Float64Array; bytes: Float64Array };
+  threads: Thread[];
+  entries: Entry[];
+  sizes: SizeClass[];
+  windows: Window[];
+}
+
+/** Live bytes in buckets of equal width. */
+export interface Live {
+  from: number;
+  width: number;
+  max: Float64Array;
+  bytes: Float64Array;
+  allocations: Float64Array;
+  allocated: Float64Array;
+}
+
+export interface Thread {
+  /** Its row in the cells of threads. */
+  row: number;
+  process: number;
+  name: string;
+  tid: number;
+  allocations: number;
+  bytes: number;
+  deallocations: number;
+  temporary: number;
+}
+
+export interface Entry {
+  name: string;
+  number: number;
+  allocations: number;
+  bytes: number;
+  deallocations: number;
+}
+
+export interface SizeClass {
+  /** 0 for 0 bytes, else 1 + the binary logarithm of the largest size. */
+  class: number;
+  allocations: number;
+  bytes: number;
+  atPeak: number;
+  atPeakBytes: number;
+  leaked: number;
+  leakedBytes: number;
+}
+
+export interface Window {
+  name: string;
+  opened: number;
+  duration: number;
+  allocations: number;
+  bytes: number;
+  remainingBytes: number;
+}
+
+export type SiteFigure =
+  | "allocations"
+  | "bytes"
+  | "reallocations"
+  | "temporary"
+  | "leaked"
+  | "leaked_bytes"
+  | "at_peak"
+  | "at_peak_bytes"
+  | "headline"
+  | "first_shown"
+  | "together"
+  | "mean_ns"
+  | "blocks"
+  | "longest_ns";
+
+const SITE_FIGURES: SiteFigure[] = [
+  "allocations",
+  "bytes",
+  "reallocations",
+  "temporary",
+  "leaked",
+  "leaked_bytes",
+  "at_peak",
+  "at_peak_bytes",
+  "headline",
+  "first_shown",
+  "together",
+  "mean_ns",
+  "blocks",
+  "longest_ns",
+];
+
+export interface Sites {
+  count: number;
+  process: Float64Array;
+  number: Float64Array;
+  /** Node of the innermost frame. */
+  node: Float64Array;
+  /** Frame + 1 that stands for the stack; 0: there is none. */
+  head: Uint32Array;
+  figures: Record<SiteFigure, Float64Array>;
+  /** By site: how much wider its buckets are, as a binary logarithm. */
+  widened: Uint32Array;
+}
+
+/** Origins of frames; see Origin in allotrope-diff. */
+export const ORIGIN = { glue: 0, unnamedLibrary: 1, unnamed: 2, library: 3, program: 4, own: 5, repository: 6 };
+
+export interface Frames {
+  count: number;
+  function: Uint32Array;
+  file: Uint32Array;
+  line: Uint32Array;
+  /** Module + 1; 0: none. */
+  module: Uint32Array;
+  origin: Uint32Array;
+  flags: Uint32Array;
+  group: Uint32Array;
+}
+
+export interface Details {
+  /** Sites that have details: the first ones. */
+  count: number;
+  smallest: Float64Array;
+  largest: Float64Array;
+  entries: { first: Uint32Array; number: Uint32Array; alignment: Float64Array; allocations: Float64Array; bytes: Float64Array };
+  sizes: { first: Uint32Array; class: Uint32Array; allocations: Float64Array; bytes: Float64Array };
+  frees: { first: Uint32Array; allocatedBy: Uint32Array; freedBy: Uint32Array; blocks: Float64Array; bytes: Float64Array };
+  freeStacks: { first: Uint32Array; node: Uint32Array; blocks: Float64Array; bytes: Float64Array };
+}
+
+/** The parts of the file, inflated. */
+export type Parts = Record<"run" | "names" | "stacks" | "sites" | "details" | "cells", Uint8Array>;
+
+export class Recording {
+  readonly meta: Meta;
+  readonly processes: Process[];
+  readonly sites: Sites;
+  readonly frames: Frames;
+  /** The trie of stacks: node 0 is the root; callers have smaller numbers. */
+  readonly node: { parent: Uint32Array; frame: Uint32Array };
+  readonly cells: Cells;
+  readonly threadCells: Cells;
+  readonly threads: Thread[] = [];
+  /** Names of groups of frames: functions, and modules without names. */
+  readonly groups: string[];
+  readonly modules: string[];
+  readonly marks: { name: string; time: number }[];
+  /** Times at which ranges of several processes are exact. */
+  readonly boundaries: Float64Array;
+  /** Live bytes of all processes at the end of each equal part of the recording. */
+  readonly sumOfLive: Float64Array;
+  readonly start: number;
+  readonly end: number;
+  private readonly names: string[];
+  private readonly detailColumns: Columns;
+  private decodedDetails: Details | null = null;
+
+  constructor(parts: Parts) {
+    const run = new Columns(parts.run);
+    const names = new Columns(parts.names);
+    this.meta = JSON.parse(run.text("meta")) as Meta;
+    this.names = names.text("names").split("\n");
+    this.frames = decodeFrames(names);
+    this.groups = [...names.indexes("group.name")].map((it) => this.name(it));
+    this.modules = [...names.indexes("module.path")].map((it) => this.name(it));
+    this.node = decodeTrie(new Columns(parts.stacks));
+    const cells = new Columns(parts.cells);
+    this.sites = decodeSites(new Columns(parts.sites), cells);
+    this.cells = decodeCells(cells, "cell");
+    this.threadCells = decodeCells(cells, "thread_cell");
+    this.detailColumns = new Columns(parts.details);
+    this.start = this.meta.started_ns;
+    this.boundaries = run.sums("boundary.ns");
+    this.sumOfLive = run.sums("sum.live_bytes");
+    const markNames = run.indexes("mark.name");
+    this.marks = [...run.numbers("mark.time_ns")].map((time, i) => ({ time, name: this.name(markNames[i]!) }));
+    this.processes = this.decodeProcesses(run);
+    let end = this.meta.ended_ns;
+    for (const process of this.processes) end = Math.max(end, process.details?.end ?? 0);
+    this.end = end;
+  }
+
+  name(number: number): string {
+    return this.names[number] ?? "";
+  }
+
+  /** The name of a frame's function. */
+  functionOf(frame: number): string {
+    return this.name(this.frames.function[frame]!);
+  }
+
+  /** `file:line` of a frame with the file's folders, or the name of its module. */
+  placeOf(frame: number, whole = false): string {
+    const file = this.name(this.frames.file[frame]!);
+    if (file !== "") {
+      const line = this.frames.line[frame]!;
+      const name = whole ? file : file.slice(file.lastIndexOf("/") + 1);
+      return line > 0 ? `${name}:${line}` : name;
+    }
+    const module = this.modules[this.frames.module[frame]! - 1] ?? "";
+    return whole ? module : module.slice(module.lastIndexOf("/") + 1);
+  }
+
+  /** The frames of a node's stack, innermost first. */
+  stackOf(node: number): number[] {
+    const frames: number[] = [];
+    for (let at = node; at > 0; at = this.node.parent[at]!) frames.push(this.node.frame[at]!);
+    return frames;
+  }
+
+  /** The group that a site is added up in; the last one is for sites without a stack. */
+  groupOf(site: number): number {
+    const head = this.sites.head[site]!;
+    return head === 0 ? this.groups.length : this.frames.group[head - 1]!;
+  }
+
+  groupName(group: number): string {
+    return group === this.groups.length ? "[no stack]" : this.groups[group]!;
+  }
+
+  /** Sizes, entry points and who frees. They are decoded when they are first wanted. */
+  details(): Details {
+    this.decodedDetails ??= decodeDetails(this.detailColumns);
+    return this.decodedDetails;
+  }
+
+  private decodeProcesses(run: Columns): Process[] {
+    const column = (name: string) => run.numbers(`process.${name}`);
+    const [id, pid, parent, origin, forked] = ["id", "pid", "parent_pid", "origin", "forked_from"].map(column);
+    const [executable, command, exit, started, lasted, lost] = ["executable", "command", "exit", "started_us", "duration_us", "lost"].map(column);
+    const [allocations, bytes, deallocations, reallocations, temporary] = ["allocations", "bytes", "deallocations", "reallocations", "temporary"].map(column);
+    const [leaked, leakedBytes, peak, peakBytes, peakAt] = ["leaked", "leaked_bytes", "peak", "peak_bytes", "peak_us"].map(column);
+    const [inherited, inheritedBytes] = ["inherited", "inherited_bytes"].map(column);
+    const details = this.decodeProcessDetails(run);
+    return [...id!].map((_, i) => ({
+      index: i,
+      id: id![i]!,
+      pid: pid![i]!,
+      parentPid: parent![i]!,
+      origin: (["first", "fork", "exec"] as const)[origin![i]!] ?? "first",
+      forkedFrom: forked![i]! > 0 ? forked![i]! - 1 : null,
+      executable: this.name(executable![i]!),
+      command: this.name(command![i]!),
+      exit: this.name(exit![i]!),
+      started: started![i]! * 1e3,
+      duration: lasted![i]! * 1e3,
+      lost: lost![i]!,
+      allocations: allocations![i]!,
+      bytes: bytes![i]!,
+      deallocations: deallocations![i]!,
+      reallocations: reallocations![i]!,
+      temporary: temporary![i]!,
+      leaked: leaked![i]!,
+      leakedBytes: leakedBytes![i]!,
+      peak: peak![i]!,
+      peakBytes: peakBytes![i]!,
+      peakAt: (started![i]! + peakAt![i]!) * 1e3,
+      inherited: inherited![i]!,
+      inheritedBytes: inheritedBytes![i]!,
+      details: details[i] ?? null,
+    }));
+  }
+
+  private decodeProcessDetails(run: Columns): ProcessDetails[] {
+    const rows = (name: string) => firsts(run.numbers(name));
+    const buckets = rows("bucket.count");
+    const starts = run.sums("bucket.start_ns");
+    const ends = run.numbers("bucket.end_ns");
+    const live = rows("live.count");
+    const from = run.numbers("live.from_ns");
+    const width = run.numbers("live.width_ns");
+    const [max, liveBytes, liveBlocks, allocated] = ["max_bytes", "bytes", "allocations", "allocated"].map((it) => run.sums(`live.${it}`));
+    const resident = rows("resident.count");
+    const residentTime = run.sums("resident.time_us").map((it) => it * 1e3);
+    const residentBytes = run.sums("resident.bytes");
+    const threads = this.decodeThreads(run);
+    const entries = decodeEntries(run, (it) => this.name(it));
+    const sizes = decodeSizes(run);
+    const windows = decodeWindows(run, (it) => this.name(it));
+    let site = 0;
+    return [...ends].map((end, i) => {
+      const first = site;
+      while (site < this.sites.count && this.sites.process[site] === i) site++;
+      const part = (array: Float64Array, bounds: Uint32Array) => array.subarray(bounds[i]!, bounds[i + 1]!);
+      return {
+        sites: [first, site],
+        starts: part(starts, buckets),
+        end,
+        live: {
+          from: from[i]!,
+          width: width[i]!,
+          max: part(max!, live),
+          bytes: part(liveBytes!, live),
+          allocations: part(liveBlocks!, live),
+          allocated: part(allocated!, live),
+        },
+        resident: { time: part(residentTime, resident), bytes: part(residentBytes, resident) },
+        threads: threads[i]!,
+        entries: entries[i]!,
+        sizes: sizes[i]!,
+        windows: windows[i]!,
+      };
+    });
+  }
+
+  private decodeThreads(run: Columns): Thread[][] {
+    const first = firsts(run.numbers("thread.count"));
+    const name = run.indexes("thread.name");
+    const [tid, allocations, bytes, deallocations, temporary] = ["tid", "allocations", "bytes", "deallocations", "temporary"].map((it) => run.numbers(`thread.${it}`));
+    for (let process = 0; process + 1 < first.length; process++) {
+      for (let i = first[process]!; i < first[process + 1]!; i++) {
+        this.threads.push({
+          row: i,
+          process,
+          name: this.name(name[i]!),
+          tid: tid![i]!,
+          allocations: allocations![i]!,
+          bytes: bytes![i]!,
+          deallocations: deallocations![i]!,
+          temporary: temporary![i]!,
+        });
+      }
+    }
+    return split(this.threads, first);
+  }
+}
+
+/** Splits a list into those of each process. */
+function split<T>(all: T[], first: Uint32Array): T[][] {
+  return Array.from({ length: first.length - 1 }, (_, i) => all.slice(first[i]!, first[i + 1]!));
+}
+
+function decodeEntries(run: Columns, name: (number: number) => string): Entry[][] {
+  const names = run.indexes("entries.name");
+  const [number, allocations, bytes, deallocations] = ["number", "allocations", "bytes", "deallocations"].map((it) => run.numbers(`entries.${it}`));
+  const all = [...names].map((it, i) => ({
+    name: name(it),
+    number: number![i]!,
+    allocations: allocations![i]!,
+    bytes: bytes![i]!,
+    deallocations: deallocations![i]!,
+  }));
+  return split(all, firsts(run.numbers("entries.count")));
+}
+
+function decodeSizes(run: Columns): SizeClass[][] {
+  const number = run.numbers("sizes.class");
+  const [allocations, bytes, atPeak, atPeakBytes, leaked, leakedBytes] = ["allocations", "bytes", "at_peak", "at_peak_bytes", "leaked", "leaked_bytes"].map((it) => run.numbers(`sizes.${it}`));
+  const all = [...number].map((it, i) => ({
+    class: it,
+    allocations: allocations![i]!,
+    bytes: bytes![i]!,
+    atPeak: atPeak![i]!,
+    atPeakBytes: atPeakBytes![i]!,
+    leaked: leaked![i]!,
+    leakedBytes: leakedBytes![i]!,
+  }));
+  return split(all, firsts(run.numbers("sizes.count")));
+}
+
+function decodeWindows(run: Columns, name: (number: number) => string): Window[][] {
+  const names = run.indexes("window.name");
+  const [opened, lasted, allocations, bytes, remaining] = ["opened_us", "duration_us", "allocations", "bytes", "remaining_bytes"].map((it) => run.numbers(`window.${it}`));
+  const all = [...names].map((it, i) => ({
+    name: name(it),
+    opened: opened![i]! * 1e3,
+    duration: lasted![i]! * 1e3,
+    allocations: allocations![i]!,
+    bytes: bytes![i]!,
+    remainingBytes: remaining![i]!,
+  }));
+  return split(all, firsts(run.numbers("window.count")));
+}
+
+function decodeFrames(names: Columns): Frames {
+  const column = (name: string) => names.indexes(`frame.${name}`);
+  const functions = column("function");
+  return {
+    count: functions.length,
+    function: functions,
+    file: column("file"),
+    line: column("line"),
+    module: column("module"),
+    origin: column("origin"),
+    flags: column("flags"),
+    group: column("group"),
+  };
+}
+
+function decodeTrie(columns: Columns): { parent: Uint32Array; frame: Uint32Array } {
+  const up = columns.indexes("node.up");
+  const frames = columns.indexes("node.frame");
+  const parent = new Uint32Array(frames.length + 1);
+  const frame = new Uint32Array(frames.length + 1);
+  for (let i = 1; i <= frames.length; i++) {
+    let at = i - 1;
+    for (let level = up[i - 1]!; level > 0; level--) at = parent[at]!;
+    parent[i] = at;
+    frame[i] = frames[i - 1]!;
+  }
+  return { parent, frame };
+}
+
+function decodeSites(columns: Columns, cells: Columns): Sites {
+  const figures = {} as Record<SiteFigure, Float64Array>;
+  for (const name of SITE_FIGURES) figures[name] = columns.numbers(`site.${name}`);
+  return {
+    count: figures.allocations.length,
+    process: columns.sums("site.process"),
+    number: columns.sums("site.number"),
+    node: columns.sums("site.node"),
+    head: columns.indexes("site.head"),
+    figures,
+    widened: cells.indexes("cell.widened"),
+  };
+}
+
+function decodeCells(columns: Columns, name: string): Cells {
+  const first = firsts(columns.numbers(`${name}.count`));
+  const before = columns.indexes(`${name}.allocated`);
+  const after = columns.indexes(`${name}.freed`);
+  const allocated = new Uint16Array(before.length);
+  const freed = new Uint16Array(before.length);
+  for (let row = 0; row + 1 < first.length; row++) {
+    let bucket = 0;
+    for (let i = first[row]!; i < first[row + 1]!; i++) {
+      bucket += before[i]!;
+      allocated[i] = bucket;
+      freed[i] = after[i] === 0 ? LIVE_AT_END : bucket + after[i]! - 1;
+    }
+  }
+  return { first, allocated, freed, blocks: columns.numbers(`${name}.blocks`), bytes: columns.numbers(`${name}.bytes`) };
+}
+
+function decodeDetails(columns: Columns): Details {
+  const first = (name: string) => firsts(columns.numbers(`detail.${name}`));
+  const smallest = columns.numbers("detail.smallest");
+  return {
+    count: smallest.length,
+    smallest,
+    largest: columns.numbers("detail.largest"),
+    entries: {
+      first: first("entries"),
+      number: columns.indexes("entry.number"),
+      alignment: columns.numbers("entry.alignment"),
+      allocations: columns.numbers("entry.allocations"),
+      bytes: columns.numbers("entry.bytes"),
+    },
+    sizes: {
+      first: first("sizes"),
+      class: columns.indexes("size.class"),
+      allocations: columns.numbers("size.allocations"),
+      bytes: columns.numbers("size.bytes"),
+    },
+    frees: {
+      first: first("frees"),
+      allocatedBy: columns.indexes("free.allocated_by"),
+      freedBy: columns.indexes("free.freed_by"),
+      blocks: columns.numbers("free.blocks"),
+      bytes: columns.numbers("free.bytes"),
+    },
+    freeStacks: {
+      first: first("free_stacks"),
+      node: columns.indexes("free_stack.node"),
+      blocks: columns.numbers("free_stack.blocks"),
+      bytes: columns.numbers("free_stack.bytes"),
+    },
+  };
+}

@@ -1,0 +1,305 @@
+// Starts the page: reads the recording, keeps the state in the URL, listens to keys.
+
+import { render } from "preact";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type App, AppContext, Model } from "./app";
+import { load } from "./data/load";
+import { lowerBound } from "./data/ranges";
+import type { Recording } from "./data/recording";
+import { count, duration, fileName, plural } from "./format";
+import { Curve } from "./parts/curve";
+import { Keys } from "./parts/keys";
+import { type State, type View, fromFragment, toFragment } from "./state";
+import "./style.css";
+import { Flame } from "./views/flame";
+import { Functions } from "./views/functions";
+import { Overview } from "./views/overview";
+import { Tables } from "./views/tables";
+import { Timeline } from "./views/timeline";
+
+const TITLES: Record<View, string> = { overview: "Overview", timeline: "Timeline", flame: "Flame graph", functions: "Functions", tables: "Tables" };
+
+/** The views that a recording has: what was not recorded is absent. */
+function viewsOf(recording: Recording): View[] {
+  const { kind } = recording.meta;
+  const hasSites = recording.sites.count > 0;
+  const views: View[] = ["overview"];
+  if (kind === "recording" && hasSites) views.push("timeline");
+  if (hasSites) views.push("flame", "functions");
+  if (recording.processes.length > 0) views.push("tables");
+  return views;
+}
+
+function Page({ recording }: { recording: Recording }) {
+  const model = useMemo(() => new Model(recording), [recording]);
+  const views = viewsOf(recording);
+  const read = () => {
+    const state = fromFragment(location.hash, recording.start);
+    if (!views.includes(state.view)) state.view = "overview";
+    if (state.process !== null && !recording.processes[state.process]?.details) state.process = null;
+    return state;
+  };
+  const [state, setState] = useState<State>(read);
+  const [theme, setTheme] = useState(0);
+  const [help, setHelp] = useState(false);
+  const [said, say] = useState("");
+  const latest = useRef(state);
+  const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  latest.current = state;
+
+  const set = useCallback((patch: Partial<State>) => {
+    const before = latest.current;
+    const next = { ...before, ...patch };
+    if (patch.view !== undefined && patch.view !== before.view) {
+      if (patch.sort === undefined) next.sort = "";
+      if (patch.row === undefined) next.row = "";
+      clearTimeout(writing.current);
+      history.replaceState(null, "", toFragment(before, recording.start));
+      history.pushState(null, "", toFragment(next, recording.start));
+      scrollTo(0, 0);
+    } else {
+      // Browsers refuse it when it happens as often as a brush moves.
+      clearTimeout(writing.current);
+      writing.current = setTimeout(() => history.replaceState(null, "", toFragment(latest.current, recording.start)), 150);
+    }
+    latest.current = next;
+    setState(next);
+  }, [recording]);
+
+  useEffect(() => {
+    const back = () => setState(read());
+    addEventListener("popstate", back);
+    addEventListener("hashchange", back);
+    return () => {
+      removeEventListener("popstate", back);
+      removeEventListener("hashchange", back);
+    };
+  }, []);
+  useEffect(() => {
+    const redraw = () => setTheme((it) => it + 1);
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    query.addEventListener("change", redraw);
+    return () => query.removeEventListener("change", redraw);
+  }, []);
+  useEffect(() => {
+    if (said === "") return;
+    const timer = setTimeout(() => say(""), 2500);
+    return () => clearTimeout(timer);
+  }, [said]);
+
+  const app: App = { model, recording, state, set, theme, say };
+  const switchTheme = () => {
+    const dark = document.documentElement.dataset.theme === "dark" || (document.documentElement.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
+    applyTheme(dark ? "light" : "dark");
+    setTheme((it) => it + 1);
+  };
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => key(event, { ...app, state: latest.current }, views, { switchTheme, setHelp, help });
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  });
+
+  const View = { overview: Overview, timeline: Timeline, flame: Flame, functions: Functions, tables: Tables }[state.view];
+  const hasRibbon = (state.view === "flame" || state.view === "functions" || state.view === "tables") && recording.meta.kind === "recording" && recording.sites.count > 0;
+  return (
+    <AppContext.Provider value={app}>
+      <Header app={app} views={views} onTheme={switchTheme} onHelp={() => setHelp(true)} />
+      {hasRibbon && <Ribbon app={app} />}
+      <main>
+        <View key={state.view} />
+      </main>
+      <footer class="quiet">
+        Allotrope {recording.meta.tool} · <code>{recording.meta.file}</code> {recording.meta.system}
+      </footer>
+      {help && <Keys onClose={() => setHelp(false)} />}
+      <p class={said === "" ? "said hidden" : "said"} role="status">
+        {said}
+      </p>
+    </AppContext.Provider>
+  );
+}
+
+function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTheme: () => void; onHelp: () => void }) {
+  const { recording, state, set } = app;
+  const allocations = recording.processes.reduce((total, it) => total + it.allocations, 0);
+  const name = fileName(recording.processes[0]?.executable ?? "") || recording.meta.command || fileName(recording.meta.file);
+  const facts = [duration(recording.end - recording.start), `${recording.meta.kind === "sampled" ? "about " : ""}${plural(allocations, "allocation")}`];
+  return (
+    <header>
+      <div class="brand">
+        <svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+          <path d="M10 1.5 17.5 5.8V14.2L10 18.5 2.5 14.2V5.8ZM2.5 5.8 10 10 17.5 5.8M10 10V18.5" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linejoin="round" />
+        </svg>
+        <strong title={recording.meta.command}>{name}</strong>
+        <span class="facts">{facts.join(" · ")}</span>
+      </div>
+      <nav aria-label="Views">
+        {views.map((view) => (
+          <a
+            key={view}
+            href={toFragment({ ...state, view, row: "", sort: "" }, recording.start)}
+            aria-current={view === state.view ? "page" : undefined}
+            onClick={(event) => {
+              if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+              event.preventDefault();
+              set({ view });
+            }}
+          >
+            {TITLES[view]}
+          </a>
+        ))}
+      </nav>
+      <div class="controls">
+        {recording.processes.length > 1 && (
+          <select
+            aria-label="Process"
+            value={state.process === null ? "" : String(state.process)}
+            onChange={(event) => set({ process: event.currentTarget.value === "" ? null : Number(event.currentTarget.value), range: null, zoom: [], row: "" })}
+          >
+            <option value="">All {count(recording.processes.length)} processes</option>
+            {recording.processes
+              .filter((it) => it.details)
+              .map((it) => (
+                <option key={it.index} value={String(it.index)}>
+                  {it.pid} {it.command.slice(0, 60)}
+                </option>
+              ))}
+          </select>
+        )}
+        <button type="button" class="icon" aria-label="Switch between light and dark" title="Light or dark (d)" onClick={onTheme}>
+          <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+            <circle cx="9" cy="9" r="6.5" fill="none" stroke="currentColor" stroke-width="1.5" />
+            <path d="M9 2.5A6.5 6.5 0 0 0 9 15.5Z" fill="currentColor" />
+          </svg>
+        </button>
+        <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={onHelp}>
+          ?
+        </button>
+      </div>
+    </header>
+  );
+}
+
+function Ribbon({ app }: { app: App }) {
+  const { recording, state, model, set } = app;
+  const range = model.range(state);
+  const text = state.range ? `${duration(range[0] - recording.start)} – ${duration(range[1] - recording.start)}` : `whole run, ${duration(range[1] - range[0])}`;
+  return (
+    <div class="ribbon">
+      <Curve height={40} small />
+      <span>
+        Range: {text}
+        {state.range && (
+          <button type="button" class="link" onClick={() => set({ range: null })}>
+            clear
+          </button>
+        )}
+      </span>
+    </div>
+  );
+}
+
+function applyTheme(theme: string): void {
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem("theme", theme);
+  } catch {
+    // A page from a file may not be allowed to store: then it is not remembered.
+  }
+}
+
+/** What a key does anywhere on the page. */
+function key(event: KeyboardEvent, app: App, views: View[], page: { switchTheme: () => void; setHelp: (shown: boolean) => void; help: boolean }): void {
+  const target = event.target as HTMLElement;
+  const isTyping = target instanceof HTMLInputElement || target instanceof HTMLSelectElement;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") {
+    if (page.help) page.setHelp(false);
+    else if (isTyping && app.state.search !== "") app.set({ search: "" });
+    else if (isTyping) target.blur();
+    else undo(app);
+    event.preventDefault();
+    return;
+  }
+  if (isTyping || page.help) return;
+  const view = views[Number(event.key) - 1];
+  const { state, set } = app;
+  const actions: Record<string, () => void> = {
+    "/": () => document.getElementById("search")?.focus(),
+    "?": () => page.setHelp(true),
+    d: page.switchTheme,
+    l: () => set({ library: !state.library, zoom: [] }),
+    i: () => set({ from: state.from === "main" ? "allocation" : "main", zoom: [] }),
+    j: () => moveRow(1),
+    k: () => moveRow(-1),
+    "[": () => moveRange(app, -1, -1),
+    "]": () => moveRange(app, 1, 1),
+    "{": () => moveRange(app, 1, -1),
+    "}": () => moveRange(app, -1, 1),
+  };
+  if (view) set({ view });
+  else if (actions[event.key]) actions[event.key]!();
+  else return;
+  event.preventDefault();
+}
+
+/** Undoes one thing: the zoom, the open row, the search, the range. */
+function undo({ state, set }: App): void {
+  if (state.zoom.length > 0) set({ zoom: state.zoom.slice(0, -1) });
+  else if (state.row !== "") set({ row: "" });
+  else if (state.search !== "") set({ search: "" });
+  else if (state.range) set({ range: null });
+}
+
+/** Moves the ends of the range by a step, a part of it; without a range, it begins with a
+ * tenth of the run. */
+function moveRange({ state, model, set, recording }: App, from: number, to: number): void {
+  if (recording.meta.kind !== "recording" || recording.sites.count === 0) return;
+  const bounds = model.boundaries(state);
+  const whole = model.whole(state);
+  if (!state.range) {
+    const tenth = (whole[1] - whole[0]) / 10;
+    set({ range: model.range({ ...state, range: to > 0 ? [whole[0], whole[0] + tenth] : [whole[1] - tenth, whole[1]] }) });
+    return;
+  }
+  const range = model.range(state);
+  const last = bounds.length - 1;
+  const ends = range.map((it) => lowerBound(bounds, it)) as [number, number];
+  const step = Math.max(1, Math.round((ends[1] - ends[0]) / 4));
+  let [first, end] = [ends[0] + from * step, ends[1] + to * step];
+  if (from === to) {
+    const shift = first < 0 ? -first : end > last ? last - end : 0;
+    [first, end] = [first + shift, end + shift];
+  }
+  first = Math.min(Math.max(first, 0), last - 1);
+  end = Math.min(Math.max(end, first + 1), last);
+  set({ range: [bounds[first]!, bounds[end]!] });
+}
+
+/** Moves the focus from row to row of a table. */
+function moveRow(by: number): void {
+  const rows = [...document.querySelectorAll<HTMLElement>("main button.row")];
+  if (rows.length === 0) return;
+  const at = rows.indexOf(document.activeElement as HTMLElement);
+  const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
+  next?.focus();
+}
+
+try {
+  const stored = localStorage.getItem("theme");
+  if (stored === "dark" || stored === "light") document.documentElement.dataset.theme = stored;
+} catch {
+  // As above.
+}
+
+const element = document.getElementById("app")!;
+load().then(
+  (recording) => {
+    document.title = `${fileName(recording.processes[0]?.executable ?? recording.meta.file)} · Allotrope`;
+    render(<Page recording={recording} />, (element.replaceChildren(), element));
+    performance.mark("opened");
+  },
+  (error: unknown) => {
+    element.textContent = `This page cannot be shown: ${error instanceof Error ? error.message : String(error)}.`;
+  },
+);

@@ -1,0 +1,264 @@
+// The curve of live bytes with the resident set, drawn by uPlot: its peak is marked, a range
+// of it can be brushed with the pointer, and what is outside of the range is faded.
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { useApp } from "../app";
+import { bytes, bytesParts, duration } from "../format";
+import type { Range } from "../data/ranges";
+import { color } from "./colors";
+import { type CurveData, useCurve } from "./curve-data";
+
+interface Props {
+  height: number;
+  /** Without axes and labels, for the ribbon. */
+  small?: boolean;
+  /** Pixels left of the curve. */
+  left?: number;
+}
+
+export function Curve({ height, small = false, left = 64 }: Props) {
+  const app = useApp();
+  const element = useRef<HTMLDivElement>(null);
+  const data = useCurve();
+  const { state, model } = app;
+  const range = state.range ? model.range(state) : null;
+  const latest = useRef({ range, brush: (_: Range | null) => {} });
+  latest.current = {
+    range,
+    brush: (brushed) => app.set({ range: brushed && model.range({ ...state, range: brushed }) }),
+  };
+  const plot = useRef<uPlot | null>(null);
+
+  useEffect(() => {
+    const target = element.current!;
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(options(data, target.clientWidth, height, small, left, latest), data.columns, target);
+    };
+    make();
+    let width = target.clientWidth;
+    const observer = new ResizeObserver(() => {
+      if (target.clientWidth === width) return;
+      width = target.clientWidth;
+      make();
+    });
+    observer.observe(target);
+    return () => {
+      observer.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [data, height, small, left, app.theme]);
+
+  useEffect(() => plot.current?.redraw(false), [range?.[0], range?.[1]]);
+
+  return <div class={small ? "curve small" : "curve"} ref={element} role="img" aria-label={data.label} style={{ height: `${height}px` }} />;
+}
+
+function options(
+  data: CurveData,
+  width: number,
+  height: number,
+  small: boolean,
+  left: number,
+  latest: { current: { range: Range | null; brush: (range: Range | null) => void } },
+): uPlot.Options {
+  const axis = { stroke: color("text3"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const most = Math.max(small ? data.mostLive : data.most, 1);
+  const right = small ? 0 : width < 600 ? 8 : 96;
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [small ? 4 : 8, right, small ? 2 : 0, 0],
+    scales: { x: { time: false, range: [data.from, data.to] }, y: { range: [0, small ? most : ceiling(most)] } },
+    axes: small
+      ? [{ show: false }, { show: false }]
+      : [
+          { ...axis, size: 28, grid: { show: false }, values: (_, ticks) => ticks.map((it) => (it === data.zero ? "0" : duration(it - data.zero).replace(/\.0+(?=\D)/, ""))), splits: (_plot, _axis, from, to) => timeSplits(from, to, data.zero, width) },
+          { ...axis, size: left, values: (_, ticks) => ticks.map((it) => (it === 0 ? "0" : bytes(it).replace(".0", ""))), splits: (_plot, _axis, _min, max) => byteSplits(max) },
+        ],
+    series: [
+      {},
+      { stroke: color("accent"), width: 1.5, fill: color("area"), paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false } },
+      { show: !small, stroke: color("resident"), width: 1.5, dash: [5, 3], points: { show: false }, spanGaps: true },
+    ],
+    cursor: {
+      y: false,
+      points: { show: false },
+      drag: { x: false, y: false },
+    },
+    hooks: {
+      ready: [(self) => brush(self, (range) => latest.current.brush(range))],
+      setCursor: [(self) => small || hover(self, data)],
+      draw: [(self) => decorate(self, data, small, latest.current.range)],
+    },
+  };
+}
+
+/** Dragging chooses a range, at once and not only at its end; a click without a drag clears
+ * it. Pointer events, because a finger drags, too. */
+function brush(self: uPlot, choose: (range: Range | null) => void): void {
+  const LEAST = 3;
+  let from: number | null = null;
+  let frame = 0;
+  const at = (event: PointerEvent) => Math.min(Math.max(event.clientX - self.over.getBoundingClientRect().left, 0), self.over.clientWidth);
+  const range = (to: number): Range => {
+    const ends = [from!, to].sort((a, b) => a - b);
+    return [self.posToVal(ends[0]!, "x"), self.posToVal(ends[1]!, "x")];
+  };
+  self.over.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    from = at(event);
+    self.over.setPointerCapture(event.pointerId);
+  });
+  self.over.addEventListener("pointermove", (event) => {
+    const to = at(event);
+    if (from === null || Math.abs(to - from) < LEAST) return;
+    // As often as the screen shows it.
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => from !== null && choose(range(to)));
+  });
+  self.over.addEventListener("pointerup", (event) => {
+    if (from === null) return;
+    cancelAnimationFrame(frame);
+    const to = at(event);
+    choose(Math.abs(to - from) < LEAST ? null : range(to));
+    from = null;
+  });
+  self.over.addEventListener("pointercancel", () => {
+    from = null;
+  });
+}
+
+/** The end of the axis of bytes: a round number above the largest. */
+function ceiling(most: number): number {
+  const splits = byteSplits(most);
+  const step = splits[1] ?? most;
+  return Math.ceil((most * 1.02) / step) * step;
+}
+
+/** Three to six round numbers of bytes. */
+function byteSplits(max: number): number[] {
+  const unit = 1024 ** Math.floor(Math.log(Math.max(max, 1)) / Math.log(1024));
+  const steps = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 256, 512].map((it) => it * unit);
+  const fractions = [unit / 8, unit / 4, unit / 2].filter((it) => it >= 1);
+  const step = [...fractions, ...steps].find((it) => max / it <= 5) ?? max;
+  return Array.from({ length: Math.floor(max / step + 1e-9) + 1 }, (_, i) => i * step);
+}
+
+function timeSplits(from: number, to: number, zero: number, width: number): number[] {
+  const count = Math.max(3, Math.floor(width / 120));
+  const raw = Math.max((to - from) / count, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((it) => it * power).find((it) => it >= raw) ?? raw;
+  const first = Math.ceil((from - zero) / step) * step + zero;
+  const splits: number[] = [];
+  for (let at = first; at <= to; at += step) splits.push(at);
+  return splits;
+}
+
+/** What the curve is at the pointer. */
+function hover(self: uPlot, data: CurveData): void {
+  let tip = self.over.querySelector<HTMLDivElement>(".tip");
+  if (!tip) {
+    tip = document.createElement("div");
+    tip.className = "tip";
+    self.over.append(tip);
+  }
+  const index = self.cursor.idx;
+  const left = self.cursor.left ?? -1;
+  tip.hidden = index === null || index === undefined || left < 0;
+  if (tip.hidden) return;
+  const [time, live, resident] = self.data.map((column) => column[index!]);
+  const parts = [duration(time! - data.zero), `live ${bytes(live ?? 0)}`];
+  if (resident !== null && resident !== undefined) parts.push(`resident ${bytes(resident)}`);
+  tip.textContent = parts.join(" · ");
+  tip.style.transform = `translateX(${Math.min(left + 8, Math.max(0, self.over.clientWidth - tip.offsetWidth))}px)`;
+}
+
+function decorate(self: uPlot, data: CurveData, small: boolean, range: Range | null): void {
+  const { ctx, bbox } = self;
+  const scale = devicePixelRatio;
+  const x = (time: number) => Math.round(self.valToPos(time, "x", true));
+  ctx.save();
+  if (range) {
+    const [from, to] = [x(range[0]), x(range[1])];
+    ctx.fillStyle = color("fade");
+    ctx.fillRect(bbox.left, bbox.top, Math.max(0, from - bbox.left), bbox.height);
+    ctx.fillRect(to, bbox.top, Math.max(0, bbox.left + bbox.width - to), bbox.height);
+    ctx.fillStyle = color("accent");
+    for (const at of [from, to]) ctx.fillRect(at - scale / 2, bbox.top, 1.5 * scale, bbox.height);
+  }
+  if (!small && data.peak) drawPeak(self, data.peak, data.zero);
+  if (!small) drawEnds(self, data);
+  ctx.restore();
+}
+
+function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: number): void {
+  const { ctx, bbox } = self;
+  const scale = devicePixelRatio;
+  const [x, y] = [self.valToPos(peak.time, "x", true), self.valToPos(peak.bytes, "y", true)];
+  ctx.strokeStyle = color("text1");
+  ctx.lineWidth = scale;
+  ctx.setLineDash([scale, 2 * scale]);
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.fillStyle = color("bg");
+  ctx.lineWidth = 1.8 * scale;
+  ctx.beginPath();
+  ctx.arc(x, y, 4 * scale, 0, 2 * Math.PI);
+  ctx.fill();
+  ctx.stroke();
+  const bold = `peak ${bytesParts(peak.bytes).join(" ")}`;
+  const rest = ` at ${duration(peak.time - zero)}`;
+  ctx.textBaseline = "middle";
+  ctx.font = `600 ${11 * scale}px system-ui, sans-serif`;
+  const boldWidth = ctx.measureText(bold).width;
+  const whole = boldWidth + ctx.measureText(rest).width;
+  const left = x + 10 * scale + whole > bbox.left + bbox.width ? x - 10 * scale - whole : x + 10 * scale;
+  const below = Math.min(y + 14 * scale, bbox.top + bbox.height - 10 * scale);
+  const write = (text: string, at: number, weight: number) => {
+    ctx.font = `${weight} ${11 * scale}px system-ui, sans-serif`;
+    ctx.lineWidth = 3 * scale;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = color("bg");
+    ctx.strokeText(text, at, below);
+    ctx.fillStyle = color("text1");
+    ctx.fillText(text, at, below);
+  };
+  ctx.textAlign = "left";
+  write(bold, left, 600);
+  write(rest, left + boldWidth, 400);
+}
+
+/** Names the curves at their ends, where there is room for it. */
+function drawEnds(self: uPlot, data: CurveData): void {
+  const { ctx, bbox } = self;
+  const scale = devicePixelRatio;
+  const room = self.ctx.canvas.width - bbox.left - bbox.width;
+  if (room < 80 * scale) return;
+  const ends = [
+    { name: "live", value: data.lastLive, ink: color("accent") },
+    { name: "resident", value: data.lastResident, ink: color("resident") },
+  ].filter((it): it is { name: string; value: number; ink: string } => it.value !== null);
+  ends.sort((a, b) => b.value - a.value);
+  let before = -Infinity;
+  const lowest = bbox.top + bbox.height - (ends.length - 1) * 28 * scale - 12 * scale;
+  ends.forEach((it, i) => {
+    const wanted = Math.min(self.valToPos(it.value, "y", true), lowest + i * 28 * scale);
+    const y = Math.max(wanted, before + 28 * scale, bbox.top + 6 * scale);
+    before = y;
+    ctx.fillStyle = it.ink;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
+    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    ctx.fillText(it.name, bbox.left + bbox.width + 8 * scale, y - 6 * scale);
+    ctx.fillText(bytesParts(it.value).join(" "), bbox.left + bbox.width + 8 * scale, y + 6 * scale);
+  });
+}

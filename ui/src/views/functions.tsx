@@ -1,0 +1,454 @@
+// The table of functions, files and modules, and what is known of one of them: its stacks,
+// when its blocks were allocated and freed, their sizes, and who frees them.
+
+import { useState } from "preact/hooks";
+import { type App, useApp } from "../app";
+import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/groups";
+import { LIVE_AT_END, ORIGIN } from "../data/recording";
+import { bytes, count, countOrNone, duration, plural, share } from "../format";
+import { Choice } from "../parts/choice";
+import { Bytes, FunctionName } from "../parts/names";
+import { Uncertain, leftOut } from "../parts/notes";
+import { Search } from "../parts/search";
+import { type Column, Table } from "../parts/table";
+import { GroupCurve } from "./overview";
+
+interface Row {
+  group: Group;
+  figures: GroupFigures;
+  range: { allocated: number; allocations: number; alive: number } | null;
+}
+
+export function Functions() {
+  const app = useApp();
+  const { recording, state, model, set } = app;
+  const words = state.search.toLowerCase();
+  const inRange = state.range !== null && recording.meta.kind === "recording";
+  const allocated = inRange ? model.figures(state, "allocated") : null;
+  const alive = inRange ? model.figures(state, "alive") : null;
+  const rows: Row[] = model
+    .groups(state, state.by)
+    .filter((it) => words === "" || matches(app, it, words))
+    .map((group) => ({ group, figures: figuresOf(recording, group), range: null }));
+  if (allocated && alive) {
+    for (const row of rows) {
+      const made = rangeOf(row.group, allocated);
+      row.range = { allocated: made.bytes, allocations: made.blocks, alive: rangeOf(row.group, alive).bytes };
+    }
+  }
+  const shown = rows.filter((it) => !it.range || it.range.allocations > 0 || it.range.alive > 0);
+  const first = recording.meta.kind === "sampled" ? "leaked" : inRange ? "range_bytes" : "peak";
+  return (
+    <>
+      <h1 class="hidden">Functions and sites</h1>
+      <div class="tools">
+        <Choice
+          label="Rows"
+          values={[
+            ["functions", "Functions"],
+            ["files", "Files"],
+            ["modules", "Modules"],
+          ]}
+          value={state.by}
+          onChange={(by) => set({ by, row: "" })}
+        />
+        <span class="quiet">
+          {plural(shown.length, "row")}
+          {state.by === "functions" && " · library frames are counted to the function that called them"}
+        </span>
+        <Search>{words === "" ? "" : plural(shown.length, "row")}</Search>
+      </div>
+      <Table
+        caption="Functions and their allocations"
+        rows={shown}
+        rowKey={(it) => it.group.key}
+        columns={columnsOf(app, inRange)}
+        sort={state.sort || first}
+        onSort={(sort) => set({ sort })}
+        open={state.row}
+        onOpen={(row) => set({ row })}
+        detail={(it) => <Detail group={it.group} />}
+        empty="No function matches."
+      />
+      {leftOut(app).map((it) => (
+        <p class="quiet" key={it}>
+          {it}
+        </p>
+      ))}
+    </>
+  );
+}
+
+function matches({ recording }: App, group: Group, words: string): boolean {
+  if (`${group.name} ${group.place}`.toLowerCase().includes(words)) return true;
+  const head = recording.sites.head[group.sites[0]!]!;
+  return head > 0 && recording.placeOf(head - 1, true).toLowerCase().includes(words);
+}
+
+function columnsOf(app: App, inRange: boolean): Column<Row>[] {
+  const { recording, state } = app;
+  const { kind } = recording.meta;
+  const name: Column<Row> = {
+    key: "name",
+    title: { functions: "Function", files: "File", modules: "Module" }[state.by],
+    text: true,
+    value: (it) => it.group.name,
+    cell: (it) => (state.by === "functions" ? <FunctionName name={it.group.name} place={it.group.place} /> : <code title={it.group.name}>{it.group.name}</code>),
+  };
+  if (kind === "sampled") {
+    const estimate = (key: keyof GroupFigures, metric: string, column: string, title: string): Column<Row> => ({
+      key: column,
+      title,
+      value: (it) => it.figures[key],
+      cell: (it) => <Uncertain metric={metric} value={it.figures[key]} group={state.by === "functions" ? it.group : undefined} />,
+    });
+    return [name, estimate("leakedBytes", "leaked", "leaked", "Live"), estimate("bytes", "bytes", "bytes", "Allocated"), { ...estimate("allocations", "allocations", "allocations", "Allocations"), wide: true }];
+  }
+  const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
+  const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };
+  const who: Column<Row> = { key: "threads", title: "Freed by", wide: true, text: true, cell: (it) => <span class="short">{whoFrees(app, it.group)}</span> };
+  if (inRange) {
+    return [
+      name,
+      { key: "range_bytes", title: "Allocated in range", value: (it) => it.range!.allocated, cell: (it) => <Bytes value={it.range!.allocated} none /> },
+      { key: "range_blocks", title: "Allocations in range", value: (it) => it.range!.allocations, cell: (it) => countOrNone(it.range!.allocations) },
+      { key: "range_alive", title: "Alive at its end", value: (it) => it.range!.alive, cell: (it) => <Bytes value={it.range!.alive} none /> },
+      curve,
+      life,
+      who,
+    ];
+  }
+  return [
+    name,
+    { key: "peak", title: "At the peak", value: (it) => it.figures.atPeakBytes, cell: (it) => <Bytes value={it.figures.atPeakBytes} none /> },
+    { key: "bytes", title: "Allocated", wide: true, value: (it) => it.figures.bytes, cell: (it) => <Bytes value={it.figures.bytes} /> },
+    { key: "allocations", title: "Allocations", value: (it) => it.figures.allocations, cell: (it) => count(it.figures.allocations) },
+    { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{share(it.figures.temporary, it.figures.allocations)}</span> },
+    { key: "leaked", title: "Leaked", wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
+    curve,
+    life,
+    who,
+  ];
+}
+
+/** Frees of a group's blocks by the threads that allocated and freed them. */
+function freesOf({ recording }: App, group: Group): { by: string; from: string; blocks: number; bytes: number }[] {
+  const { frees, count: detailed } = recording.details();
+  const sums = new Map<string, { by: string; from: string; blocks: number; bytes: number }>();
+  for (const site of group.sites) {
+    if (site >= detailed) continue;
+    const threads = recording.processes[recording.sites.process[site]!]!.details!.threads;
+    const name = (index: number) => {
+      const thread = threads[index - 1];
+      return index === 0 || !thread ? "other threads" : thread.name || `thread ${thread.tid}`;
+    };
+    for (let i = frees.first[site]!; i < frees.first[site + 1]!; i++) {
+      const [from, by] = [name(frees.allocatedBy[i]!), name(frees.freedBy[i]!)];
+      const sum = sums.get(`${from}\n${by}`) ?? { by, from, blocks: 0, bytes: 0 };
+      sum.blocks += frees.blocks[i]!;
+      sum.bytes += frees.bytes[i]!;
+      sums.set(`${from}\n${by}`, sum);
+    }
+  }
+  return [...sums.values()].sort((a, b) => b.blocks - a.blocks);
+}
+
+const frees = new WeakMap<Group, string>();
+
+function whoFrees(app: App, group: Group): string {
+  let who = frees.get(group);
+  if (who === undefined) {
+    const threads = [...new Set(freesOf(app, group).map((it) => it.by))];
+    who = threads.length === 0 ? "–" : threads.length === 1 ? threads[0]! : `${threads[0]} and ${count(threads.length - 1)} more`;
+    frees.set(group, who);
+  }
+  return who;
+}
+
+const STACKS = 5;
+
+function Detail({ group }: { group: Group }) {
+  const app = useApp();
+  const { recording, state, set } = app;
+  const [most, setMost] = useState(STACKS);
+  const [open, setOpen] = useState(0);
+  const { figures } = recording.sites;
+  const isSampled = recording.meta.kind === "sampled";
+  const column = isSampled ? figures.leaked_bytes : figures.at_peak_bytes.some((_, i) => i === group.sites[0]) && group.sites.some((site) => figures.at_peak_bytes[site]! > 0) ? figures.at_peak_bytes : figures.bytes;
+  const what = isSampled ? "live bytes" : column === figures.at_peak_bytes ? "bytes at the peak" : "allocated bytes";
+  const sites = [...group.sites].sort((a, b) => column[b]! - column[a]! || figures.allocations[b]! - figures.allocations[a]!);
+  const copy = (site: number) => {
+    const text = recording.stackOf(recording.sites.node[site]!).map((frame) => `${recording.functionOf(frame)}  ${recording.placeOf(frame, true)}`);
+    void navigator.clipboard?.writeText(text.join("\n")).then(
+      () => app.say("Copied the stack"),
+      () => app.say("The browser did not allow copying"),
+    );
+  };
+  return (
+    <div class="columns">
+      <section>
+        <div class="heading">
+          <h2>
+            {plural(sites.length, "stack")}, by {what}
+          </h2>
+          <p>
+            <button type="button" class="link" onClick={() => copy(sites[open] ?? sites[0]!)}>
+              Copy as text
+            </button>{" "}
+            ·{" "}
+            <button type="button" class="link" onClick={() => set({ view: "flame", search: group.name, zoom: [], weight: isSampled ? "leaked" : what.includes("peak") ? "peak" : "bytes" })}>
+              Flame graph
+            </button>
+          </p>
+        </div>
+        <ul class="stacks">
+          {sites.slice(0, most).map((site, i) => (
+            <li key={site}>
+              <button type="button" class="stack" aria-expanded={i === open} onClick={() => setOpen(i === open ? -1 : i)}>
+                <span class="number">
+                  <Bytes value={column[site]!} />
+                </span>
+                <span class="number">{count(figures.allocations[site]!)} ×</span>
+                <span class="via">{via(app, site)}</span>
+                <span class="place">{recording.sites.head[site]! > 0 ? recording.placeOf(recording.sites.head[site]! - 1) : ""}</span>
+              </button>
+              {i === open && <Stack site={site} />}
+            </li>
+          ))}
+        </ul>
+        {sites.length > most && (
+          <p>
+            <button type="button" class="link" onClick={() => setMost(most + 50)}>
+              … {count(sites.length - most)} more
+            </button>
+          </p>
+        )}
+      </section>
+      {recording.meta.kind === "recording" && (
+        <section>
+          <Lives group={group} />
+          <Sizes group={group} />
+          <Frees group={group} />
+          {state.process === null && recording.processes.length > 1 && <Processes group={group} />}
+        </section>
+      )}
+    </div>
+  );
+}
+
+/** What a site's function allocates through: the function inside of it. */
+function via({ recording }: App, site: number): string {
+  const frames = recording.stackOf(recording.sites.node[site]!);
+  const headline = recording.sites.figures.headline[site]!;
+  const inner = headline > 0 ? frames[headline - 1] : undefined;
+  if (recording.sites.figures.together[site]! > 1) return `${count(recording.sites.figures.together[site]!)} light sites`;
+  return inner === undefined ? "" : `via ${recording.functionOf(inner)}`;
+}
+
+/** A stack's frames; what is inside of the function, and runs of library frames, are folded. */
+export function Stack({ site }: { site: number }) {
+  const { recording, state } = useApp();
+  const [all, setAll] = useState(state.library);
+  const frames = recording.stackOf(recording.sites.node[site]!);
+  const headline = recording.sites.figures.headline[site]!;
+  const isHidden = (frame: number, i: number) => !all && (i < headline || recording.frames.origin[frame] === ORIGIN.glue);
+  const lines: preact.ComponentChild[] = [];
+  for (let i = 0; i < frames.length; ) {
+    let end = i;
+    while (end < frames.length && isHidden(frames[end]!, end)) end++;
+    if (end > i) {
+      lines.push(
+        <li key={i}>
+          <button type="button" class="quiet" onClick={() => setAll(true)}>
+            ⋯ {plural(end - i, i === 0 ? "inner frame" : "library frame")}
+          </button>
+        </li>,
+      );
+      i = end;
+      continue;
+    }
+    const frame = frames[i]!;
+    const flags = recording.frames.flags[frame]!;
+    lines.push(
+      <li key={i} class={i === headline ? "head" : ""}>
+        <code title={recording.functionOf(frame)}>{recording.functionOf(frame)}</code>
+        <span class="place" title={recording.placeOf(frame, true)}>
+          {flags & 1 ? "inlined " : ""}
+          {flags & 2 ? "interrupted " : ""}
+          {recording.placeOf(frame)}
+        </span>
+      </li>,
+    );
+    i++;
+  }
+  return (
+    <ol class="frames">
+      {lines}
+      {frames.length === 0 && <li class="quiet">no frames</li>}
+    </ol>
+  );
+}
+
+const LIVES = 400;
+
+/** Lines from when blocks were allocated to when they were freed. */
+function Lives({ group }: { group: Group }) {
+  const { recording } = useApp();
+  const { cells } = recording;
+  const [start, end] = [recording.start, recording.end];
+  const lines: { from: number; to: number; bytes: number }[] = [];
+  let time = 0;
+  let blocks = 0;
+  for (const site of group.sites) {
+    const { starts, end: ended } = recording.processes[recording.sites.process[site]!]!.details!;
+    const { mean_ns: means, blocks: counts } = recording.sites.figures;
+    time += means[site]! * counts[site]!;
+    blocks += counts[site]!;
+    for (let i = cells.first[site]!; i < cells.first[site + 1]!; i++) {
+      const freed = cells.freed[i]!;
+      lines.push({ from: starts[cells.allocated[i]!] ?? ended, to: freed === LIVE_AT_END ? ended : (starts[freed + 1] ?? ended), bytes: cells.bytes[i]! });
+    }
+  }
+  if (lines.length === 0) return null;
+  lines.sort((a, b) => b.bytes - a.bytes);
+  const x = (at: number) => (((at - start) / Math.max(end - start, 1)) * 400).toFixed(1);
+  const path = lines.slice(0, LIVES).map((it) => `M${x(it.from)} 2L${x(it.to)} 58`).join("");
+  return (
+    <>
+      <div class="heading">
+        <h2>Lives, from birth to death</h2>
+        <span class="quiet">{blocks > 0 ? `${duration(time / blocks)} on average` : ""}</span>
+      </div>
+      <svg class="lives" viewBox="0 0 400 60" preserveAspectRatio="none" role="img" aria-label={`When blocks were allocated (above) and freed (below); ${duration(blocks > 0 ? time / blocks : 0)} on average`}>
+        <path d={path} />
+        <path d="M0 1H400M0 59H400" class="axis" />
+      </svg>
+      <p class="axis-labels">
+        <span>0</span>
+        <span>{duration(end - start)}</span>
+      </p>
+    </>
+  );
+}
+
+/** The largest size of a class. */
+export function upTo(number: number): number {
+  return number === 0 ? 0 : 2 ** (number - 1);
+}
+
+function Sizes({ group }: { group: Group }) {
+  const { recording } = useApp();
+  const details = recording.details();
+  const sums = new Map<number, { allocations: number; bytes: number }>();
+  let [smallest, largest] = [Infinity, 0];
+  for (const site of group.sites) {
+    if (site >= details.count) continue;
+    smallest = Math.min(smallest, details.smallest[site]!);
+    largest = Math.max(largest, details.largest[site]!);
+    for (let i = details.sizes.first[site]!; i < details.sizes.first[site + 1]!; i++) {
+      const sum = sums.get(details.sizes.class[i]!) ?? { allocations: 0, bytes: 0 };
+      sum.allocations += details.sizes.allocations[i]!;
+      sum.bytes += details.sizes.bytes[i]!;
+      sums.set(details.sizes.class[i]!, sum);
+    }
+  }
+  if (sums.size === 0) return null;
+  const rows = [...sums].sort((a, b) => a[0] - b[0]);
+  const most = Math.max(...rows.map(([, it]) => it.bytes), 1);
+  return (
+    <>
+      <div class="heading">
+        <h2>Sizes</h2>
+        <span class="quiet">{smallest === largest ? `all of ${bytes(smallest)}` : `${bytes(smallest)} to ${bytes(largest)}`}</span>
+      </div>
+      <ul class="bars">
+        {rows.map(([number, it]) => (
+          <li key={number}>
+            <span>up to {bytes(upTo(number))}</span>
+            <i style={{ width: `${(it.bytes / most) * 50}%` }} title={bytes(it.bytes)} />
+            <span>{count(it.allocations)} ×</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Frees({ group }: { group: Group }) {
+  const app = useApp();
+  const pairs = freesOf(app, group);
+  const places = freePlaces(app, group);
+  return (
+    <>
+      <h2>Who frees</h2>
+      {pairs.length === 0 && <p class="quiet">Nobody until the end.</p>}
+      <dl class="frees">
+        {pairs.slice(0, 8).map((it) => (
+          <div key={`${it.from} ${it.by}`}>
+            <dt>
+              {it.from} → {it.by}
+            </dt>
+            <dd>
+              {count(it.blocks)} blocks, <Bytes value={it.bytes} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+      {pairs.length > 8 && <p class="quiet">… {count(pairs.length - 8)} more pairs of threads</p>}
+      {places.length > 0 && (
+        <ul class="places">
+          {places.slice(0, 5).map((it) => (
+            <li key={it.name}>
+              <FunctionName name={it.name} place={it.place} /> <span class="quiet">{count(it.blocks)} blocks</span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {pairs.length > 0 && places.length === 0 && !app.recording.meta.free_stacks && <p class="quiet">Record with --free-stacks to see the functions that free.</p>}
+    </>
+  );
+}
+
+/** The functions that free a group's blocks: the innermost frames that are no library's. */
+function freePlaces({ recording }: App, group: Group): { name: string; place: string; blocks: number }[] {
+  const { freeStacks, count: detailed } = recording.details();
+  const sums = new Map<number, { name: string; place: string; blocks: number }>();
+  for (const site of group.sites) {
+    if (site >= detailed) continue;
+    for (let i = freeStacks.first[site]!; i < freeStacks.first[site + 1]!; i++) {
+      const node = freeStacks.node[i]!;
+      if (node < 2) continue;
+      const frames = recording.stackOf(node - 2);
+      const frame = frames.find((it) => recording.frames.origin[it] !== ORIGIN.glue) ?? frames[0];
+      if (frame === undefined) continue;
+      const key = recording.frames.group[frame]!;
+      const sum = sums.get(key) ?? { name: recording.groupName(key), place: recording.placeOf(frame), blocks: 0 };
+      sum.blocks += freeStacks.blocks[i]!;
+      sums.set(key, sum);
+    }
+  }
+  return [...sums.values()].sort((a, b) => b.blocks - a.blocks);
+}
+
+function Processes({ group }: { group: Group }) {
+  const { recording } = useApp();
+  const sums = new Map<number, number>();
+  for (const site of group.sites) {
+    const process = recording.sites.process[site]!;
+    sums.set(process, (sums.get(process) ?? 0) + recording.sites.figures.allocations[site]!);
+  }
+  const rows = [...sums].sort((a, b) => b[1] - a[1]);
+  return (
+    <>
+      <h2>Processes</h2>
+      <ul class="places">
+        {rows.slice(0, 8).map(([index, allocations]) => (
+          <li key={index}>
+            {recording.processes[index]!.pid} <code>{recording.processes[index]!.command.slice(0, 80)}</code> <span class="quiet">{plural(allocations, "allocation")}</span>
+          </li>
+        ))}
+      </ul>
+      {rows.length > 8 && <p class="quiet">… {count(rows.length - 8)} more</p>}
+    </>
+  );
+}

@@ -1,0 +1,405 @@
+// The first view: a sentence, totals, the curve, what stands out, and what held the memory.
+
+import { type App, useApp } from "../app";
+import { type Group, figuresOf } from "../data/groups";
+import { type Finding, type Process, ORIGIN } from "../data/recording";
+import { liveAtEnds } from "../data/ranges";
+import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } from "../format";
+import { Curve } from "../parts/curve";
+import { useCurve } from "../parts/curve-data";
+import { Bytes, FunctionName, Prose } from "../parts/names";
+import { Notes, Uncertain } from "../parts/notes";
+import { Sparkline } from "../parts/sparkline";
+import type { State } from "../state";
+import { Stack } from "./functions";
+
+export function Overview() {
+  const app = useApp();
+  const { recording, state, model } = app;
+  const { meta } = recording;
+  const totals = sum(state.process === null ? recording.processes : recording.processes.filter((it) => it.index === state.process));
+  const hasTime = meta.kind === "recording" && model.processes(state).length > 0;
+  return (
+    <>
+      <h1>{sentence(app, totals)}</h1>
+      <p class="facts">
+        <code>{meta.command || meta.file}</code> · {facts(app).join(" · ")}
+      </p>
+      <Notes />
+      <Totals totals={totals} />
+      {hasTime && totals.allocations > 0 && <Memory />}
+      {totals.allocations > 0 && meta.kind !== "counts" && (
+        <div class="columns">
+          <section>
+            <h2>What stands out</h2>
+            <Findings />
+          </section>
+          {totals.allocations === 1 && meta.kind === "recording" ? (
+            <section>
+              <h2>Its stack</h2>
+              <Stack site={0} />
+            </section>
+          ) : (
+          <section>
+            <h2>{meta.kind === "sampled" ? "Live, by function" : recording.processes.length > 1 && state.process === null ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
+            <Held />
+          </section>
+          )}
+        </div>
+      )}
+      {meta.kind === "counts" && <CountsOnly totals={totals} />}
+      {totals.allocations === 0 && (
+        <p class="why">
+          The program, or what of it was recorded, made no call that hands out a block. If it should have: <code>allotrope doctor PROGRAM</code> says whether its allocator can be recorded.
+        </p>
+      )}
+    </>
+  );
+}
+
+export type Totals = ReturnType<typeof sum>;
+
+export function sum(processes: Process[]) {
+  const of = (name: "allocations" | "bytes" | "temporary" | "reallocations" | "deallocations" | "leaked" | "leakedBytes" | "peak" | "peakBytes") =>
+    processes.reduce((total, it) => total + it[name], 0);
+  return {
+    processes,
+    allocations: of("allocations"),
+    bytes: of("bytes"),
+    temporary: of("temporary"),
+    reallocations: of("reallocations"),
+    deallocations: of("deallocations"),
+    leaked: of("leaked"),
+    leakedBytes: of("leakedBytes"),
+    peak: of("peak"),
+    peakBytes: of("peakBytes"),
+  };
+}
+
+function facts({ recording, state }: App): string[] {
+  const { meta, processes } = recording;
+  const facts: string[] = [];
+  if (meta.started_unix_ms > 0) facts.push(`${meta.kind === "sampled" ? "watched from" : "recorded"} ${moment(meta.started_unix_ms)}`);
+  const one = processes.length === 1 ? processes[0] : state.process === null ? undefined : processes[state.process];
+  if (one) facts.push(one.exit);
+  else facts.push(plural(processes.length, "process", "processes"));
+  if (meta.kind === "counts") facts.push("calls were counted, not recorded");
+  else if (meta.kind === "sampled") facts.push(`one sample each ${bytes(meta.samples?.period ?? 0)} on average`);
+  else {
+    const lost = processes.reduce((total, it) => total + it.lost, 0);
+    facts.push(lost > 0 ? `${plural(lost, "event")} lost` : meta.complete ? "every allocation recorded, none lost" : "not complete");
+  }
+  return facts;
+}
+
+/** The answer, in a sentence. */
+function sentence({ recording, state, model }: App, totals: Totals): string {
+  const { meta } = recording;
+  const run = duration(recording.end - recording.start);
+  if (totals.processes.length === 0) return "No process was recorded.";
+  if (totals.allocations === 0) return `Nothing was allocated in a run of ${run}.`;
+  if (meta.kind === "counts") return `${plural(totals.allocations, "allocation")} of ${bytes(totals.bytes)} in a run of ${run}.`;
+  const top = heaviest(model.groups(state, "functions").map((group) => ({ group, value: heldBytes(recording, group) })));
+  const held = meta.kind === "sampled" ? totals.leakedBytes : totals.peakBytes;
+  const by = top && top.value > 0 && held > 0 ? `: ${share(top.value, held)} of it in ${shortName(top.group.name)}` : "";
+  if (meta.kind === "sampled") return `About ${bytes(held)} live after ${run}${by}.`;
+  if (totals.allocations === 1) return `One allocation of ${bytes(totals.bytes)} in a run of ${run}.`;
+  const [process] = totals.processes;
+  if (totals.processes.length > 1) return `${bytes(held)} at the peaks of ${count(totals.processes.length)} processes${by}.`;
+  return `${bytes(held)} at the peak, ${duration(process!.peakAt - process!.started)} into a run of ${duration(process!.duration)}${by}.`;
+}
+
+function shortName(name: string): string {
+  const short = nameParts(name).join("");
+  return short.length > 80 ? `${short.slice(0, 79)}…` : short;
+}
+
+function heaviest<T extends { value: number }>(all: T[]): T | undefined {
+  return all.reduce<T | undefined>((a, b) => (a === undefined || b.value > a.value ? b : a), undefined);
+}
+
+function heldBytes(recording: App["recording"], group: Group): number {
+  const figures = figuresOf(recording, group);
+  return recording.meta.kind === "sampled" ? figures.leakedBytes : figures.atPeakBytes;
+}
+
+/** In place of a figure that the recording does not have. */
+const UNKNOWN = "not recorded";
+
+function Totals({ totals }: { totals: Totals }) {
+  const { recording, state, model } = useApp();
+  const { kind } = recording.meta;
+  const of = (value: number, whole: number) => (whole === 0 ? "–" : share(value, whole));
+  const sites = kind === "counts" ? 0 : model.groups(state, "functions").reduce((total, it) => total + it.sites.length, 0);
+  const unknown = UNKNOWN;
+  const known = kind === "recording";
+  const items: [string, preact.ComponentChild, string][] = [
+    kind === "sampled"
+      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, `${count(totals.leaked)} blocks`]
+      : ["Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
+    ["Allocations", kind === "sampled" ? <Uncertain metric="allocations" value={totals.allocations} /> : count(totals.allocations), bytes(totals.bytes)],
+    ["Temporary", known ? of(totals.temporary, totals.allocations) : unknown, known ? count(totals.temporary) : ""],
+    ["Reallocations", kind === "sampled" ? unknown : of(totals.reallocations, totals.allocations), kind === "sampled" ? "" : count(totals.reallocations)],
+    kind === "sampled"
+      ? ["Allocated", <Uncertain metric="bytes" value={totals.bytes} />, ""]
+      : ["Leaked", known ? bytes(totals.leakedBytes) : unknown, known ? plural(totals.leaked, "block") : ""],
+    ["Functions, sites", kind === "counts" ? unknown : count(model.groups(state, "functions").length), kind === "counts" ? "" : plural(sites, "site")],
+  ];
+  return (
+    <dl class="totals">
+      {items.map(([title, value, more]) => (
+        <div key={title}>
+          <dt>{title}</dt>
+          <dd>
+            {value === UNKNOWN ? <span>{value}</span> : <strong>{value}</strong>} <span>{more}</span>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Memory() {
+  const data = useCurve();
+  return (
+    <section>
+      <div class="heading">
+        <h2>Memory over the run</h2>
+        <p class="legend">
+          <span>
+            <i class="live" />
+            {data.isSum ? `live bytes of all processes, every ${duration(data.step)}` : `live bytes, maximum in each ${duration(data.step)}`}
+          </span>
+          {data.lastResident !== null && (
+            <span>
+              <i class="resident" />
+              resident set
+            </span>
+          )}
+        </p>
+      </div>
+      <Curve height={190} />
+    </section>
+  );
+}
+
+/** Where a finding is proved. */
+function proof(app: App, finding: Finding): { patch: Partial<State>; text: string } {
+  const { recording } = app;
+  const row = finding.frame === null ? "" : String(recording.frames.group[finding.frame]);
+  const process = recording.processes.length > 1 ? finding.process : null;
+  const at = { process, range: null, search: "", zoom: [] };
+  switch (finding.rule) {
+    case "temporaries":
+      return { patch: { ...at, view: "flame", weight: "temporary", search: nameOf(app, finding) }, text: "Flame graph of temporary allocations" };
+    case "growth-chain":
+    case "small-blocks":
+    case "signal-handler":
+      return { patch: { ...at, view: "functions", by: "functions", row }, text: "Open the function" };
+    case "not-given-back":
+    case "fork-copies":
+      return { patch: { ...at, view: "timeline" }, text: "Live and resident over the run" };
+    case "spike":
+      return { patch: { ...at, view: "timeline", mode: "destroyed", ...around(app, finding) }, text: "The rise in the timeline" };
+    case "queue":
+      return { patch: { ...at, view: "functions", by: "functions", row }, text: "Lives of its blocks" };
+    case "leak":
+    case "stragglers":
+      return { patch: { ...at, view: "functions", by: "functions", sort: "leaked", row }, text: "Open the function, by what is left" };
+    case "growth":
+      return { patch: { ...at, view: "timeline", mode: "kept", row }, text: "What was created and persisted" };
+    default:
+      return { patch: { ...at, view: "flame", weight: "peak", search: nameOf(app, finding) }, text: "Flame graph of the peak" };
+  }
+}
+
+function nameOf({ recording }: App, finding: Finding): string {
+  return finding.frame === null ? "" : recording.functionOf(finding.frame);
+}
+
+/** The twentieth of the run around the peak. */
+function around({ recording }: App, finding: Finding): Partial<State> {
+  const process = finding.process === null ? undefined : recording.processes[finding.process];
+  if (!process) return {};
+  const half = process.duration / 40;
+  return { range: [Math.max(process.started, process.peakAt - half), process.peakAt + half] };
+}
+
+function Findings() {
+  const app = useApp();
+  const { recording, state, set } = app;
+  const found = recording.meta.findings.filter((it) => state.process === null || it.process === state.process);
+  if (recording.meta.kind === "sampled") return <p class="quiet">Samples have no times and no frees, so the rules that look for queues, growth and leaks do not apply.</p>;
+  if (found.length === 0) return <p class="quiet">Nothing stands out that the rules know.</p>;
+  return (
+    <ol class="findings">
+      {found.map((finding, i) => {
+        const { patch, text } = proof(app, finding);
+        const [first = "", ...rest] = finding.measure.split(", ");
+        return (
+          <li key={i}>
+            <span class="rank">{i + 1}</span>
+            <div>
+              <h3>
+                {finding.title[0]?.toUpperCase() + finding.title.slice(1)} <Severity severity={finding.severity} />
+              </h3>
+              {finding.frame !== null && <FunctionName name={recording.functionOf(finding.frame)} place={recording.placeOf(finding.frame)} />}
+              <p>
+                <Prose text={finding.text} />
+              </p>
+              {finding.advice !== "" && (
+                <p class="advice">
+                  <span>Try</span> <Prose text={finding.advice} />
+                </p>
+              )}
+              {finding.process !== null || recording.processes.length === 1 ? (
+                <p>
+                  <button type="button" class="link" onClick={() => set(patch)}>
+                    {text} →
+                  </button>
+                </p>
+              ) : null}
+            </div>
+            <div class="measure">
+              <strong>{first}</strong>
+              <span>{rest.join(", ")}</span>
+              <FindingCurve finding={finding} />
+            </div>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+export function Severity({ severity }: { severity: Finding["severity"] }) {
+  return severity === "problem" ? <span class="badge problem">▲ Problem</span> : <span class="badge">○ Hint</span>;
+}
+
+function FindingCurve({ finding }: { finding: Finding }) {
+  const { recording } = useApp();
+  const process = finding.process === null ? undefined : recording.processes[finding.process];
+  const details = process?.details;
+  if (!details || finding.sites.length === 0) return null;
+  const wanted = new Set(finding.sites);
+  const rows: number[] = [];
+  for (let site = details.sites[0]; site < details.sites[1]; site++) if (wanted.has(recording.sites.number[site]!)) rows.push(site);
+  if (rows.length === 0) return null;
+  return <Sparkline values={liveAtEnds(recording.cells, rows, details.starts.length)} width={184} height={36} label="Its live bytes over the run" />;
+}
+
+const HELD = 10;
+
+function Held() {
+  const { recording, state, model, set } = useApp();
+  const sampled = recording.meta.kind === "sampled";
+  const all = model.groups(state, "functions").map((group) => ({ group, value: heldBytes(recording, group) }));
+  const held = all.filter((it) => it.value > 0).sort((a, b) => b.value - a.value);
+  const whole = held.reduce((total, it) => total + it.value, 0);
+  if (held.length === 0) return <p class="quiet">Nothing was held.</p>;
+  return (
+    <div class="table held">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="text">
+              Function
+            </th>
+            {!sampled && <th scope="col">Over time</th>}
+            <th scope="col">Bytes</th>
+            <th scope="col">Share</th>
+          </tr>
+        </thead>
+        <tbody>
+          {held.slice(0, HELD).map(({ group, value }) => (
+            <tr key={group.key} class="opens" onClick={() => set({ view: "functions", by: "functions", row: group.key })}>
+              <td class="text">
+                <button type="button" class="row" onClick={() => set({ view: "functions", by: "functions", row: group.key })}>
+                  <FunctionName name={group.name} place={group.place} />
+                </button>
+              </td>
+              {!sampled && (
+                <td>
+                  <GroupCurve group={group} width={56} />
+                </td>
+              )}
+              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} /> : <Bytes value={value} />}</td>
+              <td class="number">{share(value, whole)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p>
+        <button type="button" class="link" onClick={() => set({ view: "functions", by: "functions", row: "" })}>
+          {all.length === 1 ? "The function" : `All ${count(all.length)} functions`} →
+        </button>
+      </p>
+    </div>
+  );
+}
+
+const curves = new WeakMap<Group, Float64Array>();
+
+/** What a group held over time. Several processes are on one axis, from the first one's
+ * start to the last one's end. */
+export function GroupCurve({ group, width = 96 }: { group: Group; width?: number }) {
+  const { recording } = useApp();
+  let values = curves.get(group);
+  if (!values) {
+    values = groupCurve(recording, group);
+    curves.set(group, values);
+  }
+  const most = values.reduce((a, b) => Math.max(a, b), 0);
+  return <Sparkline values={values} width={width} label={`live bytes over the run, at most ${bytesParts(most).join(" ")}`} />;
+}
+
+function groupCurve(recording: App["recording"], group: Group): Float64Array {
+  const byProcess = new Map<number, number[]>();
+  for (const site of group.sites) {
+    const process = recording.sites.process[site]!;
+    const rows = byProcess.get(process);
+    if (rows) rows.push(site);
+    else byProcess.set(process, [site]);
+  }
+  const live = [...byProcess].map(([index, rows]) => {
+    const details = recording.processes[index]!.details!;
+    return { details, values: liveAtEnds(recording.cells, rows, details.starts.length) };
+  });
+  if (live.length === 1) return live[0]!.values;
+  const points = 128;
+  const sum = new Float64Array(points);
+  for (const { details, values } of live) {
+    let bucket = -1;
+    for (let i = 0; i < points; i++) {
+      const time = recording.start + ((i + 1) / points) * (recording.end - recording.start);
+      while (bucket + 1 < details.starts.length && details.starts[bucket + 1]! < time) bucket++;
+      if (bucket >= 0 && time <= details.end) sum[i]! += values[bucket]!;
+    }
+  }
+  return sum;
+}
+
+function CountsOnly({ totals }: { totals: Totals }) {
+  const { set } = useApp();
+  return (
+    <section>
+      <h2>What was counted</h2>
+      <p>
+        {plural(totals.deallocations, "deallocation")}. Calls were counted by thread and entry point, without stacks and times: record without <code>--counts-only</code> for functions, the peak and leaks.
+      </p>
+      <p>
+        <button type="button" class="link" onClick={() => set({ view: "tables", table: "threads" })}>
+          Threads →
+        </button>{" "}
+        <button type="button" class="link" onClick={() => set({ view: "tables", table: "entries" })}>
+          Entry points →
+        </button>
+      </p>
+    </section>
+  );
+}
+
+/** Whether a frame is the program's own. */
+export function isOwn(origin: number): boolean {
+  return origin >= ORIGIN.program || origin === ORIGIN.unnamed;
+}

@@ -1,0 +1,169 @@
+// Tables of what is not a function: threads, sizes, entry points, processes, windows.
+
+import { type App, useApp } from "../app";
+import type { Entry, Process, SizeClass, Thread, Window } from "../data/recording";
+import { MODE_NAMES, ofThreads } from "../data/ranges";
+import { bytes, count, countOrNone, duration, fileName, plural, share } from "../format";
+import { Choice } from "../parts/choice";
+import { Bytes } from "../parts/names";
+import { leftOut } from "../parts/notes";
+import { Search } from "../parts/search";
+import { type Column, Table } from "../parts/table";
+import { type Table as Name, TABLES } from "../state";
+import { upTo } from "./functions";
+
+const TITLES: Record<Name, string> = { threads: "Threads", sizes: "Sizes", entries: "Entry points", processes: "Processes", windows: "Windows" };
+
+/** The tables that this recording has. */
+function known({ recording, model, state }: App): Name[] {
+  const details = model.processes(state).map((it) => it.details!);
+  const has: Record<Name, boolean> = {
+    threads: recording.threads.length > 0,
+    sizes: details.some((it) => it.sizes.length > 0),
+    entries: details.some((it) => it.entries.length > 0),
+    processes: true,
+    windows: details.some((it) => it.windows.length > 0),
+  };
+  return TABLES.filter((it) => has[it]);
+}
+
+export function Tables() {
+  const app = useApp();
+  const { state, set } = app;
+  const names = known(app);
+  const name = names.includes(state.table) ? state.table : names[0]!;
+  return (
+    <>
+      <h1 class="hidden">{TITLES[name]}</h1>
+      <div class="tools">
+        <Choice label="Rows" values={names.map((it) => [it, TITLES[it]] as const)} value={name} onChange={(table) => set({ table, sort: "" })} />
+        {name === "processes" && <Search />}
+      </div>
+      {name === "threads" && <Threads />}
+      {name === "sizes" && <Sizes />}
+      {name === "entries" && <Entries />}
+      {name === "processes" && <Processes />}
+      {name === "windows" && <Windows />}
+      {leftOut(app).map((it) => (
+        <p class="quiet" key={it}>
+          {it}
+        </p>
+      ))}
+    </>
+  );
+}
+
+function useSort(first: string) {
+  const { state, set } = useApp();
+  return { sort: state.sort || first, onSort: (sort: string) => set({ sort }) };
+}
+
+function Threads() {
+  const { recording, state, model } = useApp();
+  const processes = model.processes(state);
+  const rows = processes.flatMap((it) => it.details!.threads);
+  const range = state.range ? ofThreads(recording, processes, model.range(state), state.mode) : null;
+  const many = processes.length > 1;
+  const known = recording.meta.kind === "recording";
+  const columns: Column<Thread>[] = [
+    { key: "name", title: "Thread", text: true, value: (it) => it.name, cell: (it) => <code>{it.name || "[no name]"}</code> },
+    { key: "tid", title: "Id", wide: true, value: (it) => it.tid, cell: (it) => it.tid || "–" },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
+    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "deallocations", title: "Deallocations", wide: true, value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
+  ];
+  if (known) columns.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
+  if (range) columns.push({ key: "range", title: MODE_NAMES[state.mode], value: (it) => range.bytes[it.row]!, cell: (it) => <Bytes value={range.bytes[it.row]!} none /> });
+  if (many) columns.splice(1, 0, { key: "process", title: "Process", value: (it) => recording.processes[it.process]!.pid, cell: (it) => recording.processes[it.process]!.pid });
+  return <Table caption="Threads" rows={rows} rowKey={(it) => String(it.row)} columns={columns} {...useSort("allocations")} />;
+}
+
+/** Adds up rows of several processes that mean the same. */
+function addedUp<T extends object>(rows: T[], key: (row: T) => string | number, sums: (keyof T)[]): T[] {
+  const found = new Map<string | number, T>();
+  for (const row of rows) {
+    const sum = found.get(key(row));
+    if (!sum) found.set(key(row), { ...row });
+    else for (const name of sums) (sum[name] as number) += row[name] as number;
+  }
+  return [...found.values()];
+}
+
+function Sizes() {
+  const { state, model } = useApp();
+  const all = model.processes(state).flatMap((it) => it.details!.sizes);
+  const rows = addedUp<SizeClass>(all, (it) => it.class, ["allocations", "bytes", "atPeak", "atPeakBytes", "leaked", "leakedBytes"]);
+  const most = rows.reduce((a, b) => Math.max(a, b.bytes), 1);
+  const columns: Column<SizeClass>[] = [
+    { key: "size", title: "Requested size", value: (it) => it.class, cell: (it) => (it.class < 3 ? bytes(upTo(it.class)) : `${count(upTo(it.class) / 2 + 1)} – ${count(upTo(it.class))} B`) },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
+    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} /> },
+    { key: "peak", title: "At the peak", value: (it) => it.atPeakBytes, cell: (it) => <Bytes value={it.atPeakBytes} none /> },
+    { key: "leaked", title: "Leaked", wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
+    { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.bytes / most) * 100}%` }} /> },
+  ];
+  return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />;
+}
+
+function Entries() {
+  const { state, model } = useApp();
+  const all = model.processes(state).flatMap((it) => it.details!.entries);
+  const rows = addedUp<Entry>(all, (it) => it.name, ["allocations", "bytes", "deallocations"]);
+  const columns: Column<Entry>[] = [
+    { key: "name", title: "Entry point", text: true, value: (it) => it.name, cell: (it) => <code>{it.name}</code> },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
+    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "deallocations", title: "Deallocations", value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
+  ];
+  return <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />;
+}
+
+function Processes() {
+  const { recording, state, set } = useApp();
+  const words = state.search.toLowerCase();
+  const rows = recording.processes.filter((it) => words === "" || `${it.pid} ${it.command}`.toLowerCase().includes(words));
+  const kind = recording.meta.kind;
+  const columns: Column<Process>[] = [
+    { key: "pid", title: "Process", value: (it) => it.pid, cell: (it) => `${it.pid}` },
+    { key: "command", title: "Command", text: true, value: (it) => it.command, cell: (it) => <code title={it.command}>{fileName(it.executable)} <span class="place">{it.command.slice(0, 200)}</span></code> },
+    { key: "start", title: "Started", wide: true, value: (it) => it.started, cell: (it) => duration(it.started - recording.start) },
+    { key: "ran", title: "Ran for", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
+  ];
+  if (kind === "recording") columns.push({ key: "peak", title: "Peak", value: (it) => it.peakBytes, cell: (it) => <Bytes value={it.peakBytes} none /> });
+  if (kind !== "counts") columns.push({ key: "leaked", title: kind === "sampled" ? "Live" : "Leaked", wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> });
+  columns.push({ key: "exit", title: "End", wide: true, text: true, value: (it) => it.exit, cell: (it) => it.exit });
+  const open = (key: string) => {
+    const process = recording.processes[Number(key)];
+    if (process?.details) set({ view: kind === "recording" ? "timeline" : "overview", process: process.index, range: null, zoom: [], row: "", sort: "" });
+  };
+  return (
+    <>
+      <p class="quiet">{plural(rows.length, "process", "processes")}. A click looks at one of them alone.</p>
+      <Table caption="Processes" rows={rows} rowKey={(it) => String(it.index)} columns={columns} {...useSort("allocations")} onOpen={recording.processes.length > 1 ? open : undefined} />
+    </>
+  );
+}
+
+function Windows() {
+  const { state, model, set } = useApp();
+  const rows = model.processes(state).flatMap((process) => process.details!.windows.map((it, i) => ({ ...it, key: `${process.index}.${i}`, from: process.started + it.opened })));
+  const columns: Column<Window & { key: string; from: number }>[] = [
+    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code>{it.name}</code> },
+    { key: "opened", title: "Opened", value: (it) => it.opened, cell: (it) => duration(it.opened) },
+    { key: "duration", title: "Lasted", value: (it) => it.duration, cell: (it) => duration(it.duration) },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
+    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "remaining", title: "Remaining", value: (it) => it.remainingBytes, cell: (it) => <Bytes value={it.remainingBytes} none /> },
+  ];
+  const open = (key: string) => {
+    const row = rows.find((it) => it.key === key);
+    if (row) set({ view: "timeline", range: model.range({ ...state, range: [row.from, row.from + Math.max(row.duration, 1)] }) });
+  };
+  return (
+    <>
+      <p class="quiet">The figures of a window follow the program's own synchronisation, those of a range of time its clock: with several threads they may differ.</p>
+      <Table caption="Windows" rows={rows} rowKey={(it) => it.key} columns={columns} {...useSort("-opened")} onOpen={open} />
+    </>
+  );
+}

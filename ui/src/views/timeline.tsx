@@ -1,0 +1,233 @@
+// The second view: tracks on one axis of time, and what of a brushed range was allocated,
+// alive, kept, destroyed or freed.
+
+import { useMemo } from "preact/hooks";
+import { type App, useApp } from "../app";
+import { type Group, rangeOf } from "../data/groups";
+import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
+import { count, duration, plural, share } from "../format";
+import { Choice } from "../parts/choice";
+import { Curve } from "../parts/curve";
+import { useCurve } from "../parts/curve-data";
+import { Bytes, FunctionName, Prose } from "../parts/names";
+import { leftOut } from "../parts/notes";
+import { Search } from "../parts/search";
+import { type Column, Table } from "../parts/table";
+import { type Bars, Track } from "../parts/track";
+import { GroupCurve } from "./overview";
+
+const INKS = ["accent", "third", "fourth", "resident"];
+const MOST_TRACKS = 6;
+
+export function Timeline() {
+  const app = useApp();
+  const { state, model, recording, set } = app;
+  const whole = model.whole(state);
+  const range = model.range(state);
+  const process = model.process(state);
+  const length = duration(range[1] - range[0]);
+  const presets: Record<string, () => void> = {
+    whole: () => set({ range: null }),
+    until: () => process && set({ range: model.range({ ...state, range: [whole[0], process.peakAt] }) }),
+    after: () => process && set({ range: model.range({ ...state, range: [process.peakAt, whole[1]] }) }),
+  };
+  const names: [string, string][] = [["whole", "Whole run"]];
+  if (process && process.peakBytes > 0) names.push(["until", "Up to the peak"], ["after", "After it"]);
+  return (
+    <>
+      <div class="heading">
+        <h1 class="range" aria-live="polite" data-from={range[0] - recording.start} data-to={range[1] - recording.start}>
+          {range[0] === whole[0] && state.process === null ? "0\u00a0s" : duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
+          <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve to choose a range"}</small>
+        </h1>
+        <Choice label="Range" values={names} value={state.range ? null : "whole"} onChange={(it) => presets[it]!()} />
+      </div>
+      <Tracks />
+      <Modes />
+      <Rows />
+      <p class="quiet">
+        <Prose text={bounds(app)} />
+      </p>
+    </>
+  );
+}
+
+/** At which times the numbers are exact. */
+function bounds({ model, state }: App): string {
+  const bounds = model.boundaries(state);
+  const whole = model.whole(state);
+  const several = model.process(state) ? "" : " of all processes";
+  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows and forks; at these bounds the numbers are exact, and equal those of \`allotrope report --from --to\`.`;
+}
+
+function Tracks() {
+  const app = useApp();
+  const { state, model, recording } = app;
+  const data = useCurve();
+  const isNarrow = innerWidth < 700;
+  const left = isNarrow ? 64 : 216;
+  const right = isNarrow ? 8 : 96;
+  const axis = { from: data.from, to: data.to, left, right };
+  const process = model.process(state);
+  const bars = useMemo(() => (process ? barsOf(app, process.index) : null), [model, process]);
+  const marks = useMemo(() => marksOf(app), [model, state.process]);
+  const spans = useMemo(() => spansOf(app), [model, state.process]);
+  return (
+    <div class={isNarrow ? "tracks narrow" : "tracks"}>
+      <div class="lane">
+        <p>
+          <b>Live bytes</b>
+          <span>{data.lastResident !== null ? "dashed: resident" : data.isSum ? "all processes together" : ""}</span>
+        </p>
+        <Curve height={160} left={left} />
+      </div>
+      {bars && (
+        <div class="lane">
+          <p>
+            <b>
+              Allocated <i class="up">▲</i> freed <i class="down">▼</i>
+            </b>
+            <span>bytes in each bucket, log scale</span>
+          </p>
+          <Track bars={bars.all} {...axis} height={62} label="Bytes allocated and freed in each bucket of time" />
+        </div>
+      )}
+      {bars?.threads.map(({ name, allocations, bars }) => (
+        <div class="lane" key={name}>
+          <p>
+            <b>{name}</b>
+            <span>{plural(allocations, "allocation")}</span>
+          </p>
+          <Track bars={bars} {...axis} height={36} label={`Bytes that thread ${name} allocated in each bucket of time`} />
+        </div>
+      ))}
+      {(marks.length > 0 || spans.length > 0) && (
+        <div class="lane">
+          <p>
+            <b>Marks{spans.length > 0 ? ", windows" : ""}</b>
+          </p>
+          <Track bars={null} marks={marks} spans={spans} {...axis} height={34} label={`Marks: ${marks.map((it) => it.name).join(", ")}`} />
+        </div>
+      )}
+      {!process && (
+        <p class="quiet">
+          {plural(recording.processes.length, "process", "processes")}. Choose one above for its threads and its own buckets of time.
+        </p>
+      )}
+    </div>
+  );
+}
+
+function barsOf({ recording }: App, index: number): { all: Bars; threads: { name: string; allocations: number; bars: Bars }[] } {
+  const details = recording.processes[index]!.details!;
+  const bounds = [...details.starts, details.end];
+  const buckets = details.starts.length;
+  const sites = Array.from({ length: details.sites[1] - details.sites[0] }, (_, i) => details.sites[0] + i);
+  const { allocated, freed } = rates(recording.cells, sites, buckets);
+  const busiest = details.threads.filter((it) => it.allocations > 0).sort((a, b) => b.allocations - a.allocations);
+  const threads = busiest.length < 2 ? [] : busiest.slice(0, MOST_TRACKS);
+  return {
+    all: { bounds, up: allocated, down: freed, ink: "accent", inkDown: "less" },
+    threads: threads.map((thread, i) => ({
+      name: thread.name || `thread ${thread.tid}`,
+      allocations: thread.allocations,
+      bars: { bounds, up: rates(recording.threadCells, [thread.row], buckets).allocated, ink: INKS[i % INKS.length]! },
+    })),
+  };
+}
+
+function marksOf({ recording, state }: App): { time: number; name: string }[] {
+  const marks = [...recording.marks];
+  const forks = recording.processes.slice(0, 1000).filter((it) => it.forkedFrom !== null && (state.process === null || it.forkedFrom === state.process));
+  for (const child of forks) marks.push({ time: child.started, name: `fork of ${child.pid}` });
+  return marks;
+}
+
+function spansOf({ model, state }: App): { from: number; to: number; name: string }[] {
+  const spans = model.processes(state).flatMap((process) => process.details!.windows.map((it) => ({ from: process.started + it.opened, to: process.started + it.opened + it.duration, name: it.name })));
+  return spans.slice(0, 500);
+}
+
+function Modes() {
+  const { state, model, set } = useApp();
+  const { totals } = model.figures(state);
+  return (
+    <div class="modes" role="group" aria-label="What of the range is counted">
+      {MODES.map((mode) => (
+        <button key={mode} type="button" aria-pressed={mode === state.mode} onClick={() => set({ mode })}>
+          <span>
+            {MODE_NAMES[mode]}
+            <Pictogram mode={mode} />
+          </span>
+          <strong data-bytes={totals[mode].bytes} data-blocks={totals[mode].blocks} data-mode={mode}>
+            <Bytes value={totals[mode].bytes} />
+          </strong>{" "}
+          <small>{plural(totals[mode].blocks, "block")}</small>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A life against the range. */
+function Pictogram({ mode }: { mode: Mode }) {
+  const lives: Record<Mode, [number, number]> = { allocated: [7, 28], alive: [0, 34], kept: [9, 28], destroyed: [11, 22], freed: [0, 20] };
+  const [from, to] = lives[mode];
+  return (
+    <svg width="34" height="12" viewBox="0 0 34 12" aria-hidden="true">
+      <path d="M8 1H5V11H8M25 1H28V11H25" fill="none" stroke="currentColor" />
+      <path d={`M${from} 6H${to}`} stroke="currentColor" stroke-width="2" />
+    </svg>
+  );
+}
+
+interface Row {
+  key: string;
+  name: string;
+  place: string;
+  group: Group;
+  sum: Sum;
+}
+
+function Rows() {
+  const { state, model, set } = useApp();
+  const range = model.figures(state);
+  const words = state.search.toLowerCase();
+  const rows: Row[] = model
+    .groups(state, "functions")
+    .map((group) => ({ key: group.key, name: group.name, place: group.place, group, sum: rangeOf(group, range) }))
+    .filter((it) => it.sum.blocks > 0 && (words === "" || `${it.name} ${it.place}`.toLowerCase().includes(words)));
+  const whole = range.totals[state.mode].bytes;
+  const most = rows.reduce((a, b) => Math.max(a, b.sum.bytes), 1);
+  const columns: Column<Row>[] = [
+    { key: "name", title: `${MODE_NAMES[state.mode]}: function`, text: true, value: (it) => it.name, cell: (it) => <FunctionName name={it.name} place={it.place} /> },
+    { key: "curve", title: "Alive over the run", wide: true, cell: (it) => <GroupCurve group={it.group} /> },
+    { key: "bytes", title: "Bytes", value: (it) => it.sum.bytes, cell: (it) => <Bytes value={it.sum.bytes} /> },
+    { key: "blocks", title: "Blocks", value: (it) => it.sum.blocks, cell: (it) => count(it.sum.blocks) },
+    { key: "share", title: "Share", cell: (it) => share(it.sum.bytes, whole) },
+    { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.sum.bytes / most) * 100}%` }} /> },
+  ];
+  return (
+    <>
+      <div class="tools">
+        <Search>{words === "" ? "" : plural(rows.length, "function")}</Search>
+      </div>
+      <Table
+        caption={MODE_NAMES[state.mode]}
+        rows={rows}
+        rowKey={(it) => it.key}
+        columns={columns}
+        sort={state.sort || "bytes"}
+        onSort={(sort) => set({ sort })}
+        first={20}
+        onOpen={(row) => set({ view: "functions", by: "functions", row, sort: "" })}
+        empty="Nothing in this range."
+      />
+      {leftOut(useApp()).map((it) => (
+        <p class="quiet" key={it}>
+          {it}
+        </p>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,97 @@
+// Records the programs of program.c and writes their pages.
+
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+/** Cargo's folder. */
+export const target = process.env.CARGO_TARGET_DIR ?? here("../../target");
+
+/** The command that is tested. */
+export const allotrope = process.env.ALLOTROPE ?? join(target, "release/allotrope");
+const source = here("program.c");
+
+/** Why the tests cannot run, if they cannot. */
+export function missing() {
+  if (!existsSync(allotrope)) return `${allotrope} is not built`;
+  for (const tool of ["gcc", "objcopy"]) {
+    try {
+      execFileSync(tool, ["--version"], { stdio: "ignore" });
+    } catch {
+      return `${tool} is not installed`;
+    }
+  }
+  return null;
+}
+
+export class Recordings {
+  constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), "allotrope-page-"));
+    this.program = this.path("program");
+    this.run("gcc", ["-g", "-O1", "-pthread", source, "-o", this.program]);
+    this.pages = new Map();
+  }
+
+  path(name) {
+    return join(this.folder, name);
+  }
+
+  run(command, words, options = {}) {
+    return execFileSync(command, words, { stdio: ["ignore", "pipe", "inherit"], maxBuffer: 1 << 28, ...options });
+  }
+
+  /** Records a case of the program; returns the recording's path. */
+  record(name, words = [name], options = [], program = this.program) {
+    const path = this.path(`${name}.allotrope`);
+    if (!existsSync(path)) this.run(allotrope, ["record", "-q", "-o", path, ...options, "--", program, ...words]);
+    return path;
+  }
+
+  /** The page of a recording. */
+  page(recording) {
+    const page = `${recording}.html`;
+    if (!existsSync(page)) this.run(allotrope, ["report", recording, "--html", page], { stdio: ["ignore", "pipe", "pipe"] });
+    return page;
+  }
+
+  /** The JSON report of a recording. */
+  report(recording, ...options) {
+    return JSON.parse(this.run(allotrope, ["report", recording, "--format", "json", ...options]).toString());
+  }
+
+  /** The program with functions of other names. */
+  renamed(names) {
+    const [object, program] = [this.path("names.o"), this.path("names")];
+    this.run("gcc", ["-O1", "-pthread", "-c", source, "-o", object]);
+    const words = Object.entries(names).flatMap(([from, to]) => ["--redefine-sym", `${from}=${to}`]);
+    this.run("objcopy", [...words, object]);
+    this.run("gcc", ["-pthread", object, "-o", program]);
+    return program;
+  }
+
+  /** A sampled profile of the program; null if this machine cannot watch. */
+  async sampled() {
+    const path = this.path("sampled.profile");
+    // `standby` becomes the program, so this is its process id.
+    const child = spawn(allotrope, ["standby", "--no-holder", "--period", "16KiB", "--", this.program, "live"], { stdio: ["pipe", "pipe", "ignore"] });
+    const ended = new Promise((resolve) => child.on("exit", resolve));
+    try {
+      await new Promise((resolve) => child.stdout.once("data", resolve));
+      this.run(allotrope, ["watch", String(child.pid), "--save", path], { stdio: "ignore" });
+      return path;
+    } catch {
+      return null;
+    } finally {
+      // The program ends with its input.
+      child.stdin.end();
+      await ended;
+    }
+  }
+
+  remove() {
+    rmSync(this.folder, { recursive: true });
+  }
+}
