@@ -254,10 +254,13 @@ pub struct Facts<'a> {
 impl Report {
     /// Makes the report.
     pub fn new(facts: &Facts<'_>, measured: &[Measured]) -> Self {
-        let mut rows: Vec<Row> = measured.iter().map(|it| row(it, facts.live)).collect();
-        compare(&mut rows, measured);
         let runs = measured.iter().flat_map(|it| &it.runs);
         let null = Spread::of(runs.map(|run| run.null_ns_per_operation));
+        // The null loop is the same in all runs; one that was disturbed must not spoil its run.
+        let own_ns = null.map_or(0.0, |it| it.median);
+        let rows = measured.iter().map(|it| row(it, facts.live, own_ns));
+        let mut rows: Vec<Row> = rows.collect();
+        compare(&mut rows, measured);
         let touched_share = match facts.touch {
             Touch::Pages(share) => Some(f64::from(share) / f64::from(whole())),
             Touch::None | Touch::First => None,
@@ -314,14 +317,15 @@ fn whole() -> u32 {
     }
 }
 
-fn row(measured: &Measured, live: &LiveCurve) -> Row {
+fn row(measured: &Measured, live: &LiveCurve, own_ns: f64) -> Row {
     let runs = &measured.runs;
+    let time_of = |run: &Figures| run.ns_per_operation + run.null_ns_per_operation - own_ns;
     let spread = |figure: fn(&Figures) -> f64| Spread::of(runs.iter().map(figure));
-    let time = spread(|run| run.ns_per_operation);
+    let time = Spread::of(runs.iter().map(time_of));
     let peak = spread(|run| run.peak_memory as f64);
     let end = spread(|run| run.final_memory as f64);
     let median = time.and_then(|time| {
-        let distance = |run: &Figures| (run.ns_per_operation - time.median).abs();
+        let distance = |run: &Figures| (time_of(run) - time.median).abs();
         runs.iter()
             .min_by(|a, b| distance(a).total_cmp(&distance(b)))
     });

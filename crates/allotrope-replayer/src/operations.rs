@@ -1,4 +1,4 @@
-//! The layout of the operations file. See the [crate](crate).
+//! The layout of the operations file. The crate describes it.
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 8] = *b"ALTROPS1";
