@@ -245,7 +245,7 @@ function key(event: KeyboardEvent, app: App, views: View[], page: { switchTheme:
 
 /** Undoes one thing: the zoom, the open row, the search, the range. */
 function undo({ state, set }: App): void {
-  if (state.zoom.length > 0) set({ zoom: state.zoom.slice(0, -1) });
+  if (state.zoom.length > 0) set({ zoom: [] });
   else if (state.row !== "") set({ row: "" });
   else if (state.search !== "") set({ search: "" });
   else if (state.range) set({ range: null });

@@ -207,8 +207,8 @@ function Graph({ tree, zoomed, found, weights, amount }: GraphProps) {
       </p>
       <p class="tools">
         {zoomed !== 0 && (
-          <button type="button" onClick={() => set({ zoom: state.zoom.slice(0, -1) })}>
-            Back <kbd>Esc</kbd>
+          <button type="button" onClick={() => set({ zoom: [] })}>
+            Back to the whole <kbd>Esc</kbd>
           </button>
         )}
         <button type="button" onClick={() => copyStack(app, tree, at?.node ?? zoomed)}>

@@ -8,7 +8,7 @@ import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } 
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { Notes, Uncertain } from "../parts/notes";
+import { Notes, Uncertain, leftOut } from "../parts/notes";
 import { Sparkline } from "../parts/sparkline";
 import type { State } from "../state";
 import { Stack } from "./functions";
@@ -43,6 +43,11 @@ export function Overview() {
           <section>
             <h2>{meta.kind === "sampled" ? "Live, by function" : recording.processes.length > 1 && state.process === null ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
             <Held />
+            {leftOut(app).map((it) => (
+              <p class="quiet" key={it}>
+                {it}
+              </p>
+            ))}
           </section>
           )}
         </div>
@@ -101,7 +106,9 @@ function sentence({ recording, state, model }: App, totals: Totals): string {
   if (meta.kind === "counts") return `${plural(totals.allocations, "allocation")} of ${bytes(totals.bytes)} in a run of ${run}.`;
   const top = heaviest(model.groups(state, "functions").map((group) => ({ group, value: heldBytes(recording, group) })));
   const held = meta.kind === "sampled" ? totals.leakedBytes : totals.peakBytes;
-  const by = top && top.value > 0 && held > 0 ? `: ${share(top.value, held)} of it in ${shortName(top.group.name)}` : "";
+  // Of processes that are not here in full, nobody knows the functions.
+  const isWhole = meta.left_out.totals_only + meta.left_out.processes === 0;
+  const by = isWhole && top && top.value > 0 && held > 0 ? `: ${share(top.value, held)} of it in ${shortName(top.group.name)}` : "";
   if (meta.kind === "sampled") return `About ${bytes(held)} live after ${run}${by}.`;
   if (totals.allocations === 1) return `One allocation of ${bytes(totals.bytes)} in a run of ${run}.`;
   const [process] = totals.processes;

@@ -92,8 +92,8 @@ function Tracks() {
           <Track bars={bars.all} {...axis} height={62} label="Bytes allocated and freed in each bucket of time" />
         </div>
       )}
-      {bars?.threads.map(({ name, allocations, bars }) => (
-        <div class="lane" key={name}>
+      {bars?.threads.map(({ name, allocations, bars }, i) => (
+        <div class="lane" key={i}>
           <p>
             <b>{name}</b>
             <span>{plural(allocations, "allocation")}</span>
@@ -129,7 +129,7 @@ function barsOf({ recording }: App, index: number): { all: Bars; threads: { name
   return {
     all: { bounds, up: allocated, down: freed, ink: "accent", inkDown: "less" },
     threads: threads.map((thread, i) => ({
-      name: thread.name || `thread ${thread.tid}`,
+      name: threads.some((other) => other !== thread && other.name === thread.name) ? `${thread.name} ${thread.tid}` : thread.name || `thread ${thread.tid}`,
       allocations: thread.allocations,
       bars: { bounds, up: rates(recording.threadCells, [thread.row], buckets).allocated, ink: INKS[i % INKS.length]! },
     })),
