@@ -28,7 +28,7 @@ use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-The recording's operations are replayed, and every n-th of them is single-stepped (ptrace):
+The recording's operations are replayed, and a sample of them is single-stepped (ptrace):
 instructions are counted exactly, on any machine, without a PMU. Environment and addresses are
 fixed, so glibc and tcmalloc give the same numbers each time; of others, the spread over --runs
 is printed. Then, after a change:
