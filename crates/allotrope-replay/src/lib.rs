@@ -14,13 +14,24 @@
 //! nothing, and knows neither the command line nor the format of a report.
 #![forbid(unsafe_code)]
 
+pub mod allocators;
+pub mod bench;
+mod calibration;
+mod comparison;
+mod live_curve;
 mod operations_file;
 mod recording;
 mod replayer;
+pub mod report;
 mod results;
+mod spread;
 
 pub use allotrope_replayer::operations::{Call, Record, ThreadExit};
+pub use calibration::{Calibration, calibrate};
+pub use comparison::{Measured, POINTS, Plan, Step, measure, this_processor};
+pub use live_curve::LiveCurve;
 pub use operations_file::{Operations, OperationsError, OperationsWriter, Records};
 pub use recording::{Dropped, RecordedOperations, RecordingError, operations_of};
 pub use replayer::{Mode, Prepared, Replayer, Running, Settings, Touch};
 pub use results::{Figures, Histogram, Outcome, Point, Results};
+pub use spread::{Spread, Verdict};

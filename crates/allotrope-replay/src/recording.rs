@@ -16,7 +16,7 @@ use std::io;
 use allotrope_profile::operations::{
     Operation, OperationKind, OperationOptions, RecordedProcess, operations,
 };
-use allotrope_profile::{ReplayError, TraceSource};
+use allotrope_profile::{ReplayError, ResidentSample, TraceSource};
 use allotrope_trace::model::EntryPoint;
 use thiserror::Error;
 
@@ -59,6 +59,9 @@ pub struct RecordedOperations {
     pub operations: Operations,
     /// What is different from the program.
     pub dropped: Dropped,
+    /// The program's resident memory in order of time: number of the first operation after it
+    /// was read, and bytes.
+    pub resident: Vec<(u64, u64)>,
 }
 
 /// Writes the operations of a process to a temporary file without a name. Memory is bounded
@@ -77,7 +80,10 @@ pub fn operations_of<S: TraceSource>(
         dropped: Dropped::default(),
         threads: Vec::new(),
         ends: Ends::new(&process.thread_ends),
+        resident: Vec::new(),
+        samples: process.resident.clone(),
     };
+    conversion.samples.reverse();
     let mut result = Ok(());
     operations(source, process.id, options, &mut |operation| {
         if result.is_ok() {
@@ -85,10 +91,12 @@ pub fn operations_of<S: TraceSource>(
         }
     })?;
     result?;
+    conversion.take_resident(u64::MAX);
     let exits = conversion.exits();
     Ok(RecordedOperations {
         operations: conversion.writer.finish(exits)?,
         dropped: conversion.dropped,
+        resident: conversion.resident,
     })
 }
 
@@ -98,6 +106,9 @@ struct Conversion {
     /// By the recording's number of a thread.
     threads: Vec<Option<Thread>>,
     ends: Ends,
+    resident: Vec<(u64, u64)>,
+    /// Coming samples of resident memory, the latest first.
+    samples: Vec<ResidentSample>,
 }
 
 #[derive(Clone, Copy)]
@@ -139,6 +150,7 @@ impl Ends {
 impl Conversion {
     fn take(&mut self, operation: &Operation) -> Result<(), OperationsError> {
         self.ends.pass(operation.time_ns, self.writer.len());
+        self.take_resident(operation.time_ns / 1_000);
         match operation.kind {
             OperationKind::FreeForeign => {
                 self.dropped.foreign_frees += 1;
@@ -164,6 +176,16 @@ impl Conversion {
             size: operation.size,
         })?;
         Ok(())
+    }
+
+    /// Places the samples of resident memory up to this time (in microseconds).
+    fn take_resident(&mut self, now_us: u64) {
+        while let Some(sample) = self.samples.last()
+            && sample.time_us <= now_us
+        {
+            self.resident.push((self.writer.len(), sample.bytes));
+            self.samples.pop();
+        }
     }
 
     /// The number of a thread in the operations file.

@@ -86,27 +86,12 @@ impl Replayer {
         settings: &Settings,
         samples: Option<&[u64]>,
     ) -> io::Result<Prepared<'a>> {
-        let results = in_memory("allotrope-results")?;
-        results.set_len(results::BYTES as u64)?;
-        write_settings(&results, settings)?;
-        let messages = in_memory("allotrope-messages")?;
-        let mut command = Command::new(&self.program);
+        let files = Files::new()?;
+        write_settings(&files.results, settings)?;
+        let mut command = self.command(&files, allocator, &settings.environment)?;
         command
             .arg(path_of(operations.file()))
-            .arg(path_of(&results))
-            .env_clear()
-            .envs(
-                settings
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            )
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(messages.try_clone()?);
-        if let Some(allocator) = allocator {
-            command.env("LD_PRELOAD", allocator);
-        }
+            .arg(path_of(&files.results));
         let samples = samples.map(write_samples).transpose()?;
         if let Some(file) = &samples {
             command.arg(path_of(file));
@@ -114,10 +99,90 @@ impl Replayer {
         Ok(Prepared {
             command,
             operations,
-            results,
-            messages,
+            files,
             _samples: samples,
         })
+    }
+
+    /// The replayer's command, without arguments.
+    fn command(
+        &self,
+        files: &Files,
+        allocator: Option<&Path>,
+        environment: &[(OsString, OsString)],
+    ) -> io::Result<Command> {
+        let mut command = Command::new(&self.program);
+        let variables = environment.iter();
+        command
+            .env_clear()
+            .envs(variables.map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(files.messages.try_clone()?);
+        if let Some(allocator) = allocator {
+            command.env("LD_PRELOAD", allocator);
+        }
+        Ok(command)
+    }
+}
+
+impl Replayer {
+    /// Prepares a benchmark with this allocator. The settings are (index, value) of the
+    /// results file.
+    pub(crate) fn prepare_bench(
+        &self,
+        allocator: Option<&Path>,
+        settings: &[(usize, u64)],
+        environment: &[(OsString, OsString)],
+    ) -> io::Result<PreparedBench> {
+        let files = Files::new()?;
+        for &(index, value) in settings {
+            set_word(&files.results, index, value)?;
+        }
+        let mut command = self.command(&files, allocator, environment)?;
+        command.arg("-").arg(path_of(&files.results));
+        Ok(PreparedBench { command, files })
+    }
+}
+
+/// A benchmark that is ready to be started.
+pub(crate) struct PreparedBench {
+    command: Command,
+    files: Files,
+}
+
+impl PreparedBench {
+    /// Runs it to its end.
+    pub(crate) fn run(mut self) -> io::Result<(Outcome, Results)> {
+        let status = self.command.status()?;
+        let results = Results::read(&self.files.results)?;
+        let messages = self.files.read_messages()?;
+        Ok((results.outcome(status, &messages, None), results))
+    }
+}
+
+/// The files in memory that the replayer writes.
+struct Files {
+    results: File,
+    messages: File,
+}
+
+impl Files {
+    fn new() -> io::Result<Self> {
+        let results = in_memory("allotrope-results")?;
+        results.set_len(results::BYTES as u64)?;
+        set_word(&results, results::MAGIC_WORD, results::MAGIC)?;
+        let messages = in_memory("allotrope-messages")?;
+        Ok(Self { results, messages })
+    }
+
+    /// What the allocator and the loader printed.
+    fn read_messages(&self) -> io::Result<String> {
+        let mut messages = Vec::new();
+        let mut file = &self.messages;
+        file.seek(SeekFrom::Start(0))?;
+        file.take(64 << 10).read_to_end(&mut messages)?;
+        Ok(String::from_utf8_lossy(&messages).into_owned())
     }
 }
 
@@ -125,8 +190,7 @@ impl Replayer {
 pub struct Prepared<'a> {
     command: Command,
     operations: &'a Operations,
-    results: File,
-    messages: File,
+    files: Files,
     _samples: Option<File>,
 }
 
@@ -143,7 +207,7 @@ impl<'a> Prepared<'a> {
     ///
     /// If the file cannot be read.
     pub fn results(&self) -> io::Result<Results> {
-        Results::read(&self.results)
+        Results::read(&self.files.results)
     }
 
     /// How a replayer that the caller started and waited for ended.
@@ -152,12 +216,10 @@ impl<'a> Prepared<'a> {
     ///
     /// If the files cannot be read.
     pub fn outcome(&self, status: ExitStatus) -> io::Result<Outcome> {
-        let mut messages = Vec::new();
-        let mut file = &self.messages;
-        file.seek(SeekFrom::Start(0))?;
-        file.take(64 << 10).read_to_end(&mut messages)?;
-        let messages = String::from_utf8_lossy(&messages);
-        Ok(self.results()?.outcome(status, &messages, self.operations))
+        let messages = self.files.read_messages()?;
+        Ok(self
+            .results()?
+            .outcome(status, &messages, Some(self.operations)))
     }
 
     /// Starts the replayer.
@@ -223,9 +285,12 @@ fn path_of(file: &File) -> OsString {
     OsStr::new(&format!("/proc/{process}/fd/{descriptor}")).to_owned()
 }
 
+fn set_word(to: &File, index: usize, value: u64) -> io::Result<()> {
+    to.write_all_at(&value.to_le_bytes(), index as u64 * 8)
+}
+
 fn write_settings(to: &File, settings: &Settings) -> io::Result<()> {
-    let set = |index: usize, value: u64| to.write_all_at(&value.to_le_bytes(), index as u64 * 8);
-    set(results::MAGIC_WORD, results::MAGIC)?;
+    let set = |index, value| set_word(to, index, value);
     let mode = match settings.mode {
         Mode::Timed => results::MODE_TIMED,
         Mode::Latency => results::MODE_LATENCY,

@@ -12,6 +12,7 @@ use std::process::ExitStatus;
 
 use allotrope_replayer::operations::Call;
 use allotrope_replayer::results;
+use allotrope_text::shown;
 
 use crate::operations_file::Operations;
 
@@ -52,7 +53,7 @@ pub enum Outcome {
 }
 
 /// What a whole replay measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figures {
     /// The library that `malloc` is in.
     pub library: PathBuf,
@@ -81,6 +82,17 @@ pub struct Figures {
     pub latencies: Vec<Histogram>,
     /// The same for functions that do nothing.
     pub null_latencies: Vec<Histogram>,
+}
+
+/// What a benchmark measured; without the null loop, if there is one thread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct BenchFigures {
+    /// Calls a second, of all threads.
+    pub operations_per_second: f64,
+    /// Processor cycles a call; `None` if there is no counter.
+    pub cycles: Option<f64>,
+    /// Instructions a call; `None` if there is no counter.
+    pub instructions: Option<f64>,
 }
 
 /// A moment of a replay.
@@ -123,6 +135,99 @@ impl Histogram {
         });
         bucket.map(results::bucket_start)
     }
+}
+
+impl Outcome {
+    /// Why the replay was not measured, as the end of a sentence that begins with the
+    /// allocator's name; `None` if it was.
+    pub fn refusal(&self, operations: &Operations) -> Option<String> {
+        let total = operations.len();
+        let which = |number: u64| {
+            let record = operations.record(number).ok();
+            let call = record.and_then(|it| Some((Call::from_number(it.call)?, it.size)));
+            match call {
+                Some((Call::Free, _)) => format!("operation {number} of {total} (free)"),
+                Some((call, size)) => {
+                    format!(
+                        "operation {number} of {total} ({} of {size} bytes)",
+                        call.name()
+                    )
+                }
+                None => format!("an operation of {total}"),
+            }
+        };
+        Some(match self {
+            Self::Done(_) => return None,
+            Self::Crashed {
+                signal,
+                operation,
+                message,
+            } => {
+                let at = match operation {
+                    Some(number) => format!("in {}", which(*number)),
+                    None => "before the first operation".to_owned(),
+                };
+                crash(*signal, Some(&at), message)
+            }
+            Self::OutOfMemory {
+                operation,
+                failures: 1,
+            } => format!("ran out of memory: {} failed", which(*operation)),
+            Self::OutOfMemory {
+                operation,
+                failures,
+            } => format!(
+                "ran out of memory: {} failed, and {} more did",
+                which(*operation),
+                failures - 1
+            ),
+            Self::NoResources => {
+                "was not measured: the replayer got no memory or threads for itself".to_owned()
+            }
+            Self::NotStarted { message } => {
+                format!(
+                    "was not measured: the replayer did not start{}",
+                    said(message)
+                )
+            }
+        })
+    }
+}
+
+/// That an allocator crashed, as the end of a sentence.
+pub(crate) fn crash(signal: Option<i32>, at: Option<&str>, message: &str) -> String {
+    let how = match signal {
+        Some(signal) => format!("crashed with {}", signal_name(signal)),
+        None => "ended the process".to_owned(),
+    };
+    let at = at.map_or_else(String::new, |at| format!(" {at}"));
+    format!("{how}{at}{}", said(message))
+}
+
+/// What was printed last, as the end of a sentence.
+fn said(message: &str) -> String {
+    match message {
+        "" => String::new(),
+        message => format!("; its last words: {}", shown(message)),
+    }
+}
+
+/// The usual name of a signal.
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
 }
 
 impl Results {
@@ -171,7 +276,7 @@ impl Results {
         &self,
         status: ExitStatus,
         messages: &str,
-        operations: &Operations,
+        operations: Option<&Operations>,
     ) -> Outcome {
         let lines = messages.lines().map(str::trim);
         let message = lines.rev().find(|it| !it.is_empty()).unwrap_or_default();
@@ -200,7 +305,37 @@ impl Results {
                 failures,
             };
         }
-        Outcome::Done(Box::new(self.figures(operations)))
+        Outcome::Done(Box::new(match operations {
+            Some(operations) => self.figures(operations),
+            None => Figures {
+                library: self.library(),
+                ..Figures::default()
+            },
+        }))
+    }
+
+    /// What a benchmark measured; `None` if it took no time, or less than nothing.
+    pub(crate) fn bench_figures(&self) -> Option<BenchFigures> {
+        let null = match self.get(results::BENCH_THREADS) {
+            1 => self.get(results::NULL_TIME),
+            // Threads that do not wait for each other end at times that say little.
+            _ => 0,
+        };
+        let ns = self.get(results::TIME).checked_sub(null)?;
+        let operations = self.get(results::DONE);
+        if ns == 0 || operations == 0 {
+            return None;
+        }
+        let each = |index: usize, null: usize| {
+            let counted = self.get(index).checked_sub(1)?;
+            let null = self.get(null).checked_sub(1)?;
+            Some(counted.checked_sub(null)? as f64 / operations as f64)
+        };
+        Some(BenchFigures {
+            operations_per_second: operations as f64 * 1e9 / ns as f64,
+            cycles: each(results::CYCLES, results::NULL_CYCLES),
+            instructions: each(results::INSTRUCTIONS, results::NULL_INSTRUCTIONS),
+        })
     }
 
     fn figures(&self, operations: &Operations) -> Figures {

@@ -65,6 +65,11 @@
 //! continues. Without a tracer the mode ends with SIGTRAP. The function is the exported one
 //! of the allocator; it is looked up by the linker before the replay, so no step is the
 //! linker's. In this mode there is no null loop and nothing is timed.
+//!
+//! # Patterns
+//!
+//! In mode [`results::MODE_BENCH`] there is no operations file (its path is not used): each
+//! thread makes the calls of a pattern, all threads at the same time.
 #![forbid(unsafe_code)]
 
 pub mod operations;

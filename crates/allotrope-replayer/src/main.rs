@@ -8,7 +8,9 @@
 //! functions and follows pointers that they returned.
 #![no_main]
 
+mod bench;
 mod calls;
+mod counters;
 mod memory;
 mod pass;
 mod stepped;
@@ -57,6 +59,9 @@ pub unsafe extern "C" fn main(count: c_int, arguments: *const *const c_char) -> 
 fn replay(operations: &CStr, samples: Option<&CStr>, results: Words) -> Result<(), u64> {
     results.set(results::STATE, results::STATE_PREPARING);
     write_path(results);
+    if results.get(results::MODE) == results::MODE_BENCH {
+        return bench::run(results);
+    }
     let file = system::open(operations).ok_or(results::STATE_BAD_FILE)?;
     let samples = match samples {
         Some(path) => Some(system::open(path).ok_or(results::STATE_BAD_FILE)?),

@@ -304,16 +304,18 @@ impl<'w> Pass<'w> {
     /// are called.
     #[inline(never)]
     unsafe fn run<const TOUCH: u64, const LATENCY: bool>(&self, records: &[Record]) -> bool {
+        // In registers: for all the compiler knows, a call may change what `self` refers to.
         let (calls, results) = (self.calls, self.world.results);
-        let slots = self.world.slots;
+        let (slots, slot_count) = (self.world.slots, self.world.header.slots);
         for (record, number) in records.iter().zip(self.position..) {
-            if record.slot >= self.world.header.slots {
+            if record.slot >= slot_count {
                 return false;
             }
             results.set(results::CURRENT, number);
             let size = record.size as usize;
-            let alignment = 1_usize << (record.alignment_log2 & 63);
             let start = if LATENCY { system::ticks() } else { 0 };
+            // The alignment that the function takes, if it does.
+            let alignment = || 1_usize << (record.alignment_log2 & 63);
             // SAFETY: the slot is within the table; the functions get what C's standard
             // allows, since a slot has null or a block that was not freed.
             unsafe {
@@ -348,9 +350,9 @@ impl<'w> Pass<'w> {
                         self.touch_grown::<TOUCH>(record, new, old.is_null());
                         continue;
                     }
-                    POSIX_MEMALIGN => calls.aligned(alignment, size),
-                    ALIGNED_ALLOC => (calls.aligned_alloc)(alignment, size),
-                    MEMALIGN => (calls.memalign)(alignment, size),
+                    POSIX_MEMALIGN => calls.aligned(alignment(), size),
+                    ALIGNED_ALLOC => (calls.aligned_alloc)(alignment(), size),
+                    MEMALIGN => (calls.memalign)(alignment(), size),
                     VALLOC => (calls.valloc)(size),
                     PVALLOC => (calls.pvalloc)(size),
                     _ => return false,

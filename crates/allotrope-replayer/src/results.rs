@@ -24,12 +24,44 @@ pub const PROCESSOR: usize = 4;
 /// Index: how many points of memory are wanted, at most [`MOST_POINTS`].
 pub const POINTS_WANTED: usize = 5;
 
+/// Index: one of the `PATTERN_` constants. This and the next three only in [`MODE_BENCH`].
+pub const PATTERN: usize = 6;
+/// Index: bytes of a block, at least 8.
+pub const BLOCK_BYTES: usize = 7;
+/// Index: number of threads, 1 to [`MOST_BENCH_THREADS`].
+pub const BENCH_THREADS: usize = 8;
+/// Index: how many blocks each thread allocates and frees; rounded up to whole rounds.
+pub const BENCH_PAIRS: usize = 9;
+
 /// Measures the time of all operations together.
 pub const MODE_TIMED: u64 = 0;
 /// Measures the time of each operation.
 pub const MODE_LATENCY: u64 = 1;
 /// Calls the allocator for sampled operations so that a tracer can step through the call.
 pub const MODE_STEPPED: u64 = 2;
+
+/// Makes calls of its own in a pattern, all threads at the same time.
+pub const MODE_BENCH: u64 = 3;
+
+/// Allocates [`ROUND`] blocks and frees them, the last one first.
+pub const PATTERN_LIFO: u64 = 0;
+/// The same, the first one first.
+pub const PATTERN_FIFO: u64 = 1;
+/// The same, in a random order.
+pub const PATTERN_RANDOM: u64 = 2;
+/// Keeps [`ROUND`] blocks; frees the oldest and allocates one, in turn.
+pub const PATTERN_INTERLEAVED: u64 = 3;
+/// Keeps [`ROUND`] blocks of random sizes, from half of [`BLOCK_BYTES`] to all of it; frees a
+/// random one and allocates one in its place. After each [`LARSON_ROUNDS`] × [`ROUND`] steps
+/// the threads exchange their blocks. After Larson and Krishnan, "Memory Allocation for
+/// Long-Running Server Applications" (ISMM 1998).
+pub const PATTERN_LARSON: u64 = 4;
+/// Blocks of a round.
+pub const ROUND: usize = 1024;
+/// Rounds between two exchanges.
+pub const LARSON_ROUNDS: usize = 16;
+/// Most threads in [`MODE_BENCH`].
+pub const MOST_BENCH_THREADS: u64 = 64;
 
 /// Touches no block.
 pub const TOUCH_NONE: u64 = 0;
@@ -77,6 +109,15 @@ pub const SWITCHES: usize = 45;
 pub const PAGE_FAULTS: usize = 46;
 /// Index: context switches during the replay that the kernel forced.
 pub const PREEMPTIONS: usize = 47;
+/// Index: processor cycles in user mode, plus 1; 0 if there is no counter. This and the next
+/// three only in [`MODE_BENCH`].
+pub const CYCLES: usize = 48;
+/// Index: the same for instructions.
+pub const INSTRUCTIONS: usize = 49;
+/// Index: cycles of the null loop, as [`CYCLES`].
+pub const NULL_CYCLES: usize = 50;
+/// Index: instructions of the null loop, as [`CYCLES`].
+pub const NULL_INSTRUCTIONS: usize = 51;
 /// Index of the first of [`PATH_WORDS`] words: the path of the library that `malloc` is in, up
 /// to a byte 0.
 pub const PATH: usize = 64;

@@ -240,33 +240,47 @@ const SPINS: u32 = 2_000;
 
 /// Waits until the word is not 0, and returns it.
 pub fn wait(word: &AtomicU32) -> u32 {
+    wait_while(word, 0)
+}
+
+/// Waits until the word is not this value, and returns it.
+pub fn wait_while(word: &AtomicU32, value: u32) -> u32 {
     for _ in 0..SPINS {
-        let value = word.load(Ordering::Acquire);
-        if value != 0 {
-            return value;
+        let now = word.load(Ordering::Acquire);
+        if now != value {
+            return now;
         }
         std::hint::spin_loop();
     }
     loop {
-        let value = word.load(Ordering::Acquire);
-        if value != 0 {
-            return value;
+        let now = word.load(Ordering::Acquire);
+        if now != value {
+            return now;
         }
-        // SAFETY: the word is valid for as long as the program runs.
+        // SAFETY: the word is valid for as long as a thread waits.
         unsafe {
             let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
             let no_limit = ptr::null::<libc::timespec>();
-            libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 0, no_limit);
+            libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, no_limit);
         }
     }
 }
 
 /// Sets the word and wakes the thread that waits for it.
 pub fn wake(word: &AtomicU32, value: u32) {
+    wake_some(word, value, 1);
+}
+
+/// Sets the word and wakes all threads that wait for it.
+pub fn wake_all(word: &AtomicU32, value: u32) {
+    wake_some(word, value, i32::MAX);
+}
+
+fn wake_some(word: &AtomicU32, value: u32, most: c_int) {
     word.store(value, Ordering::Release);
-    // SAFETY: the word is valid for as long as the program runs.
+    // SAFETY: the word is valid for as long as a thread waits.
     unsafe {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1);
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, most);
     }
 }

@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, paths,
-    postmortem, record, report, shell_files, show, standby, stat, symbolize, test, watch,
+    bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, paths,
+    postmortem, record, replay, report, shell_files, show, standby, stat, symbolize, test, watch,
 };
 
 /// Shown in the help.
@@ -57,6 +57,12 @@ pub enum Subcommand {
     /// Show which call stacks make the difference between two recordings
     #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),
+    /// Repeat a recorded program's calls with other allocators and compare them
+    #[command(after_help = replay::AFTER_HELP)]
+    Replay(replay::Arguments),
+    /// Compare allocators by patterns of calls, without a recording
+    #[command(after_help = bench::AFTER_HELP)]
+    Bench(bench::Arguments),
     /// Write a recording in a format that other tools open
     #[command(after_help = export::AFTER_HELP)]
     Export(export::Arguments),

@@ -6,6 +6,7 @@
 // `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
+mod bench;
 mod cargo_tests;
 mod client_header;
 mod closed_streams;
@@ -35,6 +36,7 @@ mod program;
 mod progress;
 mod record;
 mod recorder_library;
+mod replay;
 mod report;
 mod sampled;
 mod shell_files;
@@ -77,6 +79,8 @@ fn main() -> ExitCode {
         Subcommand::Postmortem(arguments) => postmortem::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
+        Subcommand::Replay(arguments) => replay::run(&arguments),
+        Subcommand::Bench(arguments) => bench::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Compare(arguments) => compare::run(&arguments),

@@ -1,0 +1,256 @@
+//! Which allocators to replay with: their names, where their libraries are, and whether a
+//! library can be used.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use allotrope_replayer::operations::Call;
+use object::elf::{ELFCLASS64, EM_X86_64, ET_DYN, FileHeader64, SHN_UNDEF};
+use object::read::elf::{FileHeader, Sym};
+use object::{Endianness, ReadRef};
+use thiserror::Error;
+
+/// The name of the C library's own allocator.
+pub const SYSTEM: &str = "glibc";
+
+/// Known allocators: name, and the names of the library's file, the best first.
+const KNOWN: [(&str, &[&str]); 3] = [
+    ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
+    (
+        "tcmalloc",
+        &[
+            "libtcmalloc_minimal.so.4",
+            "libtcmalloc.so.4",
+            "libtcmalloc_minimal.so",
+            "libtcmalloc.so",
+        ],
+    ),
+    (
+        "mimalloc",
+        &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so"],
+    ),
+];
+
+/// Where distributions install libraries.
+const FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/lib",
+];
+
+/// Largest file that is read as a library.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// An allocator to replay with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocator {
+    /// Its name in reports, different from that of every other one.
+    pub name: String,
+    /// The library to preload; `None`: the C library's allocator.
+    pub library: Option<PathBuf>,
+}
+
+/// Why an allocator cannot be used.
+#[derive(Debug, Error)]
+pub enum AllocatorError {
+    /// A name that is neither known nor a path.
+    #[error(
+        "there is no allocator called {0}; name glibc, jemalloc, tcmalloc or mimalloc, or a library by its path (./{0}, NAME=PATH)"
+    )]
+    Unknown(String),
+    /// A known allocator that is not installed.
+    #[error(
+        "{0} is not installed in the system's library folders; install it or name its library: {0}=PATH"
+    )]
+    NotInstalled(&'static str),
+    /// The file cannot be read.
+    #[error("cannot read it: {0}")]
+    Unreadable(#[from] io::Error),
+    /// The file is a static library.
+    #[error("it is a static library, which cannot be preloaded; build a shared library of it")]
+    Static,
+    /// The file is no ELF file.
+    #[error("it is not a shared library (no ELF file)")]
+    NotElf,
+    /// The file is a library for another machine.
+    #[error("it is not a 64-bit library for x86-64; programs here cannot load it")]
+    OtherMachine,
+    /// The file is no shared library.
+    #[error("it is a program or an object file, not a shared library")]
+    NotShared,
+    /// The file is damaged.
+    #[error("its symbol table cannot be read: {0}")]
+    Damaged(String),
+    /// Functions that the replay calls are missing.
+    #[error(
+        "it does not define {0}, which the program calls: its blocks would come from the C library's allocator"
+    )]
+    Lacks(String),
+    /// The loader splits lists of libraries at these characters.
+    #[error(
+        "its path contains a space, a colon or a dollar sign, which the loader would interpret; move it"
+    )]
+    BadPath,
+}
+
+/// An allocator, and why it cannot be used.
+pub type Candidate = (Allocator, Option<AllocatorError>);
+
+/// The C library's allocator and the known ones that are installed.
+pub fn installed_ones() -> Vec<Candidate> {
+    let known = KNOWN.iter().map(|(name, _)| *name);
+    let found = [SYSTEM].into_iter().chain(known).map(allocator);
+    found.flatten().map(|it| (it, None)).collect()
+}
+
+/// Reads a list of allocators as a user writes it: names, paths and `NAME=PATH`. An allocator
+/// that is named twice gets the name `NAME#2`.
+pub fn allocators(words: &[String]) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    for word in words {
+        let (mut allocator, error) = match allocator(word) {
+            Ok(allocator) => (allocator, None),
+            Err(error) => {
+                let name = word.split('=').next().unwrap_or(word).to_owned();
+                (
+                    Allocator {
+                        name,
+                        library: None,
+                    },
+                    Some(error),
+                )
+            }
+        };
+        let name = allocator.name.clone();
+        let mut number = 2;
+        while found.iter().any(|(it, _)| it.name == allocator.name) {
+            allocator.name = format!("{name}#{number}");
+            number += 1;
+        }
+        found.push((allocator, error));
+    }
+    found
+}
+
+fn allocator(word: &str) -> Result<Allocator, AllocatorError> {
+    if word == SYSTEM {
+        let name = SYSTEM.to_owned();
+        return Ok(Allocator {
+            name,
+            library: None,
+        });
+    }
+    if let Some(&(name, files)) = KNOWN.iter().find(|(name, _)| *name == word) {
+        let library = installed(files).ok_or(AllocatorError::NotInstalled(name))?;
+        return Ok(Allocator {
+            name: name.to_owned(),
+            library: Some(library),
+        });
+    }
+    if let Some((name, path)) = word.split_once('=')
+        && !name.is_empty()
+        && !name.contains('/')
+    {
+        return of_path(name, Path::new(path));
+    }
+    let path = Path::new(word);
+    if !word.contains('/') && !path.exists() {
+        return Err(AllocatorError::Unknown(word.to_owned()));
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    of_path(&name.to_string_lossy(), path)
+}
+
+fn of_path(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
+    let library = fs::canonicalize(path)?;
+    let bytes = library.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
+        return Err(AllocatorError::BadPath);
+    }
+    Ok(Allocator {
+        name: name.to_owned(),
+        library: Some(library),
+    })
+}
+
+/// The first of these files that a folder has.
+fn installed(files: &[&str]) -> Option<PathBuf> {
+    let paths = files.iter().flat_map(|file| {
+        let folders = FOLDERS.iter();
+        folders.map(move |folder| Path::new(folder).join(file))
+    });
+    let mut paths = paths.filter(|path| path.is_file());
+    paths.next()
+}
+
+/// The known allocator of which this is a library.
+pub fn known_name(library: &Path) -> Option<&'static str> {
+    let file = library.file_name()?.to_str()?;
+    let known = KNOWN.iter().find(|(name, _)| {
+        let rest = file
+            .strip_prefix("lib")
+            .and_then(|it| it.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(['.', '_', '-']))
+    });
+    known.map(|&(name, _)| name)
+}
+
+/// Whether the library can be preloaded and defines these functions.
+///
+/// # Errors
+///
+/// Why it cannot be used.
+pub fn check(library: &Path, calls: &[Call]) -> Result<(), AllocatorError> {
+    let mut file = File::open(library)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(AllocatorError::NotElf);
+    }
+    let mut bytes = Vec::new();
+    file.by_ref().take(MOST_BYTES).read_to_end(&mut bytes)?;
+    if bytes.starts_with(b"!<arch>") || bytes.starts_with(b"!<thin>") {
+        return Err(AllocatorError::Static);
+    }
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err(AllocatorError::NotElf);
+    }
+    if bytes.get(4) != Some(&ELFCLASS64.0) {
+        return Err(AllocatorError::OtherMachine);
+    }
+    check_symbols(&bytes[..], calls)
+}
+
+fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), AllocatorError> {
+    let damaged = |error: object::Error| AllocatorError::Damaged(error.to_string());
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(damaged)?;
+    let endian = header.endian().map_err(damaged)?;
+    if endian != Endianness::Little || header.e_machine(endian) != EM_X86_64 {
+        return Err(AllocatorError::OtherMachine);
+    }
+    if header.e_type(endian) != ET_DYN {
+        return Err(AllocatorError::NotShared);
+    }
+    let sections = header.sections(endian, bytes).map_err(damaged)?;
+    let symbols = sections
+        .symbols(endian, bytes, object::elf::SHT_DYNSYM)
+        .map_err(damaged)?;
+    let defines = |name: &str| {
+        symbols.iter().any(|symbol| {
+            symbol.st_shndx(endian) != SHN_UNDEF
+                && symbol
+                    .name(endian, symbols.strings())
+                    .is_ok_and(|it| it == name.as_bytes())
+        })
+    };
+    let missing = calls.iter().filter(|call| !defines(call.name()));
+    let missing: Vec<_> = missing.map(|call| call.name()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(AllocatorError::Lacks(missing.join(", ")))
+}

@@ -1,0 +1,395 @@
+//! `allotrope replay`: repeats a recorded program's calls to its allocator with other
+//! allocators, and compares time and memory. `allotrope-replay` does the work.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use allotrope_profile::ReplayError;
+use allotrope_profile::operations::{
+    OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
+};
+use allotrope_replay::allocators::{self, Allocator, SYSTEM};
+use allotrope_replay::report::{Facts, Report, text};
+use allotrope_replay::{
+    Calibration, LiveCurve, POINTS, Plan, RecordedOperations, RecordingError, Replayer, Touch,
+    calibrate, measure, operations_of, this_processor,
+};
+use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
+use allotrope_trace::{ReadError, TraceReader};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::message;
+use crate::progress::Progress;
+use crate::recorder_library;
+use crate::sampled;
+use crate::standard_output;
+use crate::trace;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+allotrope record -o prog.allotrope -- ./prog
+allotrope replay prog.allotrope --alloc glibc,jemalloc,mine=./libmine.so
+
+An allocator is glibc, jemalloc, tcmalloc or mimalloc (found in the system's library
+folders), the path of a shared library, or NAME=PATH. Each one is preloaded into a
+small program that repeats the recorded calls of malloc, calloc, realloc, free, …; the
+C++ operators are replayed as the C functions that they call. One thread is replayed
+exactly; several run one at a time in the recorded order. The program's environment
+has nothing but LD_PRELOAD and what --env sets, and its addresses are not randomised.
+
+Exit status: 0 if all allocators were measured, 1 if allotrope failed, 2 if the
+recording or an allocator cannot be used (the others are measured all the same).";
+
+/// Arguments of `allotrope replay`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The allocators, separated by commas; without it, glibc and those of jemalloc,
+    /// tcmalloc and mimalloc that are installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    alloc: Vec<String>,
+    /// The process to replay, if the recording has several; else the one with the most
+    /// calls
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// How much of each block the replay writes. `calibrated`: as much as makes the memory
+    /// grow as the recorded program's did
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    touch: TouchPolicy,
+    /// How often each allocator is measured
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// The allocator with which the program was recorded, for `--touch calibrated` and for
+    /// whether switching is worth it; without it, the one that the recording shows, or glibc
+    #[arg(long, value_name = "ALLOCATOR")]
+    recorded_with: Option<String>,
+    /// Set a variable of the replay's environment, such as MALLOC_ARENA_MAX=1; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(OsString, OsString)>,
+    /// The format to print
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// How much of each block is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum TouchPolicy {
+    /// Nothing
+    None,
+    /// The first byte
+    First,
+    /// A byte in each page
+    #[default]
+    All,
+    /// A byte in each page of a part of each block that is found by trying
+    Calibrated,
+}
+
+/// The formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// A table for people
+    #[default]
+    Text,
+    /// An object for programs
+    Json,
+}
+
+/// Parses a variable of the environment.
+pub fn variable(text: &str) -> Result<(OsString, OsString), String> {
+    match text.split_once('=') {
+        Some(("LD_PRELOAD", _)) => Err("LD_PRELOAD is the allocator's; name it in --alloc".into()),
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// The allocators of the command line, or those that are there.
+pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
+    match words.is_empty() {
+        true => allocators::installed_ones(),
+        false => allocators::allocators(words),
+    }
+}
+
+/// The replayer's program.
+pub fn replayer() -> Result<Replayer, Failure> {
+    let program = recorder_library::provide_replayer().status(FAILED)?;
+    Ok(Replayer::new(program))
+}
+
+/// Replays and prints.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let path = &arguments.file;
+    let progress = Progress::new(arguments.quiet);
+    let (process, recorded) = read(path, arguments.pid, &progress)?;
+    let replayer = replayer()?;
+    let cannot = "cannot read the operations again";
+    let live = LiveCurve::of(&recorded.operations, POINTS)
+        .context(cannot)
+        .status(FAILED)?;
+    let (recorded_with, is_known) = recorded_allocator(arguments, &process)?;
+    let mut plan = Plan {
+        operations: &recorded.operations,
+        replayer: &replayer,
+        runs: arguments.runs,
+        touch: Touch::ALL,
+        processor: this_processor(),
+        environment: &arguments.env,
+    };
+    let mut calibration = None;
+    match arguments.touch {
+        TouchPolicy::None => plan.touch = Touch::None,
+        TouchPolicy::First => plan.touch = Touch::First,
+        TouchPolicy::All => {}
+        TouchPolicy::Calibrated => {
+            calibration = calibrated(&plan, &recorded, &recorded_with, is_known, &progress)?;
+            if let Some(found) = &calibration {
+                plan.touch = found.touch;
+            }
+        }
+    }
+    let show = |step: allotrope_replay::Step<'_>| {
+        progress.show("replaying", step.done, step.total);
+    };
+    let measured = measure(&plan, candidates(&arguments.alloc), &show);
+    progress.finish();
+    let measured = measured
+        .context("cannot start the replayer")
+        .status(FAILED)?;
+    let facts = Facts {
+        pid: process.pid,
+        executable: text_of_path(&process.executable).into_owned(),
+        command: process
+            .command
+            .iter()
+            .map(|it| text_of_os(it).into_owned())
+            .collect(),
+        wall_ns: own_time_ns(&process, &recorded),
+        operations: &recorded.operations,
+        dropped: recorded.dropped,
+        live: &live,
+        recorded_with: &recorded_with.name,
+        recorded_with_is_known: is_known,
+        touch: plan.touch,
+        calibration: calibration.as_ref(),
+        runs: arguments.runs,
+    };
+    let report = Report::new(&facts, &measured);
+    match arguments.format {
+        Format::Text => standard_output::print_text(|out| text::write(&report, out))?,
+        Format::Json => print_json(&report)?,
+    }
+    let refused = measured
+        .iter()
+        .filter_map(|it| Some((&it.allocator.name, it.refusal.as_ref()?)));
+    Ok(refuse(refused))
+}
+
+/// Prints an object for programs.
+pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
+    standard_output::print(|out| {
+        to_json_writer(&mut *out, report)?;
+        writeln!(out)
+    })
+}
+
+/// Prints a sentence for each allocator that was not measured; returns the exit status.
+pub fn refuse<'a>(refused: impl Iterator<Item = (&'a String, &'a String)>) -> u8 {
+    let mut status = FINE;
+    for (name, why) in refused {
+        message::print(format_args!("{name} {why}"));
+        status = BAD_INPUT;
+    }
+    status
+}
+
+/// How long the process ran, without its waiting for the recording if that is known: of
+/// several threads, the others may have gone on.
+fn own_time_ns(process: &RecordedProcess, recorded: &RecordedOperations) -> u64 {
+    match recorded.operations.threads() {
+        1 => process.duration_ns.saturating_sub(process.waited_ns),
+        _ => process.duration_ns,
+    }
+}
+
+/// Reads the operations of a process; without a pid, of the one with the most calls.
+pub fn read(
+    path: &Path,
+    pid: Option<u32>,
+    progress: &Progress,
+) -> Result<(RecordedProcess, RecordedOperations), Failure> {
+    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
+    if sampled::open(path)?.is_some() {
+        return Err(refuse(anyhow!(
+            "{} is a sampled profile, which has no single calls to replay; record the program with `allotrope record`",
+            path.shown()
+        )));
+    }
+    let mut trace = trace::open_without_names(path)?;
+    let mut all = processes(path, &trace)?;
+    let mut process = choose(path, &all, pid)?;
+    let mut recorded = operations(&trace, &process, progress);
+    if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
+    {
+        trace
+            .cut_at_damage()
+            .with_context(|| path.shown().into_owned())
+            .status(BAD_INPUT)?;
+        all = processes(path, &trace)?;
+        process = choose(path, &all, Some(process.pid))?;
+        recorded = operations(&trace, &process, progress);
+    }
+    progress.finish();
+    let recorded = recorded.map_err(|error| match error {
+        RecordingError::Recording(error) => trace::unreplayable(path, error),
+        RecordingError::Operations(error) => {
+            Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
+        }
+    })?;
+    for note in trace::notes(path, &trace) {
+        message::print(note);
+    }
+    if process.lost_events > 0 {
+        message::print(format_args!(
+            "warning: {} lost {} calls of process {}; the others are replayed",
+            path.shown(),
+            process.lost_events,
+            process.pid
+        ));
+    }
+    Ok((process, recorded))
+}
+
+fn processes(path: &Path, trace: &TraceReader) -> Result<RecordedProcesses, Failure> {
+    recorded_processes(trace).map_err(|error| trace::unreplayable(path, error))
+}
+
+fn operations(
+    trace: &TraceReader,
+    process: &RecordedProcess,
+    progress: &Progress,
+) -> Result<RecordedOperations, RecordingError> {
+    let show = |done, total| progress.show("reading the recording", done, total);
+    let options = OperationOptions {
+        progress: Some(&show),
+        ..OperationOptions::default()
+    };
+    operations_of(trace, process, &options)
+}
+
+/// The process with this pid, or the one with the most calls.
+fn choose(
+    path: &Path,
+    all: &RecordedProcesses,
+    pid: Option<u32>,
+) -> Result<RecordedProcess, Failure> {
+    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
+    if all.counts_only {
+        return Err(refuse(anyhow!(
+            "{} was recorded with --counts-only and has no single calls to replay; record the program without it",
+            path.shown()
+        )));
+    }
+    let processes = all.processes.iter();
+    let wanted = processes.filter(|it| pid.is_none_or(|pid| it.pid == pid));
+    let Some(process) = wanted.max_by_key(|it| it.events) else {
+        return Err(refuse(match pid {
+            Some(pid) => anyhow!("{} has no process {pid}", path.shown()),
+            None => anyhow!("{} has no process", path.shown()),
+        }));
+    };
+    let others = all.processes.iter().filter(|it| it.events > 0).count();
+    if pid.is_none() && others > 1 {
+        message::print(format_args!(
+            "note: {} has {others} processes with calls; this is process {}, which has the most (--pid names another)",
+            path.shown(),
+            process.pid
+        ));
+    }
+    Ok(process.clone())
+}
+
+/// The allocator that the program used, and whether that is known.
+fn recorded_allocator(
+    arguments: &Arguments,
+    process: &RecordedProcess,
+) -> Result<(Allocator, bool), Failure> {
+    if let Some(word) = &arguments.recorded_with {
+        let found = allocators::allocators(std::slice::from_ref(word));
+        return match found.into_iter().next() {
+            Some((allocator, None)) => Ok((allocator, true)),
+            Some((allocator, Some(error))) => {
+                let sentence = anyhow!("--recorded-with {}: {error}", shown(&allocator.name));
+                Err(Failure::new(BAD_INPUT, sentence))
+            }
+            None => Err(Failure::new(
+                BAD_INPUT,
+                anyhow!("--recorded-with names nothing"),
+            )),
+        };
+    }
+    let modules = process.modules.iter();
+    let mut known = modules.filter_map(|path| Some((allocators::known_name(path)?, path)));
+    Ok(match known.next() {
+        Some((name, library)) => {
+            let allocator = Allocator {
+                name: name.to_owned(),
+                library: Some(library.clone()),
+            };
+            (allocator, true)
+        }
+        None => {
+            let name = SYSTEM.to_owned();
+            (
+                Allocator {
+                    name,
+                    library: None,
+                },
+                false,
+            )
+        }
+    })
+}
+
+/// Calibrates; says so if that is not possible.
+fn calibrated(
+    plan: &Plan<'_>,
+    recorded: &RecordedOperations,
+    with: &Allocator,
+    is_known: bool,
+    progress: &Progress,
+) -> Result<Option<Calibration>, Failure> {
+    let show = |done, total| progress.show("calibrating", done, total);
+    let found = calibrate(plan, with, &recorded.resident, &show)
+        .context("cannot start the replayer")
+        .status(FAILED)?;
+    progress.finish();
+    if !is_known {
+        message::print(
+            "note: the recording does not name the program's allocator; calibrating with glibc (--recorded-with names another)",
+        );
+    }
+    match found {
+        Ok(calibration) if !calibration.agrees() => {
+            message::print(
+                "warning: no share of each block makes the memory grow as it did in the program; the nearest one is used",
+            );
+            Ok(Some(calibration))
+        }
+        Ok(calibration) => Ok(Some(calibration)),
+        Err(why) => {
+            message::print(format_args!(
+                "warning: cannot calibrate: {why}; a byte in each page is written"
+            ));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! `allotrope replay` and `allotrope bench`: an allocator that logs its calls sees those of the
+//! recorded program's source; slow, crashing and unusable allocators are named.
+
+mod support;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{Recording, allotrope, compiled, compiled_with, record};
+
+/// A call as the logging allocator sees it. Blocks are numbers in order of allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Call {
+    Allocate(&'static str, u64, u64),
+    Reallocate(Option<usize>, u64),
+    Free(usize),
+}
+
+const NAMES: [&str; 6] = [
+    "malloc",
+    "calloc",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "realloc",
+];
+
+/// The calls of `programs/replay/story.c`.
+fn story() -> Vec<Call> {
+    let mut calls = Vec::new();
+    let mut next = 0;
+    let mut allocate = |calls: &mut Vec<Call>, name, a, b| {
+        calls.push(Call::Allocate(name, a, b));
+        next += 1;
+        next - 1
+    };
+    let mut blocks: Vec<usize> = (0..40)
+        .map(|i| allocate(&mut calls, "malloc", 10 + i, 0))
+        .collect();
+    // realloc of no block allocates one, and each further one keeps it.
+    let chain = allocate(&mut calls, "chain", 0, 0);
+    calls.pop();
+    for doubling in 0..11 {
+        let old = (doubling > 0).then_some(chain);
+        calls.push(Call::Reallocate(old, 8 << doubling));
+    }
+    for i in (0..40).step_by(2) {
+        calls.push(Call::Free(blocks[i]));
+    }
+    for i in (0..40).step_by(2) {
+        // The recording has the whole size: one element of it.
+        blocks[i] = allocate(&mut calls, "calloc", 1, 3 * (7 + i as u64));
+    }
+    let aligned = allocate(&mut calls, "posix_memalign", 64, 100);
+    let page = allocate(&mut calls, "aligned_alloc", 4096, 8192);
+    let old = allocate(&mut calls, "memalign", 32, 40);
+    // The C library's reallocarray calls realloc.
+    let array = allocate(&mut calls, "array", 0, 0);
+    calls.pop();
+    calls.push(Call::Reallocate(None, 30));
+    calls.push(Call::Reallocate(Some(array), 300));
+    calls.extend([page, aligned, old, chain].map(Call::Free));
+    calls.extend(blocks.iter().rev().map(|&block| Call::Free(block)));
+    calls
+}
+
+/// Calls before the 30th of `malloc`, which is the 30th call.
+const CRASH_AT: usize = 30;
+
+/// Reads a log: for each process, the thread and the call of each line.
+fn log(path: &Path) -> Vec<Vec<(u64, Call)>> {
+    let text = fs::read_to_string(path).expect("the allocator wrote it");
+    let lines: Vec<Vec<&str>> = text.lines().map(|it| it.split(' ').collect()).collect();
+    let processes = lines.chunk_by(|a, b| a[0] == b[0]);
+    processes.map(of_process).collect()
+}
+
+fn of_process(lines: &[Vec<&str>]) -> Vec<(u64, Call)> {
+    let mut live = HashMap::new();
+    let mut next = 0;
+    let mut calls = Vec::new();
+    for words in lines {
+        let hex = |at: usize| u64::from_str_radix(words[at], 16).expect("hexadecimal");
+        let thread = words[1].parse().expect("a thread");
+        let (a, b, result) = (hex(3), hex(4), hex(5));
+        let call = match words[2] {
+            "free" => match live.remove(&a) {
+                Some(block) => Call::Free(block),
+                // Of a block that was allocated before the log began.
+                None => continue,
+            },
+            "realloc" => {
+                let old = (a != 0).then(|| live.remove(&a).expect("a live block"));
+                let block = old.unwrap_or_else(|| {
+                    next += 1;
+                    next - 1
+                });
+                assert_eq!(live.insert(result, block), None);
+                Call::Reallocate(old, b)
+            }
+            name => {
+                let name = NAMES.iter().find(|it| **it == name).expect("a function");
+                assert_eq!(live.insert(result, next), None);
+                next += 1;
+                Call::Allocate(name, a, b)
+            }
+        };
+        calls.push((thread, call));
+    }
+    calls
+}
+
+fn allocator(flags: &[&str]) -> PathBuf {
+    let shared: Vec<&str> = ["-shared", "-fPIC"].iter().chain(flags).copied().collect();
+    compiled_with("replay/logging_allocator.c", &shared)
+}
+
+fn recorded(source: &str) -> Recording {
+    let recording = record(compiled(source)).run();
+    assert!(recording.status.success(), "{}", recording.stderr);
+    recording
+}
+
+/// Runs `replay` of a recording.
+fn replay(trace: &Path, arguments: &[&str]) -> Output {
+    let words = ["replay".as_ref(), trace.as_os_str()];
+    let words = words
+        .into_iter()
+        .chain(arguments.iter().map(|it| it.as_ref()));
+    allotrope(words)
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", errors(output)))
+}
+
+fn row<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let rows = report["allocators"].as_array().expect("a list");
+    let row = rows.iter().find(|row| row["name"] == name);
+    row.unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+#[track_caller]
+fn check_schema(value: &Value, schema: &str) {
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs")
+            .join(schema),
+    );
+    let schema = serde_json::from_str(&text.expect("docs has it")).expect("it is JSON");
+    if let Err(fault) = support::schema::valid(value, &schema, "report") {
+        panic!("{fault}");
+    }
+}
+
+#[test]
+fn one_thread_is_replayed_call_by_call() {
+    let recording = recorded("replay/story.c");
+    let calls = recording.folder.path().join("calls");
+    let alloc = format!("log={}", allocator(&[]).display());
+    let env = format!("CALLS={}", calls.display());
+    let arguments = [
+        "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
+    ];
+    let output = replay(&recording.trace, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let report = json(&output);
+    let expected = story();
+    assert_eq!(report["recording"]["operations"], expected.len());
+    assert_eq!(report["recording"]["threads"], 1);
+    assert_eq!(report["recording"]["final_live_bytes"], 300);
+    assert_eq!(report["replay"]["order"], "exact");
+    // Two replays: a timed one, and one in which each call is measured.
+    let seen = log(&calls);
+    assert_eq!(seen.len(), 2);
+    for replay in seen {
+        let calls: Vec<Call> = replay.into_iter().map(|(_, call)| call).collect();
+        assert_eq!(calls, expected);
+    }
+    let percentiles = row(&report, "log")["percentiles"].as_array().unwrap();
+    let called = |name: &str| {
+        let line = percentiles.iter().find(|line| line["call"] == name);
+        line.map_or(0, |line| line["calls"].as_u64().unwrap())
+    };
+    assert_eq!(called("malloc"), 40);
+    assert_eq!(called("calloc"), 20);
+    assert_eq!(called("realloc"), 11);
+    assert_eq!(called("reallocarray"), 2);
+    assert_eq!(called("free"), 20 + 4 + 40);
+}
+
+#[test]
+fn threads_are_replayed_on_threads_in_their_order() {
+    let recording = recorded("replay/threads.c");
+    let calls = recording.folder.path().join("calls");
+    let alloc = format!("log={}", allocator(&[]).display());
+    let env = format!("CALLS={}", calls.display());
+    let arguments = [
+        "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
+    ];
+    let output = replay(&recording.trace, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let report = json(&output);
+    assert_eq!(report["replay"]["order"], "recorded-order");
+    // The first of both replays, of the blocks that tell their thread.
+    let replay = log(&calls).remove(0);
+    let marked = replay.iter().filter_map(|(thread, call)| match call {
+        Call::Allocate("malloc", size @ 1000.., _) => Some((*thread, *size)),
+        _ => None,
+    });
+    let once: Vec<(u64, u64)> = marked.collect();
+    let sizes: Vec<u64> = once.iter().map(|(_, size)| *size).collect();
+    let expected: Vec<u64> = (1..=3)
+        .flat_map(|t| (0..20).map(move |i| 1000 * t + i))
+        .collect();
+    assert_eq!(sizes, expected);
+    let threads: Vec<u64> = once.iter().map(|(thread, _)| *thread).collect();
+    for of_one in threads.chunks(20) {
+        assert!(
+            of_one.iter().all(|thread| *thread == of_one[0]),
+            "{threads:?}"
+        );
+    }
+    assert!(
+        threads[0] != threads[20] && threads[20] != threads[40],
+        "{threads:?}"
+    );
+}
+
+#[test]
+fn a_slow_allocator_is_named_slower_and_not_worth_it() {
+    let recording = recorded("replay/story.c");
+    let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
+    let alloc = format!("glibc,{slow}");
+    let arguments = ["--alloc", &alloc, "--runs", "3", "--format", "json"];
+    let output = replay(&recording.trace, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let report = json(&output);
+    check_schema(&report, "replay.schema.json");
+    assert_eq!(row(&report, "slow")["compared"], "more");
+    assert!(row(&report, "glibc")["compared"].is_null());
+    assert_eq!(report["switching"]["from"], "glibc");
+    assert_eq!(report["switching"]["to"][0]["worth"], "no");
+    let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("slow") && text.contains("Is switching"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_allocator_against_itself_has_the_same_calls_and_two_names() {
+    let recording = recorded("replay/story.c");
+    let arguments = ["--alloc", "glibc,glibc", "--runs", "2", "--format", "json"];
+    let report = json(&replay(&recording.trace, &arguments));
+    check_schema(&report, "replay.schema.json");
+    assert_eq!(row(&report, "glibc#2")["library"], Value::Null);
+}
+
+#[test]
+fn a_crash_and_a_failure_name_the_operation_and_the_others_are_measured() {
+    let recording = recorded("replay/story.c");
+    let crash = allocator(&[&format!("-DCRASH_AT={CRASH_AT}")]);
+    let failing = allocator(&["-DFAIL_FROM=45"]);
+    let lacking = allocator(&["-DNO_REALLOC"]);
+    let alloc = format!(
+        "crash={},failing={},lacking={},glibc",
+        crash.display(),
+        failing.display(),
+        lacking.display()
+    );
+    let output = replay(
+        &recording.trace,
+        &["--alloc", &alloc, "--runs", "1", "--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let errors = errors(&output);
+    let operations = story().len();
+    // Numbers count from 0. malloc(10 + 35) is the first of 45 bytes.
+    for sentence in [
+        format!("crash crashed with SIGSEGV in operation 29 of {operations} (malloc of 39 bytes)"),
+        format!(
+            "failing ran out of memory: operation 35 of {operations} (malloc of 45 bytes) failed, and 4 more did"
+        ),
+        "lacking cannot be used: it does not define realloc".to_owned(),
+    ] {
+        assert!(errors.contains(&sentence), "{sentence}: {errors}");
+    }
+    assert_eq!(errors.lines().count(), 3, "{errors}");
+    let report = json(&output);
+    check_schema(&report, "replay.schema.json");
+    assert!(row(&report, "glibc")["ns_per_operation"].is_object());
+    assert!(row(&report, "crash")["ns_per_operation"].is_null());
+}
+
+#[test]
+fn what_is_no_allocator_is_refused_in_a_sentence() {
+    let recording = recorded("replay/story.c");
+    let folder = recording.folder.path();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).expect("the folder is writable");
+        path.display().to_string()
+    };
+    let mut small = vec![0; 64];
+    small[..7].copy_from_slice(b"\x7fELF\x01\x01\x01");
+    let mut cut = vec![0; 64];
+    cut[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    for (path, sentence) in [
+        (file("libx.a", b"!<arch>\n"), "a static library"),
+        (file("text.so", b"hello"), "not a shared library"),
+        (file("empty.so", b""), "not a shared library"),
+        (file("small.so", &small), "not a 64-bit library"),
+        (file("cut.so", &cut), "cannot be used"),
+        (
+            folder.join("none.so").display().to_string(),
+            "cannot read it",
+        ),
+        (
+            "nonsense".to_owned(),
+            "there is no allocator called nonsense",
+        ),
+        (folder.display().to_string(), "not a shared library"),
+    ] {
+        let output = replay(&recording.trace, &["--alloc", &path, "--runs", "1"]);
+        let errors = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{path}: {errors}");
+        assert!(errors.contains(sentence), "{sentence}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
+    let counted = record(compiled("replay/story.c"))
+        .option("--counts-only")
+        .run();
+    let output = replay(&counted.trace, &["--alloc", "glibc"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        errors(&output).contains("--counts-only"),
+        "{}",
+        errors(&output)
+    );
+
+    let recording = recorded("replay/story.c");
+    let bytes = fs::read(&recording.trace).unwrap();
+    let cut = recording.folder.path().join("cut.allotrope");
+    // The closing chunk is the last.
+    fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
+    let output = replay(
+        &cut,
+        &["--alloc", "glibc", "--runs", "1", "--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("is not whole"),
+        "{}",
+        errors(&output)
+    );
+    assert_eq!(json(&output)["recording"]["operations"], story().len());
+
+    let text = recording.folder.path().join("text");
+    fs::write(&text, "hello").unwrap();
+    assert_eq!(replay(&text, &[]).status.code(), Some(2));
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let recording = recorded("replay/story.c");
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command
+        .args(["replay".as_ref(), recording.trace.as_os_str()])
+        .args(["--alloc", "glibc", "--runs", "1"])
+        .env("TMPDIR", temporary.path());
+    assert!(support::run(&mut command, b"").status.success());
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+/// The processes that a process's first thread has started.
+fn children(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().flat_map(str::parse).collect()
+}
+
+/// Waits until something is so; a test that waits for ever names what it waited for.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited too long: {what}");
+}
+
+#[test]
+fn a_signal_ends_the_replayer_and_leaves_nothing() {
+    let recording = recorded("replay/story.c");
+    let temporary = tempfile::tempdir().unwrap();
+    let hanging = allocator(&["-DHANG"]).display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"))
+        .args(["replay".as_ref(), recording.trace.as_os_str()])
+        .args(["--alloc", &hanging])
+        .env("TMPDIR", temporary.path())
+        .spawn()
+        .expect("allotrope runs");
+    let runs = |process: u32| Path::new(&format!("/proc/{process}")).exists();
+    // The replayer is in its first call.
+    let is_replaying = |process: &u32| {
+        let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+        maps.contains("logging_allocator")
+    };
+    until("the replayer starts", || {
+        children(command.id()).iter().any(is_replaying)
+    });
+    let replayers = children(command.id());
+    let process = rustix::process::Pid::from_child(&command);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
+    let status = command.wait().expect("it ends");
+    assert!(!status.success());
+    until("the replayer ends", || {
+        !replayers.iter().any(|it| runs(*it))
+    });
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
+    let alloc = format!("log={}", allocator(&[]).display());
+    let output = allotrope([
+        "bench",
+        "--alloc",
+        &alloc,
+        "--size",
+        "16,64",
+        "--threads",
+        "1,2",
+        "--runs",
+        "2",
+        "--blocks",
+        "4096",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let report = json(&output);
+    check_schema(&report, "bench.schema.json");
+    for name in ["glibc", "log"] {
+        let cases = row(&report, name)["cases"].as_array().unwrap();
+        // Five patterns, two sizes, two numbers of threads.
+        assert_eq!(cases.len(), 5 * 2 * 2);
+        for case in cases {
+            assert!(case["cycles"].is_null() || case["cycles"].as_f64() > Some(0.0));
+        }
+    }
+    let text = allotrope([
+        "bench",
+        "--alloc",
+        "glibc",
+        "--pattern",
+        "lifo",
+        "--size",
+        "16",
+        "--threads",
+        "1",
+        "--runs",
+        "2",
+        "--blocks",
+        "4096",
+    ]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("noise (glibc to itself)"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_benchmark_makes_the_calls_of_its_pattern() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    let alloc = format!("log={}", allocator(&[]).display());
+    let env = format!("CALLS={}", calls.display());
+    for (pattern, frees_first) in [("lifo", 1023), ("fifo", 0)] {
+        let _ = fs::remove_file(&calls);
+        let output = allotrope([
+            "bench",
+            "--alloc",
+            &alloc,
+            "--pattern",
+            pattern,
+            "--size",
+            "40",
+            "--threads",
+            "1",
+            "--runs",
+            "1",
+            "--blocks",
+            "2048",
+            "--env",
+            &env,
+        ]);
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        // glibc, which does not log, runs before and after it.
+        let processes = log(&calls);
+        assert_eq!(processes.len(), 1);
+        let calls: Vec<Call> = processes[0].iter().map(|(_, call)| call.clone()).collect();
+        assert_eq!(calls.len(), 2 * 2048);
+        assert!(
+            calls[..1024]
+                .iter()
+                .all(|it| *it == Call::Allocate("malloc", 40, 0))
+        );
+        assert_eq!(calls[1024], Call::Free(frees_first));
+    }
+}
