@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use allotrope_replay::{Mode, Operations, Outcome, Replayer, Settings, Touch};
+use allotrope_replay::allocators::{self, Allocator as Wanted, AllocatorError};
+use allotrope_replay::{Call, Mode, Operations, Outcome, Replayer, Settings, Touch};
 use allotrope_symbols::Locator;
 
 use crate::analysis::{Run, analyse};
@@ -36,18 +37,21 @@ pub enum MeasureError {
         "its operations cannot be stepped: {0}; ptrace must be allowed (in a container: --cap-add=SYS_PTRACE, or a seccomp profile that permits it)"
     )]
     NoTrace(io::Error),
+    /// The library is no allocator for these operations.
+    #[error("cannot be used: {0}")]
+    Unusable(AllocatorError),
     /// The allocator was not loaded.
-    #[error("the loader did not take it: malloc is in {0}")]
+    #[error("was not loaded: the loader did not take it: malloc is in {0}")]
     NotLoaded(String),
     /// The replay did not reach its end.
     #[error("{0}")]
     Ended(String),
     /// The user has stopped it.
-    #[error("stopped")]
+    #[error("was not measured: stopped")]
     Stopped,
 }
 
-/// Steps through the samples with this allocator, a library or that of the C library.
+/// Steps through the samples with this allocator.
 /// `progress` gets the number of operations stepped in all runs together, and of all; if it
 /// returns `false`, the replay is stopped.
 ///
@@ -55,10 +59,13 @@ pub enum MeasureError {
 /// If it cannot be measured.
 pub fn measure(
     request: &Request<'_>,
-    name: &str,
-    library: Option<&Path>,
+    allocator: &Wanted,
     progress: &dyn Fn(u64, u64) -> bool,
 ) -> Result<Allocator, MeasureError> {
+    let library = allocator.library.as_deref();
+    if let Some(library) = library {
+        allocators::check(library, &called(request.operations)).map_err(MeasureError::Unusable)?;
+    }
     let runs = u64::from(request.runs.max(1));
     let each = request.samples.len() as u64;
     let mut measured: Vec<Run> = Vec::new();
@@ -67,11 +74,11 @@ pub fn measure(
         measured.push(run(request, library, &progress)?);
     }
     let names = Names::new(&measured[0].code, library, request.locator);
-    let mut allocator = analyse(&measured, &names);
-    allocator.name = name.to_owned();
-    allocator.library = library.map_or_else(String::new, |it| it.display().to_string());
-    allocator.findings = findings(&allocator);
-    Ok(allocator)
+    let mut report = analyse(&measured, &names);
+    report.name.clone_from(&allocator.name);
+    report.library = library.map_or_else(String::new, |it| it.display().to_string());
+    report.findings = findings(&report);
+    Ok(report)
 }
 
 fn run(
@@ -116,7 +123,10 @@ fn run(
         .map_err(MeasureError::NoTrace)?;
     let figures = match outcome {
         Outcome::Done(figures) => figures,
-        other => return Err(MeasureError::Ended(sentence(&other))),
+        other => {
+            let refusal = other.refusal(request.operations);
+            return Err(MeasureError::Ended(refusal.unwrap_or_default()));
+        }
     };
     if let Some(library) = library
         && figures.library.canonicalize().ok() != library.canonicalize().ok()
@@ -129,41 +139,14 @@ fn run(
             operations: traced.operations,
             code,
         }),
-        _ => Err(MeasureError::Ended("no operation was stepped".to_owned())),
+        _ => Err(MeasureError::Ended(
+            "was not measured: no operation was stepped".to_owned(),
+        )),
     }
 }
 
-fn sentence(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Done(_) => "it was replayed".to_owned(),
-        Outcome::Crashed {
-            signal,
-            operation,
-            message,
-        } => {
-            let how = match signal {
-                Some(signal) => format!("signal {signal} ended the replay"),
-                None => "it ended the replay".to_owned(),
-            };
-            let place = match operation {
-                Some(operation) => format!(" in operation {operation}"),
-                None => String::new(),
-            };
-            match &**message {
-                "" => format!("{how}{place}"),
-                message => format!("{how}{place}: {message}"),
-            }
-        }
-        Outcome::OutOfMemory {
-            operation,
-            failures,
-        } => format!(
-            "it ran out of memory: {failures} allocations failed, first operation {operation}"
-        ),
-        Outcome::NoResources => "the replayer got no memory or no threads".to_owned(),
-        Outcome::NotStarted { message } => match &**message {
-            "" => "the replayer did not start".to_owned(),
-            message => format!("the replayer did not start: {message}"),
-        },
-    }
+/// The functions that the operations call.
+fn called(operations: &Operations) -> Vec<Call> {
+    let all = Call::ALL.into_iter();
+    all.filter(|call| operations.calls(*call) > 0).collect()
 }

@@ -1,5 +1,6 @@
-//! Which operations of a recording are stepped: every `n`-th, with `n` prime, so that they do
-//! not fall into step with a loop of the program.
+//! Which operations of a recording are stepped: one of each `n` in a row, chosen by a fixed
+//! sequence of pseudo-random numbers. Every `n`-th would be the same call of a loop in the
+//! program whose rounds have `n` operations.
 
 use std::io;
 
@@ -45,7 +46,7 @@ impl Samples {
             if call != Call::Free {
                 *slot = size;
             }
-            if number % every == every / 2 {
+            if number % every == mix(number / every) % every {
                 samples.numbers.push(number);
                 samples.calls.push((call, size));
             }
@@ -64,20 +65,17 @@ impl Samples {
     }
 }
 
-/// The smallest prime that gives at most `wanted` samples of `total`; 1 if all are wanted.
+/// Operations for each sample, if there are at most `wanted` samples of `total`.
 fn interval(total: u64, wanted: u64) -> u64 {
-    let least = total.div_ceil(wanted.max(1));
-    if least <= 1 {
-        return 1;
-    }
-    (least..).find(|it| is_prime(*it)).unwrap_or(least)
+    total.div_ceil(wanted.max(1)).max(1)
 }
 
-fn is_prime(number: u64) -> bool {
-    number > 1
-        && (2..)
-            .take_while(|it| it * it <= number)
-            .all(|it| !number.is_multiple_of(it))
+/// The value that splitmix64 has after so many steps (Steele, Lea and Flood, OOPSLA 2014).
+fn mix(steps: u64) -> u64 {
+    let mut value = (steps.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 #[cfg(test)]
@@ -85,12 +83,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_prime() {
+    fn at_most_as_many_samples_as_wanted() {
         assert_eq!(interval(10, 100), 1);
         assert_eq!(interval(100, 100), 1);
         assert_eq!(interval(101, 100), 2);
-        assert_eq!(interval(1_000, 250), 5);
-        assert_eq!(interval(12_000_000, 6_000), 2003);
+        assert_eq!(interval(12_000_000, 6_000), 2_000);
         assert_eq!(interval(0, 0), 1);
+    }
+
+    /// The first value of splitmix64 with the seed 0, as published.
+    #[test]
+    fn the_sequence_is_splitmix64() {
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     }
 }

@@ -220,8 +220,8 @@ fn own_time_ns(process: &RecordedProcess, recorded: &RecordedOperations) -> u64 
     }
 }
 
-/// Reads the operations of a process.
-fn read(
+/// Reads the operations of a process; without a pid, of the one with the most calls.
+pub fn read(
     path: &Path,
     pid: Option<u32>,
     progress: &Progress,

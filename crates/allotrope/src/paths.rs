@@ -2,33 +2,25 @@
 //! Chooses the process of the recording and the allocators, and prints; `allotrope-paths`
 //! does the rest.
 
-mod allocator;
-
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use allotrope_paths::report::FORMAT;
 use allotrope_paths::{Report, Request, Samples, measure, text};
-use allotrope_profile::Helpers;
-use allotrope_profile::operations::{OperationOptions, RecordedProcess, recorded_processes};
-use allotrope_replay::{RecordingError, Replayer, operations_of};
-use allotrope_text::{Shown, to_json_writer};
-use allotrope_trace::TraceReader;
-use anyhow::{Context, anyhow};
+use allotrope_text::to_json_writer;
+use anyhow::Context;
 
 use crate::debug_files::DebugFiles;
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::export;
-use crate::message;
 use crate::progress::Progress;
-use crate::recorder_library;
+use crate::replay::{self, Format};
 use crate::report::{Color, style};
 use crate::standard_output;
-use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-The recording's operations are replayed, and every n-th of them is single-stepped (ptrace):
+The recording's operations are replayed, and a sample of them is single-stepped (ptrace):
 instructions are counted exactly, on any machine, without a PMU. Environment and addresses are
 fixed, so glibc and tcmalloc give the same numbers each time; of others, the spread over --runs
 is printed. Then, after a change:
@@ -64,7 +56,7 @@ pub struct Arguments {
     runs: u32,
     /// The process of the recording [default: the one with most operations]
     #[arg(long, value_name = "PID")]
-    process: Option<u32>,
+    pid: Option<u32>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 8)]
     top: usize,
@@ -81,35 +73,16 @@ pub struct Arguments {
     debug_files: DebugFiles,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For programs
-    Json,
-}
-
 /// Measures and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
-    let trace = trace::open_without_names(&arguments.file)?;
-    let process = chosen(arguments, &trace)?;
     let progress = Progress::new(arguments.quiet);
-    let show = |done, total| progress.show("reading the recording", done, total);
-    let options = OperationOptions {
-        progress: Some(&show),
-        helpers: Helpers::default(),
-    };
-    let recorded = operations_of(&trace, &process, &options);
-    progress.finish();
-    let operations = recorded
-        .map_err(|error| unusable(&arguments.file, error))?
-        .operations;
+    let (_, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
+    let operations = recorded.operations;
     let samples = Samples::new(&operations, arguments.operations)
         .context("cannot read the operations")
         .status(FAILED)?;
-    let replayer = Replayer::new(recorder_library::provide_replayer().status(FAILED)?);
+    let replayer = replay::replayer()?;
     let request = Request {
         replayer: &replayer,
         operations: &operations,
@@ -124,80 +97,28 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         every: samples.every,
         allocators: Vec::new(),
     };
-    let mut all_measured = true;
-    for word in &arguments.alloc {
-        let measured = allocator::wanted(word).and_then(|wanted| {
-            let show = |done, total| {
-                progress.show("stepping", done, total);
-                true
-            };
-            let measured = measure(&request, &wanted.name, wanted.library.as_deref(), &show);
-            progress.finish();
-            measured.with_context(|| format!("{} was not measured", wanted.name.shown()))
-        });
+    let mut refused: Vec<(String, String)> = Vec::new();
+    let show = |done, total| {
+        progress.show("stepping", done, total);
+        true
+    };
+    for (allocator, error) in replay::candidates(&arguments.alloc) {
+        let measured = match error {
+            Some(error) => Err(format!("cannot be used: {error}")),
+            None => measure(&request, &allocator, &show).map_err(|error| error.to_string()),
+        };
+        progress.finish();
         match measured {
-            Ok(allocator) => report.allocators.push(allocator),
-            Err(error) => {
-                all_measured = false;
-                message::print(format_args!("{error:#}"));
-            }
+            Ok(measured) => report.allocators.push(measured),
+            Err(error) => refused.push((allocator.name, error)),
         }
     }
     if !report.allocators.is_empty() {
         arguments.print(&report)?;
     }
-    Ok(if all_measured { FINE } else { BAD_INPUT })
-}
-
-/// The process to replay.
-fn chosen(arguments: &Arguments, trace: &TraceReader) -> Result<RecordedProcess, Failure> {
-    let path = &arguments.file;
-    let refuse = |sentence: String| Failure::new(BAD_INPUT, anyhow!(sentence));
-    let found = recorded_processes(trace).map_err(|error| trace::unreplayable(path, error))?;
-    if found.counts_only {
-        return Err(refuse(format!(
-            "{} was recorded with --counts-only, which leaves out what is freed; record the program without it",
-            path.shown()
-        )));
-    }
-    if let Some(why) = &found.cut {
-        message::print(format_args!(
-            "note: the recording ends early ({why}); the operations before are replayed"
-        ));
-    }
-    let many = found.processes.len();
-    let process = match arguments.process {
-        Some(wanted) => found.processes.into_iter().find(|it| it.pid == wanted),
-        None => found.processes.into_iter().max_by_key(|it| it.events),
-    };
-    let process = process.ok_or_else(|| match arguments.process {
-        Some(wanted) => refuse(format!("{} has no process {wanted}", path.shown())),
-        None => refuse(format!("{} has no process", path.shown())),
-    })?;
-    if process.lost_events > 0 {
-        message::print(format_args!(
-            "note: {} events of the recording are lost; the replay lacks them",
-            process.lost_events
-        ));
-    }
-    if many > 1 && arguments.process.is_none() && !arguments.quiet {
-        message::print(format_args!(
-            "of {many} processes, {} ({}) has most operations; --process chooses another",
-            process.pid,
-            process.executable.shown()
-        ));
-    }
-    Ok(process)
-}
-
-fn unusable(path: &Path, error: RecordingError) -> Failure {
-    match error {
-        RecordingError::Recording(error) => trace::unreplayable(path, error),
-        RecordingError::Operations(error) => {
-            let sentence = anyhow!("cannot replay {}: {error}", path.shown());
-            Failure::new(BAD_INPUT, sentence)
-        }
-    }
+    Ok(replay::refuse(
+        refused.iter().map(|(name, why)| (name, why)),
+    ))
 }
 
 impl Arguments {
