@@ -30,7 +30,8 @@ use crate::hooks::deallocation;
 use crate::hooks::reallocation;
 use crate::hooks::reported;
 use crate::hooks::x86_64::counting;
-use crate::state::{stubs, watched};
+use crate::state::stubs;
+use crate::state::watched;
 use crate::sys::next::NEXT;
 
 /// Exports a function that jumps to its hook. The registers are those of the hook's
