@@ -1,4 +1,4 @@
-//! A recording as one self-contained HTML page ([`write`]): what `allotrope report --html`
+//! A recording as one self-contained HTML page ([`write()`]): what `allotrope report --html`
 //! writes.
 //!
 //! The page is `page.html`, which is built from `ui/`, with the recording's data in it. The
