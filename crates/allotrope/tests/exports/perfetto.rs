@@ -160,7 +160,8 @@ pub struct Event {
     pub value: i64,
 }
 
-/// What a trace processor knows of a heap after all dumps: by stack, outermost function first.
+/// What a trace processor knows of a heap after all dumps: by stack, outermost function first,
+/// then its id, because different stacks may have the same functions.
 pub type Heap = BTreeMap<Vec<String>, Sums>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,7 +210,8 @@ fn dumps_of<'a>(
         for dump in &profile.dumps {
             assert_eq!(dump.ns, ns);
             for sample in &dump.samples {
-                let stack = names.stack(sample.stack);
+                let mut stack = names.stack(sample.stack);
+                stack.push(format!("stack {}", sample.stack));
                 let sums = Sums {
                     allocations: sample.allocations,
                     allocated: sample.allocated,
