@@ -114,7 +114,7 @@ impl Quantity {
         match self {
             Self::Clock | Self::Instructions | Self::Cycles => 1_000_003,
             Self::CacheMisses | Self::BranchMisses => 10_007,
-            Self::PageFaults => 7,
+            Self::PageFaults => 31,
         }
     }
 

@@ -406,4 +406,28 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
     );
     let (code, text) = recorded.diff("after.paths", "before.paths", "instructions>+2%");
     assert_eq!(code, Some(3), "{text}");
+    // Times are not checked: both are measured.
+    let list = ["before", "after"]
+        .map(|name| format!("{name}={}", inside(&format!("{name}.so")).display()));
+    let few = [
+        "--pattern",
+        "lifo",
+        "--size",
+        "64",
+        "--threads",
+        "1",
+        "--runs",
+        "1",
+        "--blocks",
+        "1000",
+    ];
+    let list = list.join(",");
+    let output = allotrope([&["bench", "--format", "json", "--alloc", &list][..], &few].concat());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let bench = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        bench.contains("\"before\"") && bench.contains("\"after\""),
+        "{bench}"
+    );
 }
