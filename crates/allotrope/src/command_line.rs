@@ -8,8 +8,9 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder, mark, paths,
-    postmortem, record, replay, report, shell_files, show, standby, stat, symbolize, test, watch,
+    allocators, bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder,
+    mark, paths, postmortem, record, replay, report, shell_files, show, standby, stat, symbolize,
+    test, watch,
 };
 
 /// Shown in the help.
@@ -60,6 +61,9 @@ pub enum Subcommand {
     /// Repeat a recorded program's calls with other allocators and compare them
     #[command(after_help = replay::AFTER_HELP)]
     Replay(replay::Arguments),
+    /// Report on allocators with a recorded program's calls: is switching worth it, and why
+    #[command(after_help = allocators::AFTER_HELP)]
+    Allocators(allocators::Arguments),
     /// Compare allocators by patterns of calls, without a recording
     #[command(after_help = bench::AFTER_HELP)]
     Bench(bench::Arguments),

@@ -6,6 +6,7 @@
 // `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
+mod allocators;
 mod bench;
 mod cargo_tests;
 mod client_header;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Subcommand::Mark(arguments) => mark::run(&arguments),
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Replay(arguments) => replay::run(&arguments),
+        Subcommand::Allocators(arguments) => allocators::run(&arguments),
         Subcommand::Bench(arguments) => bench::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),

@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let live = LiveCurve::of(&recorded.operations, POINTS)
         .context(cannot)
         .status(FAILED)?;
-    let (recorded_with, is_known) = recorded_allocator(arguments, &process)?;
+    let (recorded_with, is_known) = recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
     let mut plan = Plan {
         operations: &recorded.operations,
         replayer: &replayer,
@@ -165,22 +165,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .context("cannot start the replayer")
         .status(FAILED)?;
     let facts = Facts {
-        pid: process.pid,
-        executable: text_of_path(&process.executable).into_owned(),
-        command: process
-            .command
-            .iter()
-            .map(|it| text_of_os(it).into_owned())
-            .collect(),
-        wall_ns: own_time_ns(&process, &recorded),
-        operations: &recorded.operations,
-        dropped: recorded.dropped,
-        live: &live,
-        recorded_with: &recorded_with.name,
-        recorded_with_is_known: is_known,
-        touch: plan.touch,
         calibration: calibration.as_ref(),
-        runs: arguments.runs,
+        ..facts(
+            &process,
+            &recorded,
+            &live,
+            (&recorded_with, is_known),
+            &plan,
+        )
     };
     let report = Report::new(&facts, &measured);
     match arguments.format {
@@ -191,6 +183,31 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .iter()
         .filter_map(|it| Some((&it.allocator.name, it.refusal.as_ref()?)));
     Ok(refuse(refused))
+}
+
+/// What a report says of the recording and the plan, without a calibration.
+pub fn facts<'a>(
+    process: &RecordedProcess,
+    recorded: &'a RecordedOperations,
+    live: &'a LiveCurve,
+    (recorded_with, is_known): (&'a Allocator, bool),
+    plan: &Plan<'_>,
+) -> Facts<'a> {
+    let command = process.command.iter();
+    Facts {
+        pid: process.pid,
+        executable: text_of_path(&process.executable).into_owned(),
+        command: command.map(|it| text_of_os(it).into_owned()).collect(),
+        wall_ns: own_time_ns(process, recorded),
+        operations: &recorded.operations,
+        dropped: recorded.dropped,
+        live,
+        recorded_with: &recorded_with.name,
+        recorded_with_is_known: is_known,
+        touch: plan.touch,
+        calibration: None,
+        runs: plan.runs,
+    }
 }
 
 /// Prints an object for programs.
@@ -317,12 +334,13 @@ fn choose(
     Ok(process.clone())
 }
 
-/// The allocator that the program used, and whether that is known.
-fn recorded_allocator(
-    arguments: &Arguments,
+/// The allocator that the program used, as the user or the recording names it, and whether
+/// that is known.
+pub fn recorded_allocator(
+    named: Option<&String>,
     process: &RecordedProcess,
 ) -> Result<(Allocator, bool), Failure> {
-    if let Some(word) = &arguments.recorded_with {
+    if let Some(word) = named {
         let found = allocators::allocators(std::slice::from_ref(word));
         return match found.into_iter().next() {
             Some((allocator, None)) => Ok((allocator, true)),

@@ -1,0 +1,243 @@
+//! The order of the measurements: time and memory of all allocators in turn, then each one's
+//! instructions and counters.
+
+use std::io;
+
+use allotrope_paths::report::Allocator as Stepped;
+use allotrope_paths::{Samples, measure as step};
+use allotrope_replay::allocators::{Allocator as Wanted, Candidate};
+use allotrope_replay::report::{Facts, Report as Replayed, Row};
+use allotrope_replay::{Plan, measure as replay};
+use allotrope_symbols::Locator;
+
+use crate::commands::Invocation;
+use crate::counters::{count, counters};
+use crate::findings::impossible;
+use crate::report::{Allocator, Change, FORMAT, Report, Stepping, summary};
+use crate::verification::{checks, finding};
+use crate::what_if::{change, estimates, functions};
+
+/// What is measured, and how.
+pub struct Request<'a> {
+    /// The replays.
+    pub plan: &'a Plan<'a>,
+    /// The recording.
+    pub facts: &'a Facts<'a>,
+    /// Operations that are stepped.
+    pub samples: &'a Samples,
+    /// How often.
+    pub stepped_runs: u32,
+    /// Finds debug files.
+    pub locator: &'a Locator,
+    /// What the user asked for.
+    pub invocation: &'a Invocation,
+}
+
+/// What is measured now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Time and memory.
+    Replaying,
+    /// Instructions.
+    Stepping,
+    /// Counters.
+    Counting,
+}
+
+/// Why earlier versions cannot be compared.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PairError {
+    /// No allocator of that name is measured.
+    #[error(
+        "--before {0} has no later version: give both the same name (--alloc NAME=NEW --before NAME=OLD)"
+    )]
+    NoLater(String),
+}
+
+/// An allocator's name and its earlier version.
+type Pair = (String, Candidate);
+
+/// Pairs earlier versions with allocators: by name, or the only ones with each other.
+///
+/// # Errors
+/// If one has no partner.
+pub fn pairs(allocators: &[Candidate], before: Vec<Candidate>) -> Result<Vec<Pair>, PairError> {
+    let is_only = allocators.len() == 1 && before.len() == 1;
+    let pair = |earlier: Candidate| {
+        let same = |(it, _): &&Candidate| is_only || it.name == earlier.0.name;
+        let later = allocators.iter().find(same);
+        match later {
+            Some((later, _)) => Ok((later.name.clone(), earlier)),
+            None => Err(PairError::NoLater(earlier.0.name)),
+        }
+    };
+    before.into_iter().map(pair).collect()
+}
+
+/// Measures and makes the report. `progress` gets what is done, the parts done and of all.
+///
+/// # Errors
+/// If a replayer cannot be started.
+pub fn measure(
+    request: &Request<'_>,
+    allocators: Vec<Candidate>,
+    before: Vec<Pair>,
+    progress: &dyn Fn(Stage, u64, u64),
+) -> io::Result<Report> {
+    let show = |step: allotrope_replay::Step<'_>| {
+        progress(Stage::Replaying, step.done, step.total);
+    };
+    let measured = replay(request.plan, allocators, &show)?;
+    let replayed = Replayed::new(request.facts, &measured);
+    let mut rows = Vec::new();
+    let mut later: Vec<Stepped> = Vec::new();
+    for (row, measured) in replayed.allocators.into_iter().zip(&measured) {
+        let is_usable = row.refused.is_none();
+        let stepped = is_usable.then(|| stepped(request, &measured.allocator, progress));
+        let show = |done, total| progress(Stage::Counting, done, total);
+        let pmu =
+            is_usable.then(|| count(request.plan, &measured.allocator, request.locator, &show));
+        let row = allocator(request, row, stepped.as_ref(), pmu.as_ref());
+        later.extend(stepped.and_then(Result::ok));
+        rows.push(row);
+    }
+    let changes = before
+        .into_iter()
+        .map(|(name, earlier)| changed(request, name, earlier, &later, progress));
+    let mut report = Report {
+        format: FORMAT,
+        summary: Vec::new(),
+        recording: replayed.recording,
+        replay: replayed.replay,
+        stepping: Stepping {
+            every: request.samples.every,
+            operations: request.samples.len() as u64,
+            runs: request.stepped_runs,
+        },
+        changes: changes.collect(),
+        allocators: rows,
+        switching: replayed.switching,
+        commands: request.invocation.commands(),
+    };
+    report.summary = summary(&report);
+    Ok(report)
+}
+
+fn stepped(
+    request: &Request<'_>,
+    allocator: &Wanted,
+    progress: &dyn Fn(Stage, u64, u64),
+) -> Result<Stepped, String> {
+    let show = |done, total| {
+        progress(Stage::Stepping, done, total);
+        true
+    };
+    let paths = allotrope_paths::Request {
+        replayer: request.plan.replayer,
+        operations: request.plan.operations,
+        samples: request.samples,
+        runs: request.stepped_runs,
+        locator: request.locator,
+    };
+    step(&paths, allocator, &show).map_err(|error| error.to_string())
+}
+
+fn allocator(
+    request: &Request<'_>,
+    row: Row,
+    stepped: Option<&Result<Stepped, String>>,
+    pmu: Option<&crate::counters::PmuCounts>,
+) -> Allocator {
+    let not_stepped = stepped.and_then(|it| it.as_ref().err()).cloned();
+    let stepped = stepped.and_then(|it| it.as_ref().ok());
+    let operations = request.plan.operations;
+    let all = stepped.and_then(|it| it.instructions.first());
+    let counters = counters(&row, all, not_stepped.as_deref(), operations.len(), pmu);
+    let verification = checks(operations, request.samples.len(), &row, stepped, &counters);
+    let mut findings = stepped.map_or_else(Vec::new, |it| it.findings.clone());
+    findings.extend(impossible(&counters));
+    findings.extend(verification.iter().filter_map(finding));
+    Allocator {
+        replay: row,
+        not_stepped,
+        cut: stepped.map_or(0, |it| it.cut),
+        instructions: list(stepped, |it| it.instructions.clone()),
+        size_classes: list(stepped, |it| it.size_classes.clone()),
+        functions: list(stepped, functions),
+        lines: list(stepped, |it| it.lines.clone()),
+        paths: list(stepped, |it| it.paths.clone()),
+        callees: list(stepped, |it| it.callees.clone()),
+        counters,
+        what_if: list(stepped, estimates),
+        verification,
+        findings,
+    }
+}
+
+/// A list of an allocator; empty if it was not stepped.
+fn list<T>(stepped: Option<&Stepped>, list: fn(&Stepped) -> Vec<T>) -> Vec<T> {
+    stepped.map_or_else(Vec::new, list)
+}
+
+/// Steps through an earlier version, and compares.
+fn changed(
+    request: &Request<'_>,
+    name: String,
+    (earlier, error): Candidate,
+    later: &[Stepped],
+    progress: &dyn Fn(Stage, u64, u64),
+) -> Change {
+    let library = earlier.library.as_ref();
+    let library = library.map(|it| it.to_string_lossy().into_owned());
+    let measured = match (error, later.iter().find(|it| it.name == name)) {
+        (Some(error), _) => Err(format!("the earlier version cannot be used: {error}")),
+        (None, None) => Err("the later version was not stepped".to_owned()),
+        (None, Some(later)) => stepped(request, &earlier, progress)
+            .map(|before| (before, later))
+            .map_err(|error| format!("the earlier version {error}")),
+    };
+    match measured {
+        Ok((before, later)) => {
+            let operations = request.plan.operations.len();
+            change(&before, later, operations, request.samples.every)
+        }
+        Err(refused) => Change {
+            name,
+            before_library: library,
+            refused: Some(refused),
+            rows: Vec::new(),
+            removed: Vec::new(),
+            estimated_saving: None,
+            measured_saving: None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(name: &str) -> Candidate {
+        let name = name.to_owned();
+        (
+            Wanted {
+                name,
+                library: None,
+            },
+            None,
+        )
+    }
+
+    #[test]
+    fn earlier_versions_are_paired_by_name_or_alone() {
+        let both = [candidate("glibc"), candidate("mine")];
+        let of = |before| pairs(&both, vec![candidate(before)]);
+        assert_eq!(of("mine").unwrap()[0].0, "mine");
+        assert_eq!(
+            of("old.so").unwrap_err(),
+            PairError::NoLater("old.so".to_owned())
+        );
+        let alone = pairs(&both[1..], vec![candidate("old.so")]).unwrap();
+        assert_eq!(alone[0].0, "mine");
+    }
+}
