@@ -4,90 +4,48 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::compile::compiled;
 use support::record::command;
+use support::watched::Program;
 
-/// `programs/watched.c`, all blocks of which are sampled.
-struct Program {
-    child: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+/// `programs/watched.c`, all blocks of which are sampled; below another program, if one is given.
+fn watched(below: Option<&[&str]>) -> Program {
+    let standby = command();
+    let mut start = match below {
+        Some(words) => {
+            let mut start = Command::new(words[0]);
+            start.args(&words[1..]).arg(standby.get_program());
+            start
+        }
+        None => standby,
+    };
+    Program::start(start.args(["standby", "--no-holder", "--period", "1"]))
 }
 
-impl Program {
-    /// Runs it below another program, if one is given.
-    fn new(below: Option<&[&str]>) -> Self {
-        let standby = command();
-        let mut start = match below {
-            Some(words) => {
-                let mut start = Command::new(words[0]);
-                start.args(&words[1..]).arg(standby.get_program());
-                start
-            }
-            None => standby,
-        };
-        let mut child = start
-            .args(["standby", "--no-holder", "--period", "1", "--"])
-            .arg(compiled("watched.c"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let commands = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut program = Self {
-            child,
-            commands,
-            answers,
-        };
-        program.answer();
-        program
-    }
-
-    fn answer(&mut self) {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-    }
-
-    fn tell(&mut self, command: &str) {
-        let commands = self.commands.as_mut().expect("a pipe");
-        writeln!(commands, "{command}").expect("a command");
-        self.answer();
-    }
-
-    /// The path of the recorder that it has loaded.
-    fn recorder(&self) -> String {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
-        let maps = maps.expect("our child");
-        let mut paths = maps.lines().filter_map(|it| it.split_whitespace().nth(5));
-        let recorder = paths.find(|it| it.contains("liballotrope_recorder"));
-        recorder.expect("the recorder").to_owned()
-    }
-
-    /// 7 and 5 blocks, a reallocation of each, all freed: by each of the probes' names, its hits.
-    fn calls(&mut self) -> Vec<(&'static str, u64)> {
-        self.tell("malloc 7 4321");
-        self.tell("calloc 5 4321");
-        self.tell("realloc 8642");
-        self.tell("free");
-        vec![
-            ("malloc", 7),
-            ("calloc", 5),
-            ("realloc_from_tracked", 12),
-            ("free", 12),
-        ]
-    }
+/// The path of the recorder that the program has loaded.
+fn recorder(program: &Program) -> String {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", program.id()));
+    let maps = maps.expect("our child");
+    let mut paths = maps.lines().filter_map(|it| it.split_whitespace().nth(5));
+    let recorder = paths.find(|it| it.contains("liballotrope_recorder"));
+    recorder.expect("the recorder").to_owned()
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// 7 and 5 blocks, a reallocation of each, all freed: by each of the probes' names, its hits.
+fn calls(program: &mut Program) -> Vec<(&'static str, u64)> {
+    program.tell("malloc 7 4321");
+    program.tell("calloc 5 4321");
+    program.tell("realloc 8642");
+    program.tell("free");
+    vec![
+        ("malloc", 7),
+        ("calloc", 5),
+        ("realloc_from_tracked", 12),
+        ("free", 12),
+    ]
 }
 
 fn is_installed(program: &str) -> bool {
@@ -99,9 +57,9 @@ fn is_installed(program: &str) -> bool {
 
 #[test]
 fn the_library_has_a_note_for_each_probe() {
-    let program = Program::new(None);
+    let program = watched(None);
     let output = Command::new("readelf")
-        .args(["-n", &program.recorder()])
+        .args(["-n", &recorder(&program)])
         .output()
         .expect("readelf");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -134,8 +92,8 @@ fn bpftrace_counts_every_sample() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: only root may use bpftrace");
     }
-    let mut program = Program::new(None);
-    let recorder = program.recorder();
+    let mut program = watched(None);
+    let recorder = recorder(&program);
     // The sizes tell the test's blocks from others; a sample at this period stands for itself.
     let probe = |name: &str, size: &str, filter: &str| {
         format!(
@@ -170,7 +128,7 @@ fn bpftrace_counts_every_sample() {
         assert!(errors.contains("permitted"), "{errors}");
         return println!("skipped: the kernel refuses bpftrace");
     }
-    let calls = program.calls();
+    let calls = calls(&mut program);
     kill_process(Pid::from_child(&bpftrace), Signal::INT).expect("it runs");
     let text: Vec<String> = lines.map_while(Result::ok).collect();
     let _ = bpftrace.wait();
@@ -198,7 +156,7 @@ fn perf_counts_every_sample() {
         return println!("skipped: only root may make probes");
     }
     let home = tempfile::tempdir().expect("a folder");
-    let recorder = Program::new(None).recorder();
+    let recorder = recorder(&watched(None));
     let perf = |arguments: &[&str]| {
         let mut perf = Command::new("perf");
         perf.arg("--buildid-dir").arg(home.path()).args(arguments);
@@ -231,8 +189,8 @@ fn perf_counts_every_sample() {
         &events.join(","),
         "--",
     ];
-    let mut program = Program::new(Some(&stat));
-    let calls = program.calls();
+    let mut program = watched(Some(&stat));
+    let calls = calls(&mut program);
     drop(program.commands.take());
     program.child.wait().expect("our child");
     record_and_report(home.path());
@@ -263,7 +221,7 @@ fn record_and_report(folder: &std::path::Path) {
         "-o",
         &data,
     ];
-    let mut program = Program::new(Some(&[&record[..], &["--"]].concat()));
+    let mut program = watched(Some(&[&record[..], &["--"]].concat()));
     program.tell("malloc 2 1000");
     program.tell("free");
     program.tell("malloc 7 4321");

@@ -4,25 +4,22 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
-use support::compile::compiled;
 use support::record::command;
+use support::watched::Program;
 
 /// Much longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A watcher that has started `programs/watched.c`, which does what it reads.
 struct Started {
-    child: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    program: Program,
     log: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -35,40 +32,12 @@ impl Started {
         watch.args([
             "watch", "--period", "1", "--every", "100ms", "--format", "json",
         ]);
-        watch.arg("--log").arg(&log).arg("--").args(before);
-        let mut child = watch
-            .arg(compiled("watched.c"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let commands = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut started = Self {
-            child,
-            commands,
-            answers,
+        watch.arg("--log").arg(&log);
+        Self {
+            program: Program::start_below(&mut watch, before),
             log,
             _folder: folder,
-        };
-        assert_eq!(started.answer(), "ready");
-        started
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        line.trim_end().to_owned()
-    }
-
-    fn send(&mut self, text: &str) {
-        let commands = self.commands.as_mut().expect("a pipe");
-        writeln!(commands, "{text}").expect("a command");
-    }
-
-    fn tell(&mut self, text: &str) {
-        self.send(text);
-        assert_eq!(self.answer(), "ok", "{text}");
+        }
     }
 
     /// The reports up to now; the last line may not be complete yet.
@@ -92,16 +61,8 @@ impl Started {
 
     /// Ends the program's input; returns the watcher's exit status.
     fn end(&mut self) -> Option<i32> {
-        drop(self.commands.take());
-        self.child.wait().expect("our child").code()
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        drop(self.commands.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        drop(self.program.commands.take());
+        self.program.child.wait().expect("our child").code()
     }
 }
 
@@ -122,70 +83,77 @@ fn process_count(report: &Value) -> usize {
 
 #[test]
 fn a_program_is_sampled_from_the_start_and_its_last_state_reported() {
-    let mut program = Started::new(&[]);
-    program.tell("malloc 123 1000");
-    program.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
-    program.tell("calloc 45 2000");
-    assert_eq!(program.end(), Some(0));
-    let last = program.reports().pop().expect("a report");
+    let mut started = Started::new(&[]);
+    started.program.tell("malloc 123 1000");
+    started.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
+    started.program.tell("calloc 45 2000");
+    assert_eq!(started.end(), Some(0));
+    let last = started.reports().pop().expect("a report");
     assert_eq!(blocks_of(&last, "by_malloc"), 123.0);
     assert_eq!(blocks_of(&last, "by_calloc"), 45.0);
 }
 
 #[test]
 fn the_exit_status_is_the_programs() {
-    let mut program = Started::new(&[]);
-    program.send("exit 3");
-    assert_eq!(program.end(), Some(3));
-    let mut program = Started::new(&[]);
-    program.send("kill 9");
-    assert_eq!(program.end(), Some(128 + 9));
+    let mut started = Started::new(&[]);
+    started.program.send("exit 3");
+    assert_eq!(started.end(), Some(3));
+    let mut started = Started::new(&[]);
+    started.program.send("kill 9");
+    assert_eq!(started.end(), Some(128 + 9));
 }
 
 #[test]
 fn the_programs_children_are_watched_too() {
-    let mut program = Started::new(&[]);
-    program.tell("malloc 100 1000");
-    program.send("fork");
-    let child = program.answer();
-    program.tell("malloc 23 1000");
+    let mut started = Started::new(&[]);
+    started.program.tell("malloc 100 1000");
+    started.program.send("fork");
+    let child = started.program.answer();
+    started.program.tell("malloc 23 1000");
     // The blocks that a child gets by the fork are its parent's.
-    let report = program.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
+    let report = started.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
     assert_eq!(process_count(&report), 2);
     let processes = report["processes"].as_array().expect("processes").iter();
     let ids: Vec<String> = processes.map(|it| it["pid"].to_string()).collect();
     assert!(ids.contains(&child), "{ids:?} {child}");
-    program.end();
+    started.end();
 }
 
 #[test]
 fn a_process_that_has_lost_its_parent_is_watched_and_waited_for() {
     // The program itself is the shell, which ends before it.
-    let mut program = Started::new(&["sh", "-c", "exec 3<&0; \"$0\" <&3 & exit 4"]);
-    program.tell("malloc 100 1000");
+    let mut started = Started::new(&["sh", "-c", "exec 3<&0; \"$0\" <&3 & exit 4"]);
+    started.program.tell("malloc 100 1000");
     let end = Instant::now() + PATIENCE;
-    while blocks(&program) != Some(100.0) && Instant::now() < end {
+    while blocks(&started) != Some(100.0) && Instant::now() < end {
         sleep(Duration::from_millis(20));
     }
-    assert_eq!(blocks(&program), Some(100.0));
-    assert!(program.child.try_wait().expect("our child").is_none());
-    assert_eq!(program.end(), Some(4));
+    assert_eq!(blocks(&started), Some(100.0));
+    assert!(
+        started
+            .program
+            .child
+            .try_wait()
+            .expect("our child")
+            .is_none()
+    );
+    assert_eq!(started.end(), Some(4));
 }
 
 /// In the last report.
-fn blocks(program: &Started) -> Option<f64> {
-    let last = program.reports().pop()?;
+fn blocks(started: &Started) -> Option<f64> {
+    let last = started.reports().pop()?;
     Some(blocks_of(&last, "by_malloc"))
 }
 
 #[test]
 fn a_signal_to_the_watcher_ends_the_program() {
-    let mut program = Started::new(&[]);
-    let report = program.wait_for(|it| process_count(it) == 1);
+    let mut started = Started::new(&[]);
+    let report = started.wait_for(|it| process_count(it) == 1);
     let process = report["processes"][0]["pid"].as_i64().expect("an id");
     let process = Pid::from_raw(i32::try_from(process).expect("an id")).expect("an id");
-    kill_process(Pid::from_child(&program.child), Signal::TERM).expect("a signal");
-    let status = program.child.wait().expect("our child");
+    kill_process(Pid::from_child(&started.program.child), Signal::TERM).expect("a signal");
+    let status = started.program.child.wait().expect("our child");
     assert_eq!(status.code(), Some(128 + 15));
     assert!(test_kill_process(process).is_err());
 }

@@ -25,8 +25,14 @@ impl Program {
 
     /// By this command, to which the program is added.
     pub fn start(command: &mut Command) -> Self {
+        Self::start_below(command, &[])
+    }
+
+    /// By this command, which runs these words with the program added.
+    pub fn start_below(command: &mut Command, words: &[&str]) -> Self {
         let mut child = command
             .arg("--")
+            .args(words)
             .arg(compiled("watched.c"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -49,9 +55,13 @@ impl Program {
         line.trim_end().to_owned()
     }
 
-    pub fn ask(&mut self, command: &str) -> String {
+    pub fn send(&mut self, command: &str) {
         let commands = self.commands.as_mut().expect("a pipe");
         writeln!(commands, "{command}").expect("a command");
+    }
+
+    pub fn ask(&mut self, command: &str) -> String {
+        self.send(command);
         self.answer()
     }
 
