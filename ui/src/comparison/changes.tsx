@@ -144,9 +144,9 @@ const SHORT: Record<string, string> = {
   bytes: "Bytes",
   temporary: "Temporary",
   leaked: "Leaked bytes",
-  "leaked-allocations": "Leaked",
-  peak: "Bytes at the peak",
-  "peak-allocations": "At the peak",
+  "leaked-allocations": "Leaked blocks",
+  peak: "Peak bytes",
+  "peak-allocations": "Blocks at the peak",
 };
 
 function ratio(value: number): string {
