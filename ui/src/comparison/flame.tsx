@@ -137,7 +137,7 @@ function lookOf({ comparison, compared }: App, tree: FlameTree, weights: Weights
         case "less":
           return ink("less-cell");
         case "gone":
-          return hatch("gone-cell", "less-line");
+          return hatch("gone-cell", "gone-line");
         case "same":
           return ink("glue");
       }

@@ -28,7 +28,7 @@ const KEYS: [string, string][] = [
 
 /** What is compared, in a few words. */
 export function titleOf({ meta }: Comparison): string {
-  const names = meta.sides.map((side) => fileName(side.titles[0] ?? ""));
+  const names = meta.sides.map((side) => fileName(side.titles[0] ?? "").replace(/\.allotrope$/, ""));
   return names[0] === names[1] ? `${names[0]} compared` : `${names[0]} ↔ ${names[1]}`;
 }
 
@@ -83,7 +83,7 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
       <header>
         <div class="brand">
           <Logo />
-          <strong title={titleOf(comparison)}>{titleOf(comparison)}</strong>
+          <strong class="two" title={titleOf(comparison)}>{titleOf(comparison)}</strong>
         </div>
         <nav aria-label="Views">
           {VIEWS.map((view) => (
