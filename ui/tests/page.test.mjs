@@ -2,7 +2,7 @@
 // `allotrope report`.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -375,6 +375,24 @@ describe("the page", { skip: why !== null }, () => {
       }
       assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${fragment} is too wide`);
     }
+  });
+
+  test_("comparison: what differs in a stack that only moved is marked", async () => {
+    const file = (name, text) => {
+      writeFileSync(all.path(name), text);
+      return all.path(name);
+    };
+    const before = file("folded-before", "main;work;old_name;take 50\nmain;work;steady 500\n");
+    const after = file("folded-after", "main;work;new_name;take 50\nmain;work;steady 510\n");
+    const page = await at(all.comparison(before, after), "#/changes?k=moved&row=1");
+    assert.deepEqual(await rows(page), [["→ moved", "new_name", "old_name → new_name", "50", "50", "0"]]);
+    assert.equal(await text(page, ".frames li.differs code"), "new_name");
+    assert.equal(await text(page, ".frames li.differs em"), "was old_name ");
+    // Files of folded stacks have no times.
+    assert.equal((await page.$$(".curve")).length, 0);
+    await page.keyboard.press("Escape");
+    await page.emulateMediaType("print");
+    assert.equal(await page.$eval(".changes .search", (it) => getComputedStyle(it).display), "none");
   });
 
   test_("comparison: nothing on a side, and nothing different, are said", async () => {
