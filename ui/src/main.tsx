@@ -1,14 +1,18 @@
-// Starts the page: reads the recording, keeps the state in the URL, listens to keys.
+// Starts the page of a recording or of a comparison. That of a recording: keeps the state in
+// the URL, listens to keys.
 
 import { render } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type App, AppContext, Model } from "./app";
+import { ComparisonPage, titleOf } from "./comparison/page";
+import { Comparison } from "./data/comparison";
 import { load } from "./data/load";
 import { lowerBound } from "./data/ranges";
 import type { Recording } from "./data/recording";
 import { count, duration, fileName, plural } from "./format";
 import { Curve } from "./parts/curve";
-import { Keys } from "./parts/keys";
+import { KEYS, Keys } from "./parts/keys";
+import { Controls, Logo, Said, isTyping, moveRow, restoreTheme, useSaid, useTheme } from "./parts/page";
 import { type State, type View, fromFragment, toFragment } from "./state";
 import "./style.css";
 import { Flame } from "./views/flame";
@@ -40,9 +44,9 @@ function Page({ recording }: { recording: Recording }) {
     return state;
   };
   const [state, setState] = useState<State>(read);
-  const [theme, setTheme] = useState(0);
+  const { theme, switchTheme } = useTheme();
   const [help, setHelp] = useState(false);
-  const [said, say] = useState("");
+  const { said, say } = useSaid();
   const latest = useRef(state);
   const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   latest.current = state;
@@ -75,24 +79,7 @@ function Page({ recording }: { recording: Recording }) {
       removeEventListener("hashchange", back);
     };
   }, []);
-  useEffect(() => {
-    const redraw = () => setTheme((it) => it + 1);
-    const query = matchMedia("(prefers-color-scheme: dark)");
-    query.addEventListener("change", redraw);
-    return () => query.removeEventListener("change", redraw);
-  }, []);
-  useEffect(() => {
-    if (said === "") return;
-    const timer = setTimeout(() => say(""), 2500);
-    return () => clearTimeout(timer);
-  }, [said]);
-
   const app: App = { model, recording, state, set, theme, say };
-  const switchTheme = () => {
-    const dark = document.documentElement.dataset.theme === "dark" || (document.documentElement.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
-    applyTheme(dark ? "light" : "dark");
-    setTheme((it) => it + 1);
-  };
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => key(event, { ...app, state: latest.current }, views, { switchTheme, setHelp, help });
     addEventListener("keydown", onKey);
@@ -111,10 +98,8 @@ function Page({ recording }: { recording: Recording }) {
       <footer class="quiet">
         Allotrope {recording.meta.tool} · <code>{recording.meta.file}</code> {recording.meta.system}
       </footer>
-      {help && <Keys onClose={() => setHelp(false)} />}
-      <p class={said === "" ? "said hidden" : "said"} role="status">
-        {said}
-      </p>
+      {help && <Keys keys={KEYS} hint="Drag over a curve to choose a range of time; a click clears it." onClose={() => setHelp(false)} />}
+      <Said text={said} />
     </AppContext.Provider>
   );
 }
@@ -127,9 +112,7 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
   return (
     <header>
       <div class="brand">
-        <svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
-          <path d="M10 1.5 17.5 5.8V14.2L10 18.5 2.5 14.2V5.8ZM2.5 5.8 10 10 17.5 5.8M10 10V18.5" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linejoin="round" />
-        </svg>
+        <Logo />
         <strong title={recording.meta.command}>{name}</strong>
         <span class="facts">{facts.join(" · ")}</span>
       </div>
@@ -166,15 +149,7 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
               ))}
           </select>
         )}
-        <button type="button" class="icon" aria-label="Switch between light and dark" title="Light or dark (d)" onClick={onTheme}>
-          <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
-            <circle cx="9" cy="9" r="6.5" fill="none" stroke="currentColor" stroke-width="1.5" />
-            <path d="M9 2.5A6.5 6.5 0 0 0 9 15.5Z" fill="currentColor" />
-          </svg>
-        </button>
-        <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={onHelp}>
-          ?
-        </button>
+        <Controls onTheme={onTheme} onHelp={onHelp} />
       </div>
     </header>
   );
@@ -199,29 +174,20 @@ function Ribbon({ app }: { app: App }) {
   );
 }
 
-function applyTheme(theme: string): void {
-  document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem("theme", theme);
-  } catch {
-    // A page from a file may not be allowed to store: then it is not remembered.
-  }
-}
-
 /** What a key does anywhere on the page. */
 function key(event: KeyboardEvent, app: App, views: View[], page: { switchTheme: () => void; setHelp: (shown: boolean) => void; help: boolean }): void {
   const target = event.target as HTMLElement;
-  const isTyping = target instanceof HTMLInputElement || target instanceof HTMLSelectElement;
+  const typing = isTyping(target);
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
     if (page.help) page.setHelp(false);
-    else if (isTyping && app.state.search !== "") app.set({ search: "" });
-    else if (isTyping) target.blur();
+    else if (typing && app.state.search !== "") app.set({ search: "" });
+    else if (typing) target.blur();
     else undo(app);
     event.preventDefault();
     return;
   }
-  if (isTyping || page.help) return;
+  if (typing || page.help) return;
   const view = views[Number(event.key) - 1];
   const { state, set } = app;
   const actions: Record<string, () => void> = {
@@ -276,27 +242,18 @@ function moveRange({ state, model, set, recording }: App, from: number, to: numb
   set({ range: [bounds[first]!, bounds[end]!] });
 }
 
-/** Moves the focus from row to row of a table. */
-function moveRow(by: number): void {
-  const rows = [...document.querySelectorAll<HTMLElement>("main button.row")];
-  if (rows.length === 0) return;
-  const at = rows.indexOf(document.activeElement as HTMLElement);
-  const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
-  next?.focus();
-}
-
-try {
-  const stored = localStorage.getItem("theme");
-  if (stored === "dark" || stored === "light") document.documentElement.dataset.theme = stored;
-} catch {
-  // As above.
-}
-
+restoreTheme();
 const element = document.getElementById("app")!;
 load().then(
-  (recording) => {
-    document.title = `${fileName(recording.processes[0]?.executable ?? recording.meta.file)} · Allotrope`;
-    render(<Page recording={recording} />, (element.replaceChildren(), element));
+  (data) => {
+    element.replaceChildren();
+    if (data instanceof Comparison) {
+      document.title = `${titleOf(data)} · Allotrope`;
+      render(<ComparisonPage comparison={data} />, element);
+    } else {
+      document.title = `${fileName(data.processes[0]?.executable ?? data.meta.file)} · Allotrope`;
+      render(<Page recording={data} />, element);
+    }
     performance.mark("opened");
   },
   (error: unknown) => {

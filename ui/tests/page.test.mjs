@@ -2,7 +2,7 @@
 // `allotrope report`.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -261,6 +261,177 @@ describe("the page", { skip: why !== null }, () => {
           await go(page, `#/${view}`);
           if (view === "functions") await page.click("main button.row");
           const name = `${view.split("?")[0]}-${width}-${theme}.png`;
+          await page.screenshot({ path: join(screenshots, name) });
+          assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${name} is too wide`);
+        }
+      }
+    }
+  });
+
+  // Before: first_phase allocates 10 blocks of 1000 bytes, second_phase 20 of 300. After: evil 7
+  // of 24, long_name 3 of 40. So two entries are gone and two are new.
+  const compared = () => all.comparison(all.record("phases"), all.record("two", ["names"]));
+  const rows = (page) => page.$$eval(".changes tr.opens", (all) => all.map((it) => [...it.querySelectorAll("td")].slice(0, 6).map((cell) => cell.textContent.replaceAll("\u00a0", " ").trim())));
+
+  test_("comparison: opens with the answer, and has the entries of diff", async () => {
+    const page = await at(compared());
+    // 30 allocations before, 10 after.
+    assert.equal(await text(page, "h1"), "Allocations fall from 30 to 10: −20 in second_phase.");
+    const totals = await page.$$eval(".totals div", (all) => all.map((it) => it.textContent.replace(/\s+/g, " ").trim()));
+    assert.deepEqual(totals, ["Before30", "After10", "Difference▼ 20 −66.7 %"]);
+    const shown = await rows(page);
+    const figures = shown.map(([kind, , , before, after, difference]) => [kind, before, after, difference]);
+    assert.deepEqual(figures, [["− gone", "20", "0", "−20"], ["− gone", "10", "0", "−10"], ["+ new", "0", "7", "+7"], ["+ new", "0", "3", "+3"]]);
+    for (const [metric, name] of [["allocations", "Allocations"], ["bytes", "Bytes"], ["peak", "Peak bytes"]]) {
+      const diff = all.diff(all.record("phases"), all.record("two", ["names"]), "--metric", metric);
+      await page.click(`.choice button ::-p-text(${name})`);
+      await until(page, (it) => document.querySelector(".compared [aria-pressed=true]").textContent === it, name);
+      const blamed = diff.entries.map((it) => diff.frames[it.blame].function);
+      assert.deepEqual(await page.$$eval(".changes tr.opens .function b", (all) => all.map((it) => it.textContent)), blamed, metric);
+      const exact = await page.$$eval(".totals strong", (all) => all.map((it) => Number(it.title.replaceAll(",", ""))));
+      assert.deepEqual(exact, [diff.before, diff.after, diff.difference], metric);
+    }
+    assert.equal(await page.title(), "phases ↔ two · Allotrope");
+    assert.ok(statSync(compared()).size <= 5_000_000);
+  });
+
+  test_("comparison: sorts, filters by kind and by words, and a link shows the same", async () => {
+    const page = await at(compared());
+    const differences = async () => (await rows(page)).map((it) => it[5]);
+    await page.click("th button ::-p-text(After)");
+    assert.deepEqual((await differences()).slice(0, 2), ["+7", "+3"]);
+    await page.click("th button ::-p-text(less | more)");
+    assert.deepEqual(await differences(), ["+7", "+3", "−10", "−20"]);
+    await page.click(".choice button ::-p-text(gone)");
+    assert.deepEqual(await differences(), ["−10", "−20"]);
+    await page.type("#search", "first_ph");
+    await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
+    await until(page, () => location.hash.includes("q=first_ph"));
+    assert.match(await hash(page), /^#\/changes\?k=gone&q=first_ph&sort=signed$/);
+    const again = await at(compared(), await hash(page));
+    assert.deepEqual(await rows(again), await rows(page));
+    assert.equal(await text(again, ".search .quiet"), "1\u00a0entry, −10");
+    await go(again, "#/nonsense?m=none&k=none&row=99&z=%%&sort=x");
+    assert.equal((await rows(again)).length, 4);
+  });
+
+  test_("comparison: everything can be done with the keyboard", async () => {
+    const page = await at(compared());
+    const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
+    await press("j", "j", "k", "Enter");
+    await until(page, () => document.querySelector("tr.detail .frames") !== null);
+    const frames = await page.$$eval(".frames code", (all) => all.map((it) => it.textContent));
+    assert.deepEqual(frames.slice(0, 2), ["second_phase", "main"]);
+    assert.equal(await text(page, ".frames li.head code"), "second_phase");
+    await press("Escape");
+    await until(page, () => document.querySelector("tr.detail") === null);
+    await press("m");
+    await until(page, () => location.hash === "#/changes?m=bytes");
+    await press("/");
+    await page.keyboard.type("evil");
+    await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
+    await press("Escape", "Escape", "2");
+    await until(page, () => location.hash.startsWith("#/flame"));
+    await page.focus("canvas.flame");
+    await press("ArrowDown", "ArrowDown", "ArrowDown");
+    // The widest: 10,000 bytes that are gone.
+    await until(page, () => /first_phase/.test(document.querySelector(".strip code").textContent));
+    assert.match(await text(page, ".strip"), /− first_phase.*9\.8.KiB → 0.B \(−9\.8.KiB\)/);
+    await press("Enter");
+    await until(page, () => location.hash.includes("z="));
+    await press("Escape");
+    await until(page, () => !location.hash.includes("z="));
+    await press("i", "l");
+    await until(page, () => location.hash.includes("from=allocation") && location.hash.includes("lib=1"));
+    await press("?");
+    await page.waitForSelector("dialog[open]");
+    await press("Escape");
+    await until(page, () => document.querySelector("dialog") === null);
+    await page.goBack();
+    await until(page, () => location.hash.startsWith("#/changes"));
+    const dark = await at(compared(), "", { theme: "dark" });
+    const ground = () => dark.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.equal(await ground(), "rgb(15, 18, 22)");
+    await dark.keyboard.press("d");
+    assert.equal(await ground(), "rgb(255, 255, 255)");
+    await dark.evaluate(() => localStorage.clear());
+  });
+
+  test_("comparison: hostile names stay text", async () => {
+    const evil = "evil</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>\u202etxt";
+    const long = `${"l".repeat(9_990)}end`;
+    const hostile = all.record("hostile", ["names"], [], all.renamed({ evil, long_name: long }));
+    const file = all.comparison(all.record("phases"), hostile);
+    assert.ok(!readFileSync(file, "utf8").includes("owned"));
+    for (const fragment of ["#/changes?row=2", "#/flame"]) {
+      const page = await at(file, fragment);
+      assert.match(await page.title(), /↔ hostile · Allotrope$/);
+      assert.equal((await page.$$("img")).length, 0);
+      if (fragment.includes("row")) {
+        const shown = await page.$$eval("main .function", (names) => names.map((it) => it.title));
+        assert.ok(shown.some((it) => it.includes(evil.replace("\u202e", "\\u{202e}"))), shown.join("\n").slice(0, 500));
+        assert.ok(shown.some((it) => it.includes(long)));
+        assert.ok(!(await text(page, "main")).includes("\u202e"));
+      }
+      assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${fragment} is too wide`);
+    }
+  });
+
+  test_("comparison: what differs in a stack that only moved is marked", async () => {
+    const file = (name, text) => {
+      writeFileSync(all.path(name), text);
+      return all.path(name);
+    };
+    const before = file("folded-before", "main;work;old_name;take 50\nmain;work;steady 500\n");
+    const after = file("folded-after", "main;work;new_name;take 50\nmain;work;steady 510\n");
+    const page = await at(all.comparison(before, after), "#/changes?k=moved&row=1");
+    assert.deepEqual(await rows(page), [["→ moved", "new_name", "old_name → new_name", "50", "50", "0"]]);
+    assert.equal(await text(page, ".frames li.differs code"), "new_name");
+    assert.equal(await text(page, ".frames li.differs em"), "was old_name ");
+    // Files of folded stacks have no times.
+    assert.equal((await page.$$(".curve")).length, 0);
+    await page.keyboard.press("Escape");
+    await page.emulateMediaType("print");
+    assert.equal(await page.$eval(".changes .search", (it) => getComputedStyle(it).display), "none");
+  });
+
+  test_("comparison: nothing on a side, and nothing different, are said", async () => {
+    const [nothing, phases] = [all.record("none", ["none"]), all.record("phases")];
+    const empty = await at(all.comparison(nothing, nothing));
+    assert.equal(await text(empty, "h1"), "Nothing was allocated on either side.");
+    assert.match(await text(empty, "main"), /Nothing is different\./);
+    await empty.keyboard.press("2");
+    await until(empty, () => document.querySelector("main").textContent.includes("Nothing to draw"));
+    const same = await at(all.comparison(phases, phases));
+    assert.equal(await text(same, "h1"), "Allocations: 30 on both sides, and nothing is different.");
+    const fresh = await at(all.comparison(nothing, phases));
+    assert.equal(await text(fresh, "h1"), "Allocations rise from 0 to 30: +20 in second_phase.");
+    assert.deepEqual((await rows(fresh)).map((it) => it[0]), ["+ new", "+ new"]);
+  });
+
+  test_("comparison: sampled profiles say what may be chance", async () => {
+    const path = await all.sampled();
+    if (path === null) {
+      console.log("skipped: the comparison of sampled profiles: this machine cannot watch");
+      return;
+    }
+    const page = await at(all.comparison(path, path), "#/changes?m=leaked");
+    assert.match(await text(page, "h1"), /^Leaked bytes: about .* before and .* after, which is not distinguishable from chance\.$/);
+    assert.match(await text(page, "main"), /estimates; the difference is not distinguishable from chance/);
+  });
+
+  test_("comparison: axe finds nothing, and it fits a desktop and a phone", async () => {
+    mkdirSync(screenshots, { recursive: true });
+    for (const theme of ["light", "dark"]) {
+      for (const width of [1280, 390]) {
+        const page = await at(compared(), "", { theme, width });
+        await page.evaluate(axe);
+        for (const view of ["changes?m=bytes&row=0", "flame?m=bytes", "flame?q=phase"]) {
+          await go(page, `#/${view}`);
+          const found = await page.evaluate(() => axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+          const shown = found.violations.map((it) => `${view} ${theme}: ${it.id}: ${it.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`).join("; ")}`);
+          assert.deepEqual(shown, []);
+          const name = `comparison-${view.split("?")[0]}${view.includes("q=") ? "-search" : ""}-${width}-${theme}.png`;
           await page.screenshot({ path: join(screenshots, name) });
           assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${name} is too wide`);
         }

@@ -57,6 +57,18 @@ export class Recordings {
     return page;
   }
 
+  /** The page of the comparison of two recordings. */
+  comparison(before, after) {
+    const page = `${after}-${before.slice(before.lastIndexOf("/") + 1)}.html`;
+    if (!existsSync(page)) this.run(allotrope, ["diff", before, after, "--html", page], { stdio: ["ignore", "pipe", "pipe"] });
+    return page;
+  }
+
+  /** The same as JSON. */
+  diff(before, after, ...options) {
+    return JSON.parse(this.run(allotrope, ["diff", before, after, "--format", "json", ...options]).toString());
+  }
+
   /** The JSON report of a recording. */
   report(recording, ...options) {
     return JSON.parse(this.run(allotrope, ["report", recording, "--format", "json", ...options]).toString());

@@ -263,15 +263,7 @@ fn frame_columns(columns: &mut Columns, page: &Page<'_>, frames: &Frames, names:
         "frame.module",
         all().map(|it| module(it.module).unwrap_or(0)),
     );
-    let origin = |&at: &u32| match page.headlines.origin(at) {
-        Origin::Glue => 0,
-        Origin::UnnamedLibrary => 1,
-        Origin::Unnamed => 2,
-        Origin::Library => 3,
-        Origin::Program => 4,
-        Origin::Own => 5,
-        Origin::Repository => 6,
-    };
+    let origin = |&at: &u32| origin_number(page.headlines.origin(at));
     columns.numbers("frame.origin", frames.order.iter().map(origin));
     let flags = all().map(|it| u64::from(it.inlined) | u64::from(it.interrupted) << 1);
     columns.numbers("frame.flags", flags);
@@ -307,6 +299,19 @@ fn frame_columns(columns: &mut Columns, page: &Page<'_>, frames: &Frames, names:
         .map(|it| names.number(&allotrope_text::text_of_path(&it.path)))
         .collect();
     columns.numbers("module.path", paths);
+}
+
+/// The number of an origin on the page.
+pub fn origin_number(origin: Origin) -> u64 {
+    match origin {
+        Origin::Glue => 0,
+        Origin::UnnamedLibrary => 1,
+        Origin::Unnamed => 2,
+        Origin::Library => 3,
+        Origin::Program => 4,
+        Origin::Own => 5,
+        Origin::Repository => 6,
+    }
 }
 
 fn site_columns(sites: &[PageSite], heads: &[u64], nodes: &[u32]) -> Columns {

@@ -10,29 +10,47 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
 use crate::Page;
-use crate::encode::{Limits, Part, encode};
+use crate::columns::Columns;
+use crate::encode::{Limits, encode};
 
 /// Bytes of the elements around the data.
 const AROUND: usize = 100;
 
-/// The parts in base64 with their names, together at most so many bytes.
+/// The parts of a recording in base64 with their names, together at most so many bytes.
 pub fn fit(page: &Page<'_>, most: usize) -> Vec<(&'static str, String)> {
-    let mut limits = Limits::of(page.profile);
+    let parts = fit_with(
+        Limits::of(page.profile),
+        |limits| encode(page, limits),
+        Limits::halve,
+        most,
+    );
+    let named = parts.into_iter().map(|(part, data)| (part.name(), data));
+    named.collect()
+}
+
+/// Parts in base64, together at most so many bytes, if limits can make them so small:
+/// `encode` encodes what the limits allow, and `halve` halves what there may be of a part;
+/// false: there cannot be less.
+pub fn fit_with<L, P: Copy>(
+    mut limits: L,
+    encode: impl Fn(&L) -> Vec<(P, Columns)>,
+    halve: impl Fn(&mut L, P) -> bool,
+    most: usize,
+) -> Vec<(P, String)> {
     loop {
-        let parts = encode(page, &limits);
-        let mut done: Vec<(Part, String)> = parts
+        let parts = encode(&limits);
+        let mut done: Vec<(P, String)> = parts
             .into_iter()
             .map(|(part, columns)| (part, STANDARD.encode(deflate(&columns.encode()))))
             .collect();
         let sum: usize = done.iter().map(|(_, data)| data.len() + AROUND).sum();
         if sum > most {
             done.sort_by_key(|(_, data)| Reverse(data.len()));
-            if done.iter().any(|(part, _)| limits.halve(*part)) {
+            if done.iter().any(|(part, _)| halve(&mut limits, *part)) {
                 continue;
             }
         }
-        let named = done.into_iter().map(|(part, data)| (part.name(), data));
-        return named.collect();
+        return done;
     }
 }
 

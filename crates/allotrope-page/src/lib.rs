@@ -1,4 +1,5 @@
-//! A recording as one self-contained HTML page ([`write()`]): what `allotrope report --html`
+//! A recording as one self-contained HTML page ([`write()`]), which `allotrope report --html`
+//! writes; or the comparison of two ([`write_comparison()`]), which `allotrope diff --html`
 //! writes.
 //!
 //! The page is `page.html`, which is built from `ui/`, with the recording's data in it. The
@@ -17,10 +18,14 @@
 //!             fit        compresses; encodes again with less while it is too much
 //! ```
 //!
+//! A comparison has parts of its own (`comparison`), with the same columns for names and
+//! stacks: the page knows by its parts what it shows.
+//!
 //! The crate reads no traces, and draws nothing: the scripts of the page do.
 #![forbid(unsafe_code)]
 
 mod columns;
+mod comparison;
 mod encode;
 mod fit;
 mod meta;
@@ -37,6 +42,7 @@ use allotrope_findings::Finding;
 use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
 
+pub use comparison::{ComparedSide, Comparison};
 pub use encode::boundaries;
 pub use sampled::profile_of_samples;
 
@@ -70,9 +76,26 @@ pub struct Page<'a> {
 /// # Errors
 /// If `out` cannot be written to.
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    write_parts(&fit::fit(page, room()), out)
+}
+
+/// Writes the page of a comparison.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write_comparison(comparison: &Comparison<'_>, out: &mut dyn Write) -> io::Result<()> {
+    write_parts(&comparison::parts(comparison, room()), out)
+}
+
+/// The most bytes of the data of a page.
+fn room() -> usize {
+    MOST_BYTES.saturating_sub(PAGE.len())
+}
+
+fn write_parts(parts: &[(&'static str, String)], out: &mut dyn Write) -> io::Result<()> {
     let (before, after) = PAGE.split_once(DATA).unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
-    for (name, data) in fit::fit(page, MOST_BYTES.saturating_sub(PAGE.len())) {
+    for (name, data) in parts {
         writeln!(
             out,
             "<script type=\"text/plain\" id=\"data-{name}\">{data}</script>"

@@ -137,7 +137,7 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
 }
 
 /// The live bytes of all processes together, at the end of each equal part of the recording.
-fn sum_of_live(profile: &Profile) -> Vec<u64> {
+pub fn sum_of_live(profile: &Profile) -> Vec<u64> {
     let run = allotrope_profile::RunTimes::of(profile);
     let width = run.lasted_ns().div_ceil(BUCKETS_OF_CURVE).max(1);
     let mut sums = vec![0_u64; BUCKETS_OF_CURVE as usize];

@@ -4,6 +4,7 @@
 //! stacks and `allotrope-report` lays out the result.
 
 mod limit;
+mod page;
 mod paths;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::report::{self, Color};
 use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
+use crate::trace;
 use limit::FailOn;
 
 /// The two forms of the command line.
@@ -46,9 +48,9 @@ Two reports of `allotrope paths -o` are compared by instructions an operation:
 --fail-on 'instructions>+2%' is exact where runs are identical, and above their
 spread otherwise.
 
-JSON (the format allotrope-diff/1) has every entry, so that their differences sum
-to the total; --min and --top apply to text and sections only. With --filter the
-totals are those of the entries that match.
+JSON (the format allotrope-diff/1) and the page have every entry, so that their
+differences sum to the total; --min and --top apply to text and sections only. With
+--filter the totals are those of the entries that match.
 
 A recording that was cut off or is damaged is read up to that point, with a
 warning.
@@ -105,6 +107,10 @@ pub struct Arguments {
     /// Write a differential flame graph, which includes vanished stacks, to this file
     #[arg(long, value_name = "OUT.svg")]
     flamegraph: Option<PathBuf>,
+    /// Write a page to look at: one HTML file that needs no other one, with the entries of all
+    /// metrics that both sides give, their stacks, live bytes over time and a flame graph
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
     /// Show whole stacks, with the frames of allocators and standard libraries
     #[arg(long)]
     all_frames: bool,
@@ -139,31 +145,35 @@ impl Sides {
         all.then_some(first as f64)
     }
 
-    /// Prints a note if more than the program differs between the sides.
-    fn print_differing_surroundings(&self) {
-        let (Some(before), Some(after)) = (self.before.first(), self.after.first()) else {
-            return;
-        };
-        let differences = after.run.differences(&before.run);
-        if !differences.is_empty() {
-            message::print(format_args!(
-                "note: not only the program's code differs: {}",
-                shown(&differences.join("; "))
-            ));
-        }
+    /// Notes on what else differs between the sides than the program, and between runs.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        notes.extend(self.differing_iterations());
+        notes.extend(self.differing_surroundings());
+        notes
     }
 
-    /// Prints a note if the runs declare different numbers of iterations.
-    fn print_differing_iterations(&self) {
+    /// A note if more than the program differs between the sides.
+    fn differing_surroundings(&self) -> Option<String> {
+        let (before, after) = (self.before.first()?, self.after.first()?);
+        let differences = after.run.differences(&before.run);
+        (!differences.is_empty()).then(|| {
+            format!(
+                "note: not only the program's code differs: {}",
+                shown(&differences.join("; "))
+            )
+        })
+    }
+
+    /// A note if the runs declare different numbers of iterations.
+    fn differing_iterations(&self) -> Option<String> {
         let declared = self.iterations.iter().filter(|&&number| number > 0);
-        let (Some(least), Some(most)) = (declared.clone().min(), declared.max()) else {
-            return;
-        };
-        if least != most {
-            message::print(format_args!(
+        let (least, most) = (declared.clone().min()?, declared.max()?);
+        (least != most).then(|| {
+            format!(
                 "note: the runs make {least} to {most} iterations; their figures are compared as they are"
-            ));
-        }
+            )
+        })
     }
 }
 
@@ -192,8 +202,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     arguments.filter.check_sets(sets)?;
     let diff = compared(&sides, &options)?;
     inputs.iter().for_each(Input::print_notes);
-    sides.print_differing_iterations();
-    sides.print_differing_surroundings();
+    sides.notes().iter().for_each(message::print);
     let selection = Selection {
         filter: arguments.filter.filter(),
         min: arguments.min,
@@ -204,6 +213,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         export::create(path, inputs.into_iter().flatten(), |out| {
             flame::write(&diff, &sides.after, selection.filter.as_ref(), out)
         })?;
+    }
+    if let Some(path) = &arguments.html {
+        page::write(path, arguments, &sides, &inputs, &diff, &options)?;
     }
     match arguments.format {
         Format::Json => standard_output::print(|out| json::write(&diff, &selection, out))?,
@@ -241,6 +253,13 @@ enum Input {
 }
 
 impl Input {
+    fn notes(&self) -> &[String] {
+        match self {
+            Self::Whole(source) => source.notes(),
+            Self::Window(runs) => runs.notes(),
+        }
+    }
+
     fn print_notes(&self) {
         match self {
             Self::Whole(source) => source.print_notes(),
@@ -268,7 +287,11 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
                 inputs.push(Input::Window(runs));
                 continue;
             }
-            let mut source = source::read(path, &progress)?;
+            // The page has the curve of a recording.
+            let mut source = match arguments.html {
+                None => source::read(path, &progress)?,
+                Some(_) => source::read_recorded(path, trace::Wanted::default(), &progress)?,
+            };
             let mut set = std::mem::take(&mut source.set);
             // Errors and headings name the run by its title.
             set.title = path.shown().into_owned();
@@ -394,13 +417,15 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     ))
 }
 
+/// The names of the files of a side.
+fn titles(sets: &[StackSet]) -> Vec<String> {
+    let mut titles: Vec<String> = sets.iter().map(|set| set.title.clone()).collect();
+    // Runs of one window of one file have one title.
+    titles.dedup();
+    titles
+}
+
 fn text_options(arguments: &Arguments, sides: &Sides, selection: &Selection) -> DiffTextOptions {
-    let titles = |sets: &[StackSet]| {
-        let mut titles: Vec<String> = sets.iter().map(|set| set.title.clone()).collect();
-        // Runs of one window of one file have one title.
-        titles.dedup();
-        titles
-    };
     DiffTextOptions {
         style: report::style(arguments.color),
         selection: selection.clone(),

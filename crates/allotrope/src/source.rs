@@ -140,6 +140,11 @@ impl Source {
         sums
     }
 
+    /// The notes.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Prints the notes on stderr. [`read`] does not print them, so that an error which
     /// is found later is the only message.
     pub fn print_notes(&self) {
@@ -160,6 +165,11 @@ pub struct WindowRuns {
 }
 
 impl WindowRuns {
+    /// The notes.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Prints the notes on stderr.
     pub fn print_notes(&self) {
         for note in &self.notes {

@@ -3,13 +3,15 @@
 // library frames are one cell unless they are wanted; the innermost ones that the text
 // report leaves out too count to their caller.
 
-import { ORIGIN, type Recording } from "./recording";
+import { ORIGIN, type Stacks } from "./stacks";
 
 /** A node of a tree is a number; 0 is the root. */
 export interface FlameTree {
   /** Sets the values: by site. */
   setWeights(weights: Float64Array): void;
   value(node: number): number;
+  /** The sum of other weights, by site, below a node. */
+  sum(node: number, weights: Float64Array): number;
   /** The children with values, the largest first. */
   children(node: number): number[];
   parent(node: number): number;
@@ -24,20 +26,20 @@ export interface FlameTree {
 const FOLD = -1;
 
 /** Node of the innermost frame of each site that is drawn. */
-function innermostShown(recording: Recording, all: boolean): Uint32Array {
-  const nodes = Uint32Array.from(recording.sites.node);
+function innermostShown(stacks: Stacks, all: boolean): Uint32Array {
+  const nodes = Uint32Array.from(stacks.sites.node);
   if (all) return nodes;
-  const first = recording.sites.figures.first_shown;
+  const first = stacks.sites.figures.first_shown;
   for (let site = 0; site < nodes.length; site++) {
-    for (let up = first[site]!; up > 0 && recording.node.parent[nodes[site]!]! > 0; up--) {
-      nodes[site] = recording.node.parent[nodes[site]!]!;
+    for (let up = first[site]!; up > 0 && stacks.node.parent[nodes[site]!]! > 0; up--) {
+      nodes[site] = stacks.node.parent[nodes[site]!]!;
     }
   }
   return nodes;
 }
 
-function isFolded(recording: Recording, frame: number, all: boolean): boolean {
-  return !all && recording.frames.origin[frame] === ORIGIN.glue;
+function isFolded(stacks: Stacks, frame: number, all: boolean): boolean {
+  return !all && stacks.frames.origin[frame] === ORIGIN.glue;
 }
 
 /** The tree from main to what allocates. */
@@ -50,10 +52,11 @@ export class FromMain implements FlameTree {
   private readonly firstChild: Uint32Array;
   private readonly nextSibling: Uint32Array;
   private readonly values: Float64Array;
+  private readonly sums = new WeakMap<Float64Array, Float64Array>();
 
-  constructor(recording: Recording, all: boolean) {
-    const { parent, frame } = recording.node;
-    const { group } = recording.frames;
+  constructor(stacks: Stacks, all: boolean) {
+    const { parent, frame } = stacks.node;
+    const { group } = stacks.frames;
     const count = parent.length;
     const drawn = new Uint32Array(count);
     const parents: number[] = [0];
@@ -62,10 +65,10 @@ export class FromMain implements FlameTree {
     const most: number[] = [0];
     const depth = new Uint16Array(count);
     const found = new Map<number, number>();
-    const factor = recording.groups.length + 2;
+    const factor = stacks.groups.length + 2;
     for (let node = 1; node < count; node++) {
       const above = drawn[parent[node]!]!;
-      const folds = isFolded(recording, frame[node]!, all);
+      const folds = isFolded(stacks, frame[node]!, all);
       if (folds && above !== 0 && keys[above] === FOLD) {
         drawn[node] = above;
         depth[node] = depth[parent[node]!]! + 1;
@@ -86,7 +89,7 @@ export class FromMain implements FlameTree {
       drawn[node] = at;
       depth[node] = 1;
     }
-    this.leaves = innermostShown(recording, all).map((node) => drawn[node]!);
+    this.leaves = innermostShown(stacks, all).map((node) => drawn[node]!);
     this.parents = Uint32Array.from(parents);
     this.keys = Int32Array.from(keys);
     this.frames = Int32Array.from(frames);
@@ -101,10 +104,24 @@ export class FromMain implements FlameTree {
   }
 
   setWeights(weights: Float64Array): void {
-    const { values, parents, leaves } = this;
+    this.addUp(weights, this.values);
+  }
+
+  private addUp(weights: Float64Array, values: Float64Array): void {
+    const { parents, leaves } = this;
     values.fill(0);
     for (let site = 0; site < leaves.length; site++) values[leaves[site]!]! += weights[site]!;
     for (let node = values.length - 1; node > 0; node--) values[parents[node]!]! += values[node]!;
+  }
+
+  sum(node: number, weights: Float64Array): number {
+    let sums = this.sums.get(weights);
+    if (!sums) {
+      sums = new Float64Array(this.values.length);
+      this.addUp(weights, sums);
+      this.sums.set(weights, sums);
+    }
+    return sums[node]!;
   }
 
   value(node: number): number {
@@ -157,10 +174,10 @@ export class FromAllocation implements FlameTree {
   private valued: number[] = [];
 
   constructor(
-    private readonly recording: Recording,
+    private readonly stacks: Stacks,
     private readonly all: boolean,
   ) {
-    const callers = innermostShown(recording, all);
+    const callers = innermostShown(stacks, all);
     this.nodes = [
       {
         parent: 0,
@@ -182,11 +199,15 @@ export class FromAllocation implements FlameTree {
   }
 
   private setValue(node: number): number {
-    const inner = this.nodes[node]!;
-    let value = 0;
-    for (const site of inner.sites) value += this.weights[site]!;
+    const value = this.sum(node, this.weights);
     this.valued[node] = 1;
-    inner.value = value;
+    this.nodes[node]!.value = value;
+    return value;
+  }
+
+  sum(node: number, weights: Float64Array): number {
+    let value = 0;
+    for (const site of this.nodes[node]!.sites) value += weights[site]!;
     return value;
   }
 
@@ -202,7 +223,7 @@ export class FromAllocation implements FlameTree {
   }
 
   private expand(index: number, inner: Inner): number[] {
-    const { node, frames } = this.recording;
+    const { node, frames } = this.stacks;
     const found = new Map<number, number>();
     for (let i = 0; i < inner.sites.length; i++) {
       let at = inner.callers[i]!;
@@ -210,9 +231,9 @@ export class FromAllocation implements FlameTree {
       const frame = node.frame[at]!;
       let folded = 1;
       let key = FOLD;
-      if (isFolded(this.recording, frame, this.all)) {
+      if (isFolded(this.stacks, frame, this.all)) {
         at = node.parent[at]!;
-        for (; at !== 0 && isFolded(this.recording, node.frame[at]!, this.all); at = node.parent[at]!) folded++;
+        for (; at !== 0 && isFolded(this.stacks, node.frame[at]!, this.all); at = node.parent[at]!) folded++;
       } else {
         key = frames.group[frame]!;
         at = node.parent[at]!;
@@ -301,15 +322,15 @@ export function nodeAt(tree: FlameTree, keys: number[]): number {
 
 /** The value below the nodes of found functions, nested ones counted once: by site, whether
  * its stack has one of them. */
-export function foundValue(recording: Recording, found: Set<number>, weights: Float64Array): number {
-  const { parent, frame } = recording.node;
+export function foundValue(stacks: Stacks, found: Set<number>, weights: Float64Array): number {
+  const { parent, frame } = stacks.node;
   const has = new Uint8Array(parent.length);
   for (let node = 1; node < parent.length; node++) {
-    has[node] = has[parent[node]!]! | Number(found.has(recording.frames.group[frame[node]!]!));
+    has[node] = has[parent[node]!]! | Number(found.has(stacks.frames.group[frame[node]!]!));
   }
   let value = 0;
-  for (let site = 0; site < recording.sites.count; site++) {
-    if (has[recording.sites.node[site]!]) value += weights[site]!;
+  for (let site = 0; site < stacks.sites.count; site++) {
+    if (has[stacks.sites.node[site]!]) value += weights[site]!;
   }
   return value;
 }

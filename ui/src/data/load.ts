@@ -1,13 +1,21 @@
-// Takes the data out of the page: base64, raw deflate, columns.
+// Takes the data out of the page: base64, raw deflate, columns. Its parts say whether it is
+// the page of a recording or of a comparison.
 
+import { Comparison, type ComparisonParts } from "./comparison";
 import { type Parts, Recording } from "./recording";
 
-const PARTS = ["run", "names", "stacks", "sites", "details", "cells"] as const;
+const RECORDING = ["run", "names", "stacks", "sites", "details", "cells"] as const;
+const COMPARISON = ["comparison", "names", "stacks", "entries"] as const;
 
-/** Reads the recording of this page. */
-export async function load(): Promise<Recording> {
+/** Reads what this page has. */
+export async function load(): Promise<Recording | Comparison> {
+  if (document.getElementById("data-comparison")) return new Comparison((await parts(COMPARISON)) as ComparisonParts);
+  return new Recording((await parts(RECORDING)) as Parts);
+}
+
+async function parts(names: readonly string[]): Promise<Record<string, Uint8Array>> {
   const inflated = await Promise.all(
-    PARTS.map(async (name) => {
+    names.map(async (name) => {
       const element = document.getElementById(`data-${name}`);
       if (!element) throw new Error("this page has no recording in it");
       const bytes = await inflate(fromBase64(element.textContent ?? ""));
@@ -16,7 +24,7 @@ export async function load(): Promise<Recording> {
       return [name, bytes] as const;
     }),
   );
-  return new Recording(Object.fromEntries(inflated) as Parts);
+  return Object.fromEntries(inflated);
 }
 
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {

@@ -2,6 +2,9 @@
 // questions are in ranges.ts, groups.ts and the trees.
 
 import { Columns, firsts } from "./columns";
+import { StackTable } from "./stacks";
+
+export { ORIGIN } from "./stacks";
 
 /** What a finding says, and what it is about. */
 export interface Finding {
@@ -210,21 +213,6 @@ export interface Sites {
   widened: Uint32Array;
 }
 
-/** Origins of frames; see Origin in allotrope-diff. */
-export const ORIGIN = { glue: 0, unnamedLibrary: 1, unnamed: 2, library: 3, program: 4, own: 5, repository: 6 };
-
-export interface Frames {
-  count: number;
-  function: Uint32Array;
-  file: Uint32Array;
-  line: Uint32Array;
-  /** Module + 1; 0: none. */
-  module: Uint32Array;
-  origin: Uint32Array;
-  flags: Uint32Array;
-  group: Uint32Array;
-}
-
 export interface Details {
   /** Sites that have details: the first ones. */
   count: number;
@@ -239,19 +227,13 @@ export interface Details {
 /** The parts of the file, inflated. */
 export type Parts = Record<"run" | "names" | "stacks" | "sites" | "details" | "cells", Uint8Array>;
 
-export class Recording {
+export class Recording extends StackTable {
   readonly meta: Meta;
   readonly processes: Process[];
   readonly sites: Sites;
-  readonly frames: Frames;
-  /** The trie of stacks: node 0 is the root; callers have smaller numbers. */
-  readonly node: { parent: Uint32Array; frame: Uint32Array };
   readonly cells: Cells;
   readonly threadCells: Cells;
   readonly threads: Thread[] = [];
-  /** Names of groups of frames: functions, and modules without names. */
-  readonly groups: string[];
-  readonly modules: string[];
   readonly marks: { name: string; time: number }[];
   /** Times at which ranges of several processes are exact. */
   readonly boundaries: Float64Array;
@@ -259,19 +241,13 @@ export class Recording {
   readonly sumOfLive: Float64Array;
   readonly start: number;
   readonly end: number;
-  private readonly names: string[];
   private readonly detailColumns: Columns;
   private decodedDetails: Details | null = null;
 
   constructor(parts: Parts) {
+    super(new Columns(parts.names), new Columns(parts.stacks));
     const run = new Columns(parts.run);
-    const names = new Columns(parts.names);
     this.meta = JSON.parse(run.text("meta")) as Meta;
-    this.names = names.text("names").split("\n");
-    this.frames = decodeFrames(names);
-    this.groups = [...names.indexes("group.name")].map((it) => this.name(it));
-    this.modules = [...names.indexes("module.path")].map((it) => this.name(it));
-    this.node = decodeTrie(new Columns(parts.stacks));
     const cells = new Columns(parts.cells);
     this.sites = decodeSites(new Columns(parts.sites), cells);
     this.cells = decodeCells(cells, "cell");
@@ -288,42 +264,10 @@ export class Recording {
     this.end = end;
   }
 
-  name(number: number): string {
-    return this.names[number] ?? "";
-  }
-
-  /** The name of a frame's function. */
-  functionOf(frame: number): string {
-    return this.name(this.frames.function[frame]!);
-  }
-
-  /** `file:line` of a frame with the file's folders, or the name of its module. */
-  placeOf(frame: number, whole = false): string {
-    const file = this.name(this.frames.file[frame]!);
-    if (file !== "") {
-      const line = this.frames.line[frame]!;
-      const name = whole ? file : file.slice(file.lastIndexOf("/") + 1);
-      return line > 0 ? `${name}:${line}` : name;
-    }
-    const module = this.modules[this.frames.module[frame]! - 1] ?? "";
-    return whole ? module : module.slice(module.lastIndexOf("/") + 1);
-  }
-
-  /** The frames of a node's stack, innermost first. */
-  stackOf(node: number): number[] {
-    const frames: number[] = [];
-    for (let at = node; at > 0; at = this.node.parent[at]!) frames.push(this.node.frame[at]!);
-    return frames;
-  }
-
   /** The group that a site is added up in; the last one is for sites without a stack. */
   groupOf(site: number): number {
     const head = this.sites.head[site]!;
     return head === 0 ? this.groups.length : this.frames.group[head - 1]!;
-  }
-
-  groupName(group: number): string {
-    return group === this.groups.length ? "[no stack]" : this.groups[group]!;
   }
 
   /** Sizes, entry points and who frees. They are decoded when they are first wanted. */
@@ -478,35 +422,6 @@ function decodeWindows(run: Columns, name: (number: number) => string): Window[]
     remainingBytes: remaining![i]!,
   }));
   return split(all, firsts(run.numbers("window.count")));
-}
-
-function decodeFrames(names: Columns): Frames {
-  const column = (name: string) => names.indexes(`frame.${name}`);
-  const functions = column("function");
-  return {
-    count: functions.length,
-    function: functions,
-    file: column("file"),
-    line: column("line"),
-    module: column("module"),
-    origin: column("origin"),
-    flags: column("flags"),
-    group: column("group"),
-  };
-}
-
-function decodeTrie(columns: Columns): { parent: Uint32Array; frame: Uint32Array } {
-  const up = columns.indexes("node.up");
-  const frames = columns.indexes("node.frame");
-  const parent = new Uint32Array(frames.length + 1);
-  const frame = new Uint32Array(frames.length + 1);
-  for (let i = 1; i <= frames.length; i++) {
-    let at = i - 1;
-    for (let level = up[i - 1]!; level > 0; level--) at = parent[at]!;
-    parent[i] = at;
-    frame[i] = frames[i - 1]!;
-  }
-  return { parent, frame };
 }
 
 function decodeSites(columns: Columns, cells: Columns): Sites {

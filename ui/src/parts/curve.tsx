@@ -134,14 +134,14 @@ function brush(self: uPlot, choose: (range: Range | null) => void): void {
 }
 
 /** The end of the axis of bytes: a round number above the largest. */
-function ceiling(most: number): number {
+export function ceiling(most: number): number {
   const splits = byteSplits(most);
   const step = splits[1] ?? most;
   return Math.ceil((most * 1.02) / step) * step;
 }
 
 /** Three to six round numbers of bytes. */
-function byteSplits(max: number): number[] {
+export function byteSplits(max: number): number[] {
   const unit = 1024 ** Math.floor(Math.log(Math.max(max, 1)) / Math.log(1024));
   const steps = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 256, 512].map((it) => it * unit);
   const fractions = [unit / 8, unit / 4, unit / 2].filter((it) => it >= 1);
@@ -149,7 +149,7 @@ function byteSplits(max: number): number[] {
   return Array.from({ length: Math.floor(max / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 
-function timeSplits(from: number, to: number, zero: number, width: number): number[] {
+export function timeSplits(from: number, to: number, zero: number, width: number): number[] {
   const count = Math.max(3, Math.floor(width / 120));
   const raw = Math.max((to - from) / count, 1);
   const power = 10 ** Math.floor(Math.log10(raw));

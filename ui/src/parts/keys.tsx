@@ -2,7 +2,8 @@
 
 import { useEffect, useRef } from "preact/hooks";
 
-const KEYS: [string, string][] = [
+/** Those of the page of a recording. */
+export const KEYS: [string, string][] = [
   ["1 – 5", "views"],
   ["/", "search"],
   ["j k", "next and previous row; Enter opens it"],
@@ -17,14 +18,14 @@ const KEYS: [string, string][] = [
   ["?", "these keys"],
 ];
 
-export function Keys({ onClose }: { onClose: () => void }) {
+export function Keys({ keys: all, hint = "", onClose }: { keys: [string, string][]; hint?: string; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} aria-label="Keys" onClose={onClose}>
       <h2>Keys</h2>
       <dl>
-        {KEYS.map(([keys, what]) => (
+        {all.map(([keys, what]) => (
           <div key={keys}>
             <dt>
               {keys.split(" ").map((it) => (it === "–" ? " – " : <kbd key={it}>{it}</kbd>))}
@@ -33,7 +34,7 @@ export function Keys({ onClose }: { onClose: () => void }) {
           </div>
         ))}
       </dl>
-      <p class="quiet">Drag over a curve to choose a range of time; a click clears it.</p>
+      {hint !== "" && <p class="quiet">{hint}</p>}
       <button type="button" onClick={onClose}>
         Close
       </button>

@@ -6,6 +6,14 @@ import { useApp } from "../app";
 export function Search({ children }: { children?: ComponentChildren }) {
   const { state, set } = useApp();
   return (
+    <SearchField value={state.search} onInput={(search) => set({ search })}>
+      {children}
+    </SearchField>
+  );
+}
+
+export function SearchField({ value, onInput, children }: { value: string; onInput: (text: string) => void; children?: ComponentChildren }) {
+  return (
     <div class="search">
       <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
         <circle cx="7" cy="7" r="4.5" fill="none" stroke="currentColor" stroke-width="1.4" />
@@ -16,8 +24,8 @@ export function Search({ children }: { children?: ComponentChildren }) {
         type="search"
         placeholder="Function, file or module"
         aria-label="Search for a function, file or module"
-        value={state.search}
-        onInput={(event) => set({ search: event.currentTarget.value })}
+        value={value}
+        onInput={(event) => onInput(event.currentTarget.value)}
       />
       <span class="quiet" aria-live="polite">
         {children}

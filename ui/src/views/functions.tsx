@@ -7,6 +7,7 @@ import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/group
 import { LIVE_AT_END, ORIGIN } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
+import { copyText } from "../parts/copy";
 import { Bytes, FunctionName } from "../parts/names";
 import { Uncertain, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
@@ -179,10 +180,7 @@ function Detail({ group }: { group: Group }) {
   const sites = [...group.sites].sort((a, b) => column[b]! - column[a]! || figures.allocations[b]! - figures.allocations[a]!);
   const copy = (site: number) => {
     const text = recording.stackOf(recording.sites.node[site]!).map((frame) => `${recording.functionOf(frame)}  ${recording.placeOf(frame, true)}`);
-    void navigator.clipboard?.writeText(text.join("\n")).then(
-      () => app.say("Copied the stack"),
-      () => app.say("The browser did not allow copying"),
-    );
+    copyText(text.join("\n"), app.say);
   };
   return (
     <div class="columns">

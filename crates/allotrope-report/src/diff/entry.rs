@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin};
+use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin, Rule};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
@@ -18,6 +18,8 @@ use crate::style::Role;
 const INDENT: usize = 6;
 /// Before the library function that the blamed one calls.
 const THROUGH: &str = "through ";
+/// Of a change in code that is not the repository's.
+const OUTSIDE: &str = "outside the repository";
 /// The most groups of stacks that are written for an entry.
 const MOST: usize = 3;
 
@@ -60,8 +62,7 @@ pub(super) fn write(
         }
     }
     if let Some(rule) = &entry.suppressed {
-        let text = format!("suppressed by {} in {}", rule.text(), rule.list_in_words());
-        let text = middle(&clean(&text), style.columns() - INDENT);
+        let text = middle(&clean(&suppressed(rule)), style.columns() - INDENT);
         writeln!(out, "{:INDENT$}{text}", "")?;
     }
     if let Some(text) = differing(diff, entry) {
@@ -91,6 +92,40 @@ pub(super) fn write(
         writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Location, &text))?;
     }
     Ok(())
+}
+
+/// What the text says of an entry besides its figures and its place, a sentence or a phrase
+/// each: what differs, through which library function it allocates, and why it may be
+/// nothing to worry about. Names are whole and escaped.
+pub fn sentences(diff: &Diff, entry: &Entry) -> Vec<String> {
+    let mut sentences = Vec::new();
+    sentences.extend(differing(diff, entry));
+    if let (None, [only]) = (entry.differs, &entry.stacks[..]) {
+        let place = locations(diff, entry, only, &function(frame(diff, entry.blame)));
+        sentences.extend(Some(place).filter(|place| !place.is_empty()));
+    }
+    let through = entry.through.map(|called| frame(diff, called));
+    sentences.extend(through.map(|called| format!("{THROUGH}{}", function(called))));
+    sentences.extend(entry.interval.as_ref().map(chance));
+    if is_outside(diff, entry) {
+        sentences.push(OUTSIDE.to_owned());
+    }
+    let suppressed = entry.suppressed.as_ref().map(suppressed);
+    sentences.extend(suppressed.map(|it| clean(&it)));
+    if entry.confidence < 1.0 {
+        sentences.push(format!("confidence {:.2}", entry.confidence));
+    }
+    sentences
+}
+
+fn suppressed(rule: &Rule) -> String {
+    format!("suppressed by {} in {}", rule.text(), rule.list_in_words())
+}
+
+/// Whether the entry is a change of code that is known not to be the repository's.
+fn is_outside(diff: &Diff, entry: &Entry) -> bool {
+    let is_change = !matches!(entry.kind, Kind::Jitter | Kind::Moved);
+    is_change && diff.knows_repository && !is_in_repository(diff, entry.blame)
 }
 
 /// Stacks of an entry that have the same abbreviated form: they differ inside libraries,
@@ -243,9 +278,8 @@ fn facts(diff: &Diff, entry: &Entry, room: usize) -> String {
     if entry.kind != Kind::Jitter && !location.is_empty() {
         facts.push(location);
     }
-    let is_change = !matches!(entry.kind, Kind::Jitter | Kind::Moved);
-    if is_change && diff.knows_repository && !is_in_repository(diff, entry.blame) {
-        facts.push("outside the repository".to_owned());
+    if is_outside(diff, entry) {
+        facts.push(OUTSIDE.to_owned());
     }
     if entry.stacks.len() > 1 {
         facts.push(plural(entry.stacks.len(), "stack", "stacks"));

@@ -9,7 +9,7 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Kind};
-use allotrope_profile::{Filter, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Filter, Metric, StackFrame, StackSet};
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -28,10 +28,7 @@ pub fn write(
 ) -> io::Result<()> {
     let mut names = Names::default();
     let mut lines = changed(diff, filter, &mut names);
-    let representative = after
-        .iter()
-        .find(|run| run.total(diff.metric) == diff.after);
-    if let Some(run) = representative {
+    if let Some(run) = compared_run(after, diff.metric, diff.after) {
         unchanged(diff, run, filter, &mut names, &mut lines);
     }
     let figures = |side: fn(&Line) -> u64| lines.iter().map(side).sum::<u64>();
@@ -68,6 +65,11 @@ pub fn write(
     flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
 }
 
+/// Of the runs of a side, the one whose figures the comparison has: it has the side's total.
+pub fn compared_run(runs: &[StackSet], metric: Metric, total: u64) -> Option<&StackSet> {
+    runs.iter().find(|run| run.total(metric) == total)
+}
+
 fn changed(diff: &Diff, filter: Option<&Filter>, names: &mut Names) -> Vec<Line> {
     let is_wanted = wanted(&diff.frames, filter);
     let numbers: Vec<u32> = diff
@@ -101,6 +103,25 @@ fn unchanged(
     names: &mut Names,
     lines: &mut Vec<Line>,
 ) {
+    let numbers: Vec<u32> = run.frames.iter().map(|frame| names.number(frame)).collect();
+    for stack in unchanged_stacks(diff, run, filter) {
+        let figure = stack.figures[diff.metric as usize];
+        let frames = stack.frames.iter().rev();
+        lines.push(Line {
+            names: frames.map(|&frame| numbers[frame as usize]).collect(),
+            before: figure,
+            after: figure,
+        });
+    }
+}
+
+/// The stacks of a compared run that are in no entry, because their figures are the same on
+/// both sides; with a filter only those with a frame that matches.
+pub fn unchanged_stacks<'a>(
+    diff: &Diff,
+    run: &'a StackSet,
+    filter: Option<&Filter>,
+) -> Vec<&'a CountedStack> {
     let is_wanted = wanted(&run.frames, filter);
     let known: FxHashMap<&StackFrame, u32> = (0..).zip(&diff.frames).map(|(i, f)| (f, i)).collect();
     let stacks = diff.entries.iter().flat_map(|entry| &entry.stacks);
@@ -108,22 +129,14 @@ fn unchanged(
     let indexes: Vec<Option<u32>> = (run.frames.iter())
         .map(|frame| known.get(frame).copied())
         .collect();
-    let numbers: Vec<u32> = run.frames.iter().map(|frame| names.number(frame)).collect();
-    for stack in &run.stacks {
-        let figure = stack.figures[diff.metric as usize];
+    let is_unchanged = |stack: &&CountedStack| {
         let frames: Option<Vec<u32>> = (stack.frames.iter())
             .map(|&frame| indexes[frame as usize])
             .collect();
         let in_entry = frames.is_some_and(|frames| in_entries.contains(&*frames));
-        if figure > 0 && !in_entry && is_wanted(&stack.frames) {
-            let frames = stack.frames.iter().rev();
-            lines.push(Line {
-                names: frames.map(|&frame| numbers[frame as usize]).collect(),
-                before: figure,
-                after: figure,
-            });
-        }
-    }
+        stack.figures[diff.metric as usize] > 0 && !in_entry && is_wanted(&stack.frames)
+    };
+    run.stacks.iter().filter(is_unchanged).collect()
 }
 
 /// Labels frames with both figures, and colours them by the direction of the change.

@@ -14,10 +14,11 @@ mod summary;
 pub mod text;
 mod wording;
 
-pub use selection::Selection;
+pub use entry::sentences;
+pub use selection::{Selection, Sum, sum};
+pub use summary::noise_in_words;
 pub use text::{DiffTextOptions, Hints};
-pub(crate) use wording::function;
-pub use wording::short_function;
+pub use wording::{chance, function, kind_word, short_function};
 
 #[cfg(test)]
 mod tests;

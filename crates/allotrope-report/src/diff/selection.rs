@@ -107,7 +107,7 @@ pub(super) fn sum_of(entries: &[&Entry], kind: Kind) -> Sum {
 }
 
 /// The sums of entries.
-pub(super) fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> Sum {
+pub fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> Sum {
     let mut sum = Sum::default();
     entries.for_each(|entry| sum.add(entry));
     sum

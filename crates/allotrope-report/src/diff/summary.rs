@@ -161,7 +161,15 @@ fn row(diff: &Diff, name: &'static str, sum: Sum, note: String) -> Row {
 }
 
 fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let text = match &diff.noise {
+    for text in wrap(&noise_in_words(diff), options.style.columns()) {
+        writeln!(out, "{}", options.style.paint(Role::Location, &text))?;
+    }
+    Ok(())
+}
+
+/// What is known about the random variation of the runs, as sentences.
+pub fn noise_in_words(diff: &Diff) -> String {
+    match &diff.noise {
         Noise::Unknown => "Noise is unknown with one run a side; to measure it, give several with --before and --after.".to_owned(),
         Noise::Measured {
             before,
@@ -177,11 +185,7 @@ fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
             count(*deterministic),
             count(*jittering),
         ),
-    };
-    for text in wrap(&text, options.style.columns()) {
-        writeln!(out, "{}", options.style.paint(Role::Location, &text))?;
     }
-    Ok(())
 }
 
 fn range(totals: &[u64]) -> String {

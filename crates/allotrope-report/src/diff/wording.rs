@@ -6,7 +6,8 @@ use allotrope_profile::StackFrame;
 use crate::numbers::count;
 use crate::shorten::{clean, columns, name, path};
 
-pub(super) fn kind_word(kind: Kind) -> &'static str {
+/// The word for a kind, as in JSON.
+pub fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::New => "new",
         Kind::Gone => "gone",
@@ -46,7 +47,7 @@ pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
 }
 
 /// The name of a frame: its function, or its offset in the module.
-pub(crate) fn function(frame: &StackFrame) -> String {
+pub fn function(frame: &StackFrame) -> String {
     if !frame.function.is_empty() {
         clean(&frame.function)
     } else if !frame.module.is_empty() {
@@ -105,7 +106,7 @@ fn offset(frame: &StackFrame) -> String {
 }
 
 /// The interval of a difference of estimates, and whether it can be told from chance.
-pub(super) fn chance(interval: &Interval) -> String {
+pub fn chance(interval: &Interval) -> String {
     // The casts saturate.
     let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
     let range = format!(

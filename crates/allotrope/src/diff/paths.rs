@@ -30,6 +30,12 @@ pub fn is_saved(path: &Path) -> bool {
 
 /// Compares two saved reports, and returns the exit status.
 pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Failure> {
+    if arguments.html.is_some() {
+        let sentence = anyhow!(
+            "--html is for recordings; two reports of `allotrope paths` are compared as text or JSON"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let limits = arguments.fail_on.iter().map(|limit| match limit {
         FailOn::Instructions(limit) => Ok(*limit),
         FailOn::Metric(limit) => Err(Failure::new(

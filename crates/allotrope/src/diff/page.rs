@@ -1,0 +1,103 @@
+//! `allotrope diff --html OUT.html`: writes the comparison as a page. What is on it, and how
+//! large it may be, is the business of `allotrope-page`.
+
+use std::path::{Path, PathBuf};
+
+use allotrope_diff::{Diff, DiffOptions};
+use allotrope_page::{ComparedSide, Comparison};
+use allotrope_profile::{Metric, Profile, StackSet};
+use allotrope_text::Shown;
+
+use super::{Arguments, Input, Sides, compared, titles};
+use crate::exit_status::Failure;
+use crate::export;
+use crate::message;
+
+/// Writes the page of this comparison, and of the same sides by all other metrics that they
+/// give, to the file `out`.
+pub fn write(
+    out: &Path,
+    arguments: &Arguments,
+    sides: &Sides,
+    inputs: &[Input],
+    diff: &Diff,
+    options: &DiffOptions,
+) -> Result<(), Failure> {
+    let mut diffs = vec![diff.clone()];
+    for metric in other_metrics(sides, diff.metric) {
+        let options = DiffOptions {
+            metric,
+            ..options.clone()
+        };
+        diffs.push(compared(sides, &options)?);
+    }
+    let mut notes = sides.notes();
+    notes.extend(inputs.iter().flat_map(|input| input.notes().to_vec()));
+    let filter = arguments.filter.filter();
+    let side = |sets, total, inputs| Side {
+        titles: titles(sets),
+        sets,
+        profile: profile(sets, diff.metric, total, inputs),
+    };
+    // A window has several runs of one file, and no curve of its own.
+    let (before, after) = match arguments.window {
+        None => inputs.split_at(sides.before.len().min(inputs.len())),
+        Some(_) => (&[][..], &[][..]),
+    };
+    let sides = [
+        side(&sides.before, diff.before, before),
+        side(&sides.after, diff.after, after),
+    ];
+    let comparison = Comparison {
+        diffs: &diffs,
+        sides: sides.each_ref().map(Side::compared),
+        glue: &options.glue,
+        filter: filter.as_ref(),
+        notes: &notes,
+    };
+    let read = [&arguments.files, &arguments.before, &arguments.after];
+    let read: Vec<PathBuf> = read.into_iter().flatten().cloned().collect();
+    export::create(out, &read, |output| {
+        allotrope_page::write_comparison(&comparison, output)
+    })?;
+    message::print(format_args!("wrote the page {}", out.shown()));
+    Ok(())
+}
+
+struct Side<'a> {
+    titles: Vec<String>,
+    sets: &'a [StackSet],
+    profile: Option<&'a Profile>,
+}
+
+impl Side<'_> {
+    fn compared(&self) -> ComparedSide<'_> {
+        ComparedSide {
+            titles: &self.titles,
+            sets: self.sets,
+            profile: self.profile,
+        }
+    }
+}
+
+/// The metrics that the command line offers and all runs give, but for one.
+fn other_metrics(sides: &Sides, but: Metric) -> impl Iterator<Item = Metric> {
+    let all = || sides.before.iter().chain(&sides.after);
+    let given = move |&metric: &Metric| all().all(|set| set.known.has(metric));
+    let metrics = Metric::OFFERED.into_iter();
+    metrics.filter(move |&metric| metric != but).filter(given)
+}
+
+/// The recording of the run whose figures a side has, if it is one.
+fn profile<'a>(
+    sets: &[StackSet],
+    metric: Metric,
+    total: u64,
+    inputs: &'a [Input],
+) -> Option<&'a Profile> {
+    let index = sets.iter().position(|set| set.total(metric) == total)?;
+    match inputs.get(index)? {
+        Input::Whole(source) => source.recorded.as_ref().map(|it| &it.profile),
+        Input::Window(_) => None,
+    }
+}

@@ -1,0 +1,2 @@
+// A program that allocates nothing.
+int main(void) { return 0; }

@@ -1,0 +1,98 @@
+// What the pages of a recording and of a comparison have in common around their views: theme,
+// messages, the buttons at the top, and moving from row to row.
+
+import { useEffect, useState } from "preact/hooks";
+
+export function Logo() {
+  return (
+    <svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+      <path d="M10 1.5 17.5 5.8V14.2L10 18.5 2.5 14.2V5.8ZM2.5 5.8 10 10 17.5 5.8M10 10V18.5" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linejoin="round" />
+    </svg>
+  );
+}
+
+/** The buttons for light and dark, and for the keys. */
+export function Controls({ onTheme, onHelp }: { onTheme: () => void; onHelp: () => void }) {
+  return (
+    <>
+      <button type="button" class="icon" aria-label="Switch between light and dark" title="Light or dark (d)" onClick={onTheme}>
+        <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+          <circle cx="9" cy="9" r="6.5" fill="none" stroke="currentColor" stroke-width="1.5" />
+          <path d="M9 2.5A6.5 6.5 0 0 0 9 15.5Z" fill="currentColor" />
+        </svg>
+      </button>
+      <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={onHelp}>
+        ?
+      </button>
+    </>
+  );
+}
+
+/** `theme` is raised when colours change, so that canvases are drawn again. */
+export function useTheme(): { theme: number; switchTheme: () => void } {
+  const [theme, setTheme] = useState(0);
+  useEffect(() => {
+    const redraw = () => setTheme((it) => it + 1);
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    query.addEventListener("change", redraw);
+    return () => query.removeEventListener("change", redraw);
+  }, []);
+  const switchTheme = () => {
+    const dark = document.documentElement.dataset.theme === "dark" || (document.documentElement.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
+    applyTheme(dark ? "light" : "dark");
+    setTheme((it) => it + 1);
+  };
+  return { theme, switchTheme };
+}
+
+function applyTheme(theme: string): void {
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem("theme", theme);
+  } catch {
+    // A page from a file may not be allowed to store: then it is not remembered.
+  }
+}
+
+/** Applies the theme that was chosen last. */
+export function restoreTheme(): void {
+  try {
+    const stored = localStorage.getItem("theme");
+    if (stored === "dark" || stored === "light") document.documentElement.dataset.theme = stored;
+  } catch {
+    // As above.
+  }
+}
+
+/** A message to screen readers that is also shown for a moment. */
+export function useSaid(): { said: string; say: (text: string) => void } {
+  const [said, say] = useState("");
+  useEffect(() => {
+    if (said === "") return;
+    const timer = setTimeout(() => say(""), 2500);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return { said, say };
+}
+
+export function Said({ text }: { text: string }) {
+  return (
+    <p class={text === "" ? "said hidden" : "said"} role="status">
+      {text}
+    </p>
+  );
+}
+
+/** Whether keys are typed into the element. */
+export function isTyping(element: HTMLElement): boolean {
+  return element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
+}
+
+/** Moves the focus from row to row of a table. */
+export function moveRow(by: number): void {
+  const rows = [...document.querySelectorAll<HTMLElement>("main button.row")];
+  if (rows.length === 0) return;
+  const at = rows.indexOf(document.activeElement as HTMLElement);
+  const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
+  next?.focus();
+}
