@@ -129,6 +129,7 @@ pub(crate) fn process_without_events() -> Process {
         complete: true,
         lost_events: 0,
         losses: Vec::new(),
+        gaps: Vec::new(),
         waits: 0,
         waited_us: 0,
         ambiguous_events: 0,
