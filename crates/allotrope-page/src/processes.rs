@@ -183,39 +183,6 @@ fn resident_at(process: &Process, ns: u64) -> u64 {
     last.map_or(0, |it| it.bytes)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sampled::process_without_events;
-
-    /// A process with resident sets read at these microseconds.
-    fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
-        let sample = |&(time_us, bytes)| ResidentSample { time_us, bytes };
-        Process {
-            started_us,
-            duration_us,
-            resident: resident.iter().map(sample).collect(),
-            ..process_without_events()
-        }
-    }
-
-    #[test]
-    fn resident_sets_are_added_up_at_the_same_times() {
-        // 256 parts of 10 us; the last one is shorter.
-        let profile = Profile {
-            processes: vec![
-                process(0, 2557, &[(5, 100), (25, 300)]),
-                process(15, 20, &[(22, 7)]),
-            ],
-            ..Profile::default()
-        };
-        let sums = sums(&profile, &RunTimes::of(&profile), resident_at);
-        // At 10, 20, 30 and 40 us; at 35 us the second one has ended.
-        assert_eq!(sums[..4], [100, 100, 307, 300]);
-        assert!(sums[4..].iter().all(|&sum| sum == 300));
-    }
-}
-
 /// The threads of a process in the page, by index in the profile.
 fn of_process(
     process: &Process,
@@ -303,4 +270,37 @@ fn windows(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
         "window.remaining_bytes",
         all().map(|it| it.figures.remaining_bytes),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampled::process_without_events;
+
+    /// A process with resident sets read at these microseconds.
+    fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
+        let sample = |&(time_us, bytes)| ResidentSample { time_us, bytes };
+        Process {
+            started_us,
+            duration_us,
+            resident: resident.iter().map(sample).collect(),
+            ..process_without_events()
+        }
+    }
+
+    #[test]
+    fn resident_sets_are_added_up_at_the_same_times() {
+        // 256 parts of 10 us; the last one is shorter.
+        let profile = Profile {
+            processes: vec![
+                process(0, 2557, &[(5, 100), (25, 300)]),
+                process(15, 20, &[(22, 7)]),
+            ],
+            ..Profile::default()
+        };
+        let sums = sums(&profile, &RunTimes::of(&profile), resident_at);
+        // At 10, 20, 30 and 40 us; at 35 us the second one has ended.
+        assert_eq!(sums[..4], [100, 100, 307, 300]);
+        assert!(sums[4..].iter().all(|&sum| sum == 300));
+    }
 }
