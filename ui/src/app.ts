@@ -5,6 +5,8 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import { type Group, groups } from "./data/groups";
 import { type Process, type Recording } from "./data/recording";
+import { type Missing, missing } from "./data/gaps";
+import { isChosen } from "./data/programs";
 import { type Mode, type Range, type RangeFigures, boundaries, chosenProcesses, ofSites, snap } from "./data/ranges";
 import type { State, Weight } from "./state";
 
@@ -24,6 +26,16 @@ export class Model {
   /** The processes that are looked at. */
   processes(state: State): Process[] {
     return this.once("processes", String(state.process), () => chosenProcesses(this.recording, state.process));
+  }
+
+  /** The same with those of which there are only totals. */
+  all(state: State): Process[] {
+    return this.once("all", String(state.process), () => this.recording.processes.filter((it) => isChosen(this.recording, state.process, it)));
+  }
+
+  /** What is missing of them. */
+  missing(state: State): Missing {
+    return this.once("missing", String(state.process), () => missing(this.recording, this.all(state)));
   }
 
   /** The one process that is looked at, if it is one. */

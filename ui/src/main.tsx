@@ -7,9 +7,10 @@ import { type App, AppContext, Model } from "./app";
 import { ComparisonPage, titleOf } from "./comparison/page";
 import { Comparison } from "./data/comparison";
 import { load } from "./data/load";
+import { programOf, programs } from "./data/programs";
 import { lowerBound } from "./data/ranges";
 import type { Recording } from "./data/recording";
-import { count, duration, fileName, plural } from "./format";
+import { bytes, count, duration, fileName, plural } from "./format";
 import { Curve } from "./parts/curve";
 import { KEYS, Keys } from "./parts/keys";
 import { Controls, Logo, Said, isTyping, moveRow, restoreTheme, useSaid, useTheme } from "./parts/page";
@@ -40,7 +41,7 @@ function Page({ recording }: { recording: Recording }) {
   const read = () => {
     const state = fromFragment(location.hash, recording.start);
     if (!views.includes(state.view)) state.view = "overview";
-    if (state.process !== null && !recording.processes[state.process]?.details) state.process = null;
+    if (state.process !== null && !isThere(recording, state.process)) state.process = null;
     return state;
   };
   const [state, setState] = useState<State>(read);
@@ -104,6 +105,12 @@ function Page({ recording }: { recording: Recording }) {
   );
 }
 
+/** Whether a process, or those of a program, can be looked at. */
+function isThere(recording: Recording, chosen: number): boolean {
+  if (chosen >= 0) return Boolean(recording.processes[chosen]?.details);
+  return programOf(recording, chosen)?.processes.some((it) => it.details) ?? false;
+}
+
 function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTheme: () => void; onHelp: () => void }) {
   const { recording, state, set } = app;
   const allocations = recording.processes.reduce((total, it) => total + it.allocations, 0);
@@ -140,13 +147,25 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
             onChange={(event) => set({ process: event.currentTarget.value === "" ? null : Number(event.currentTarget.value), range: null, zoom: [], row: "" })}
           >
             <option value="">All {count(recording.processes.length)} processes</option>
-            {recording.processes
-              .filter((it) => it.details)
-              .map((it) => (
-                <option key={it.index} value={String(it.index)}>
-                  {it.pid} {it.command.slice(0, 60)}
-                </option>
-              ))}
+            {programs(recording).map((program) => {
+              const options = program.processes
+                .filter((it) => it.details)
+                .map((it) => (
+                  <option key={it.index} value={String(it.index)}>
+                    {it.pid} {it.command.slice(0, 60)}
+                  </option>
+                ));
+              if (options.length === 0 || program.processes.length === 1) return options;
+              const name = fileName(program.executable) || "?";
+              return (
+                <optgroup key={program.key} label={`${name} ×${count(program.processes.length)}, ${bytes(program.bytes)}`}>
+                  <option value={String(program.key)}>
+                    {program.processes.length === options.length ? `All ${count(options.length)}` : `The ${count(options.length)} in full of`} {name}
+                  </option>
+                  {options}
+                </optgroup>
+              );
+            })}
           </select>
         )}
         <Controls onTheme={onTheme} onHelp={onHelp} />

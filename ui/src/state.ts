@@ -15,7 +15,7 @@ export type Table = (typeof TABLES)[number];
 
 export interface State {
   view: View;
-  /** Index of the process that is looked at; null: all. */
+  /** Index of the process that is looked at, or the key of a program; null: all. */
   process: number | null;
   /** Nanoseconds since the start of the recording; null: the whole run. */
   range: Range | null;
@@ -33,6 +33,8 @@ export interface State {
   row: string;
   /** Column by which the table is sorted; a minus: the least first. */
   sort: string;
+  /** The table of processes has those of the same program in one row. */
+  merged: boolean;
 }
 
 export const FIRST: State = {
@@ -49,6 +51,7 @@ export const FIRST: State = {
   table: "threads",
   row: "",
   sort: "",
+  merged: true,
 };
 
 /** A time as seconds, exact to the nanosecond. */
@@ -62,7 +65,7 @@ export function toFragment(state: State, start: number): string {
   const add = (name: string, value: string, first: string) => {
     if (value !== first) words.set(name, value);
   };
-  add("p", state.process === null ? "" : String(state.process), "");
+  add("p", state.process === null ? "" : state.process < 0 ? `all${-1 - state.process}` : String(state.process), "");
   if (state.range) words.set("r", state.range.map((ns) => seconds(ns - start)).join("-"));
   add("mode", state.mode, FIRST.mode);
   add("w", state.weight, FIRST.weight);
@@ -74,6 +77,7 @@ export function toFragment(state: State, start: number): string {
   add("t", state.table, FIRST.table);
   add("row", state.row, "");
   add("sort", state.sort, "");
+  add("each", state.merged ? "" : "1", "");
   const text = words.toString();
   return `#/${state.view}${text === "" ? "" : `?${text}`}`;
 }
@@ -84,14 +88,15 @@ export function fromFragment(fragment: string, start: number): State {
   const words = new URLSearchParams(query);
   const one = <T extends string>(value: string | null, all: readonly T[], first: T): T =>
     all.find((it) => it === value) ?? first;
-  const process = Number.parseInt(words.get("p") ?? "", 10);
+  const [, all, index] = /^(all)?(\d{1,9})$/.exec(words.get("p") ?? "") ?? [];
+  const process = index === undefined ? null : all ? -1 - Number(index) : Number(index);
   const times = (words.get("r") ?? "").split("-").map(Number);
   const [from = NaN, to = NaN] = times;
   const isRange = times.length === 2 && Number.isFinite(from) && Number.isFinite(to) && from < to;
   const zoom = (words.get("z") ?? "").split(".").filter((it) => it !== "");
   return {
     view: one(path, VIEWS, FIRST.view),
-    process: Number.isInteger(process) && process >= 0 ? process : null,
+    process,
     range: isRange ? [start + Math.round(from * 1e9), start + Math.round(to * 1e9)] : null,
     mode: one(words.get("mode"), MODES, FIRST.mode),
     weight: one(words.get("w"), WEIGHTS, FIRST.weight),
@@ -103,5 +108,6 @@ export function fromFragment(fragment: string, start: number): State {
     table: one(words.get("t"), TABLES, FIRST.table),
     row: words.get("row") ?? "",
     sort: words.get("sort") ?? "",
+    merged: words.get("each") !== "1",
   };
 }

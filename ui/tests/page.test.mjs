@@ -224,7 +224,7 @@ describe("the page", { skip: why !== null }, () => {
   test_("of many processes the largest are in full, all in the totals", async () => {
     // The parent and 80 children; 64 are in full.
     const page = await at(of("many", ["many", "80"]), "#/tables?t=processes");
-    assert.match(await text(page, "main"), /81.processes\./);
+    assert.match(await text(page, "main"), /81.processes of 2.programs: 80.allocations of /);
     assert.match(await text(page, "main"), /64 processes with most allocations are here in full; of 17 others only their totals/);
     await go(page, "#/overview");
     const totals = await page.$$eval(".totals div", (all) => all[1].textContent.replace(/\s+/g, " "));
@@ -234,7 +234,160 @@ describe("the page", { skip: why !== null }, () => {
     await until(page, () => location.hash.includes("p="));
   });
 
-  test_("estimates have their intervals", async () => {
+  /** What axe finds on the open page. */
+  const violations = async (page) => {
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+    return found.violations.map((it) => `${it.id}: ${it.nodes[0].html} ${it.nodes[0].failureSummary}`);
+  };
+  /** To be looked at. */
+  const shoot = async (page, name) => {
+    mkdirSync(screenshots, { recursive: true });
+    for (const width of [1280, 390]) {
+      await page.setViewport({ width, height: 1000 });
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50))));
+      await page.screenshot({ path: join(screenshots, `${name}-${width}.png`) });
+      assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${name} is too wide at ${width}`);
+    }
+    await page.setViewport({ width: 1280, height: 1000 });
+  };
+  const words = (string) => string.replaceAll("\u00a0", " ");
+
+  test_("lost events are hatched, and counted where they are missing", async () => {
+    const PAIRS = 1_500_000;
+    const path = await all.lossy(PAIRS);
+    const report = all.report(path);
+    const lost = report.processes[0].lost_events;
+    const sums = totals(report);
+    // Each event was recorded or counted as lost; with a stopped collector most are lost.
+    assert.ok(lost > PAIRS / 2, `${lost}`);
+    assert.ok(sums.allocations + sums.deallocations + lost >= 2 * PAIRS);
+    const page = await at(all.page(path));
+    assert.ok(words(await text(page, ".missing")).startsWith(`${lost.toLocaleString("en-US")} events missing: these totals are too low`));
+    for (const view of ["overview", "timeline"]) {
+      await go(page, `#/${view}`);
+      const note = await page.$eval("p.gaps:not(.missing)", (it) => [it.textContent, Number(it.dataset.gaps), Number(it.dataset.elsewhere)]);
+      const warning = report.warnings.find((it) => it.includes(" lost "));
+      const counted = [...warning.matchAll(/([\d,]+) because/g)].reduce((sum, [, it]) => sum + Number(it.replaceAll(",", "")), 0);
+      assert.match(words(note[0]), /Hatched: [\d,]+ events missing between .* and /);
+      assert.ok(note[1] >= 1);
+      // Only what addresses imply has no time.
+      assert.equal(note[2], lost - counted);
+      assert.match(await page.$eval("[role=img]", (it) => it.getAttribute("aria-label")), /hatched where events are missing/);
+      assert.deepEqual(await violations(page), []);
+      await shoot(page, `lossy-${view}`);
+    }
+    await go(page, "#/functions");
+    await page.waitForSelector(".ribbon .curve");
+  });
+
+  test_("a recording that is cut says where, and calls nothing a leak", async () => {
+    const path = all.cut(all.record("cut-short", ["flood", "300000"]), 0.6);
+    const page = await at(all.page(path));
+    const titles = await page.$$eval(".totals dt", (all) => all.map((it) => it.textContent));
+    assert.ok(titles.includes("Alive at the cut") && !titles.includes("Leaked"), titles.join());
+    assert.match(words(await text(page, "p.gaps:not(.missing)")), /nothing was recorded after .*, and the program went on/);
+    assert.match(await text(page, ".notes"), /Incomplete/);
+    assert.deepEqual(await violations(page), []);
+    await shoot(page, "cut");
+    await go(page, "#/timeline");
+    assert.match(words(await text(page, "p.gaps")), /nothing was recorded after/);
+    await go(page, "#/functions");
+    assert.match(await text(page, "main thead"), /Alive at the cut/);
+    // A whole one has nothing to hatch.
+    const whole = await at(of("churn"));
+    assert.equal((await whole.$$(".gaps")).length, 0);
+  });
+
+  for (const name of ["rise", "phases", "threads", "churn", "kept"]) {
+    test_(`what is alive at the peak is exact: ${name}`, async () => {
+      const recording = all.record(name);
+      const report = all.report(recording);
+      const [process] = report.processes;
+      const page = await at(all.page(recording), "#/timeline");
+      await page.click("::-p-text(Alive at it)");
+      await until(page, () => document.querySelector('[data-mode="alive"]').closest("button").getAttribute("aria-pressed") === "true");
+      const alive = await page.$eval('[data-mode="alive"]', (it) => [Number(it.dataset.blocks), Number(it.dataset.bytes)]);
+      assert.deepEqual(alive, [process.totals.peak_allocations, process.totals.peak_bytes]);
+      if (name === "rise") assert.deepEqual(alive, [40, 40_000]);
+      const rows = await page.$$eval("main tbody tr", (all) => all.map((it) => it.querySelector("[title$=bytes]").title));
+      const atPeak = new Map();
+      for (const site of process.sites) atPeak.set(headOf(report, site), (atPeak.get(headOf(report, site)) ?? 0) + site.bytes_at_peak);
+      const expected = [...atPeak.values()].filter((it) => it > 0).sort((a, b) => b - a);
+      assert.deepEqual(rows, expected.map((it) => `${it.toLocaleString("en-US")} bytes`));
+      const both = await page.$$eval(".heading .choice button", (all) => all.map((it) => it.textContent));
+      assert.deepEqual(both, ["Whole run", "Up to the peak", "Alive at it", "After it"]);
+      if (name === "rise") {
+        await shoot(page, "peak");
+        await page.click("::-p-text(After it)");
+        await until(page, () => location.hash.includes("r="));
+        // After it: 10 blocks of 500 bytes are allocated, 20 of 1000 freed.
+        const after = await page.$$eval("[data-mode]", (all) => Object.fromEntries(all.map((it) => [it.dataset.mode, [Number(it.dataset.blocks), Number(it.dataset.bytes)]])));
+        assert.deepEqual([after.allocated, after.freed], [[10, 5000], [20, 20_000]]);
+      }
+    });
+  }
+
+  test_("several processes have a curve with a peak and resident sets, and equal ones are one row", async () => {
+    const recording = all.record("forks");
+    const report = all.report(recording);
+    const page = await at(all.page(recording), "#/timeline");
+    const label = await page.$eval("[role=img]", (it) => it.getAttribute("aria-label"));
+    assert.match(words(label), /^Live bytes of 4 processes over .*: together .* at most, .* after the start$/);
+    await shoot(page, "several");
+    await go(page, "#/tables?t=processes");
+    // The parent, and its three children together.
+    const rows = () => page.$$eval("main tbody tr.opens", (all) => all.map((it) => [...it.children].slice(0, 1).concat([...it.children].slice(4, 6)).map((cell) => cell.textContent)));
+    const of = (origin) => report.processes.filter((it) => (it.origin === "fork") === origin).map((it) => it.totals.allocations);
+    const sum = (list) => list.reduce((a, b) => a + b, 0);
+    const merged = await rows();
+    const pid = String(report.processes.find((it) => it.origin !== "fork").pid);
+    assert.deepEqual(merged.map(([name, allocations]) => [name, allocations]).sort(), [[pid, sum(of(false)).toLocaleString("en-US")], ["×3", sum(of(true)).toLocaleString("en-US")]].sort());
+    const sentence = words(await text(page, "main .tools p"));
+    assert.ok(sentence.startsWith(`4 processes of 2 programs: ${sum([...of(true), ...of(false)]).toLocaleString("en-US")} allocations of `), sentence);
+    await page.click("main tbody tr.opens ::-p-text(×3)");
+    await page.waitForSelector(".members");
+    assert.equal((await page.$$(".members li")).length, 3);
+    assert.deepEqual(await violations(page), []);
+    await shoot(page, "programs");
+    await page.click("tr.detail ::-p-text(All 3 together)");
+    await until(page, () => location.hash.startsWith("#/timeline") && location.hash.includes("p=all"));
+    const allocated = await page.$eval('[data-mode="allocated"]', (it) => Number(it.dataset.blocks));
+    assert.equal(allocated, sum(of(true)));
+    await go(page, "#/tables?t=processes&each=1");
+    assert.equal((await rows()).length, 4);
+    assert.equal((await page.$$("select optgroup")).length, 1);
+  });
+
+  // 10,000 with ALLOTROPE_SLOW: recording them takes a minute on a busy machine.
+  const COUNT = process.env.ALLOTROPE_SLOW ? 10_000 : 1_000;
+  test_(`of ${COUNT} processes nothing is blank`, async () => {
+    const file = of("thousands", ["many", String(COUNT)]);
+    assert.ok(statSync(file).size <= 5_000_000);
+    const page = await at(file);
+    // The parent allocates nothing; child i one block of 100 + i bytes.
+    const bytes = COUNT * 100 + (COUNT * (COUNT - 1)) / 2;
+    const shown = await page.$$eval(".totals div", (all) => all[1].textContent);
+    const mebibytes = (bytes / 1024 / 1024).toFixed(1);
+    const kibibytes = (bytes / 1024).toFixed(1);
+    const number = (it) => it.toLocaleString("en-US");
+    assert.equal(shown.replace(/\s+/g, " "), `Allocations${number(COUNT)} ${bytes < 1024 * 1024 ? `${kibibytes} KiB` : `${mebibytes} MiB`}`);
+    await go(page, "#/tables?t=processes");
+    const sentence = words(await text(page, "main .tools p"));
+    assert.ok(sentence.startsWith(`${number(COUNT + 1)} processes of 2 programs: ${number(COUNT)} allocations`), sentence);
+    assert.equal((await page.$$("main tbody tr")).length, 2);
+    await page.type("#search", "many");
+    await until(page, () => document.querySelectorAll("main tbody tr").length === 50);
+    for (const view of ["overview", "timeline", "flame", "functions", "tables?t=processes"]) {
+      await go(page, `#/${view}`);
+      assert.ok((await text(page, "main")).length > 60, view);
+      assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), view);
+    }
+    assert.deepEqual(await violations(page), []);
+    await shoot(page, "thousands");
+  });
+
+  test_("estimates have their intervals, samples and ranks", async () => {
     const path = await all.sampled();
     if (path === null) {
       console.log("skipped: the page of a sampled profile: this machine cannot watch");
@@ -244,8 +397,28 @@ describe("the page", { skip: why !== null }, () => {
     assert.match(await text(page, "h1"), /^About .* live after .*: .* of it in live\.$/);
     const report = all.report(path);
     const interval = await page.$eval(".totals .uncertain", (it) => it.title);
-    const words = [report.totals.live_bytes_low, report.totals.live_bytes_high].map((it) => it.toLocaleString("en-US"));
-    assert.equal(interval, `${words[0]} to ${words[1]}, with 95 % confidence`);
+    const ends = [report.totals.live_bytes_low, report.totals.live_bytes_high].map((it) => it.toLocaleString("en-US"));
+    assert.equal(interval, `${ends[0]} to ${ends[1]}, with 95 % confidence`);
+    // Each function has the interval of the report, its samples and its rank.
+    await go(page, "#/functions");
+    const sites = report.processes[0].sites;
+    const one = sites.find((site) => headOf(report, site) === "live");
+    const row = await page.$eval("main tbody tr.opens", (it) => [it.querySelector("b").textContent, it.querySelector(".uncertain").title, it.querySelector(".uncertain small").textContent, it.children[1].textContent]);
+    assert.equal(row[0], "live");
+    const number = (it) => it.toLocaleString("en-US");
+    assert.equal(row[1], `${number(one.live_bytes_low)} to ${number(one.live_bytes_high)}, with 95 % confidence`);
+    assert.ok(words(row[2]).endsWith(` · ${number(one.live_samples)} samples`), row[2]);
+    assert.equal(row[3], "1");
+    // Of three blocks there are at most three samples; each is one with a probability of 98 %.
+    const few = sites.find((site) => headOf(report, site) === "few");
+    const seen = await page.$$eval("main tbody tr.opens", (all) => all.filter((it) => it.querySelector("b").textContent === "few").map((it) => it.querySelector(".uncertain").textContent));
+    assert.ok(few.live_samples >= 1 && few.live_samples <= 3);
+    assert.match(words(seen[0]), new RegExp(`^seen .* · ${few.live_samples} samples?$`));
+    await page.click("main button.row");
+    await page.waitForSelector(".stacks .uncertain");
+    assert.equal(await page.$eval(".stacks .uncertain", (it) => it.title), row[1]);
+    assert.deepEqual(await violations(page), []);
+    await shoot(page, "sampled");
     await page.keyboard.press("2");
     await page.waitForSelector("canvas.flame");
   });
@@ -468,6 +641,12 @@ describe("the page", { skip: why !== null }, () => {
     });
   }
 });
+
+/** The function of a site of the test program: the innermost that is no library's. */
+function headOf(report, site) {
+  const frames = site.stack.map((it) => report.frames[it]);
+  return frames.find((it) => it.file?.endsWith("program.c"))?.function ?? "";
+}
 
 /** Figures of all processes of a report, added up. */
 function totals(report) {

@@ -9,11 +9,15 @@
  * `forks`: a parent that allocates while 3 children do, each with 200 blocks.
  * `kept`: 500 blocks of 64 bytes, of which each fifth is freed at once.
  * `many N`: N children that allocate one block each.
+ * `flood N`: waits for a byte of the standard input, frees each of N blocks of 48 bytes at once,
+ *     and waits for the end of the standard input. It writes a byte before each wait.
+ * `rise`: keeps 40 blocks of 1000 bytes, frees half of them, keeps 10 of 500: the peak is
+ *     40 * 1000 bytes; 20 blocks of the first and 10 of the second are left.
  * `one`: one block of 100 bytes. `none`: nothing.
  * `names`: 7 blocks of 24 bytes from `evil`, 3 of 40 from `long_name`; the test renames
  *     both.
- * `live`: allocates 4 MiB in blocks of 4 KiB, writes a byte, and stays until the end of
- *     the standard input. */
+ * `live`: allocates 4 MiB in blocks of 4 KiB, and 3 blocks of 64 KiB in `few`, writes a byte,
+ *     and stays until the end of the standard input. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -129,6 +133,37 @@ ALONE void many(int count) {
     }
 }
 
+ALONE void wait_for_input(void) {
+    char byte;
+    if (write(1, ".", 1) != 1 || read(0, &byte, 1) < 0)
+        _exit(1);
+}
+
+ALONE void flood(int count) {
+    wait_for_input();
+    for (int i = 0; i < count; i++) {
+        blocks[0] = malloc(48);
+        free(blocks[0]);
+    }
+    wait_for_input();
+}
+
+ALONE void rise_to_the_peak(void) {
+    for (int i = 0; i < 40; i++) {
+        blocks[i] = malloc(1000);
+        pause_for(500);
+    }
+}
+
+ALONE void after_the_peak(void) {
+    for (int i = 0; i < 20; i++) {
+        free(blocks[i]);
+        pause_for(500);
+    }
+    for (int i = 0; i < 10; i++)
+        blocks[i] = malloc(500);
+}
+
 ALONE void evil(void) {
     for (int i = 0; i < 7; i++)
         blocks[i] = malloc(24);
@@ -139,12 +174,16 @@ ALONE void long_name(void) {
         blocks[10 + i] = malloc(40);
 }
 
+ALONE void few(void) {
+    for (int i = 0; i < 3; i++)
+        blocks[1024 + i] = malloc(65536);
+}
+
 ALONE void live(void) {
-    char byte;
     for (int i = 0; i < 1024; i++)
         blocks[i] = malloc(4096);
-    if (write(1, ".", 1) != 1 || read(0, &byte, 1) < 0)
-        _exit(1);
+    few();
+    wait_for_input();
 }
 
 int main(int count, char **words) {
@@ -162,6 +201,11 @@ int main(int count, char **words) {
         kept();
     } else if (strcmp(which, "many") == 0 && count > 2) {
         many(atoi(words[2]));
+    } else if (strcmp(which, "flood") == 0 && count > 2) {
+        flood(atoi(words[2]));
+    } else if (strcmp(which, "rise") == 0) {
+        rise_to_the_peak();
+        after_the_peak();
     } else if (strcmp(which, "one") == 0) {
         blocks[0] = malloc(100);
     } else if (strcmp(which, "names") == 0) {

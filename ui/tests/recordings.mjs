@@ -1,7 +1,7 @@
 // Records the programs of program.c and writes their pages.
 
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -47,6 +47,37 @@ export class Recordings {
   record(name, words = [name], options = [], program = this.program) {
     const path = this.path(`${name}.allotrope`);
     if (!existsSync(path)) this.run(allotrope, ["record", "-q", "-o", path, ...options, "--", program, ...words]);
+    return path;
+  }
+
+  /** A recording of so many pairs of calls, of which many are lost: the collector is stopped
+   * while the program makes them, and the program does not wait for it. */
+  async lossy(pairs) {
+    const path = this.path("lossy.allotrope");
+    const words = ["record", "-q", "-o", path, "--on-full", "drop", "--", this.program, "flood", String(pairs)];
+    const child = spawn(allotrope, words, { stdio: ["pipe", "pipe", "inherit"] });
+    const ended = new Promise((resolve) => child.on("exit", resolve));
+    const byte = () => new Promise((resolve) => child.stdout.once("data", resolve));
+    await byte();
+    // Two looks of the collector at the process come first.
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const collector = collectorOf(child.pid);
+    process.kill(collector, "SIGSTOP");
+    const done = byte();
+    child.stdin.write(".");
+    await done;
+    process.kill(collector, "SIGCONT");
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    child.stdin.end();
+    await ended;
+    return path;
+  }
+
+  /** The first part of a recording's file. */
+  cut(recording, part) {
+    const path = this.path("cut.allotrope");
+    const whole = readFileSync(recording);
+    writeFileSync(path, whole.subarray(0, Math.floor(whole.length * part)));
     return path;
   }
 
@@ -106,4 +137,20 @@ export class Recordings {
   remove() {
     rmSync(this.folder, { recursive: true });
   }
+}
+
+/** The collector among the children of `allotrope record`. */
+function collectorOf(launcher) {
+  const isIt = (pid) => {
+    try {
+      const parent = Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").pop().split(" ")[1]);
+      return parent === launcher && readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")[1] === "__collect";
+    } catch {
+      // It has ended.
+      return false;
+    }
+  };
+  const found = readdirSync("/proc").filter((it) => /^\d+$/.test(it)).find(isIt);
+  if (!found) throw new Error(`${launcher} has no collector`);
+  return Number(found);
 }

@@ -12,6 +12,7 @@ use crate::columns::Columns;
 use crate::meta::{LeftOut, meta};
 use crate::names::Names;
 use crate::processes;
+use crate::sampled;
 use crate::sites::{PageSite, Together, put_together, tables_with_at_most};
 use crate::stacks::Trie;
 
@@ -127,7 +128,7 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
         .collect();
     let carried: Vec<&Process> = all.iter().copied().take(MOST_PROCESSES).collect();
     let tables = tables_with_at_most(carried.iter().map(|it| it.times.as_ref()), limits.cells);
-    let mut sites = sites(page, &carried, &tables);
+    let mut sites = sites(page, &chosen, &carried, &tables);
     let together = put_together(&mut sites, &carried, limits.sites);
     let mut frames = Frames::default();
     let stacks = stacks(&sites, limits.details);
@@ -143,7 +144,10 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
     let mut run = Columns::default();
     let left_out = left_out(page, limits, &chosen, &sites, together, &tables);
     processes::encode(&mut run, page, &all, &carried, &tables, &mut names);
-    let site_columns = site_columns(&sites, &heads, &trie.nodes);
+    let mut site_columns = site_columns(&sites, &heads, &trie.nodes);
+    if page.sampled.is_some() {
+        sampled::encode(&mut site_columns, &sites);
+    }
     let details = details(&sites, limits.details, &trie.nodes[sites.len()..]);
     let mut cells = Columns::default();
     cell_columns(&mut cells, "cell", sites.iter().map(|it| &*it.cells));
@@ -181,13 +185,22 @@ fn chosen(page: &Page<'_>, limits: &Limits) -> Vec<(usize, u64)> {
     chosen
 }
 
-fn sites(page: &Page<'_>, carried: &[&Process], tables: &[TimeTable]) -> Vec<PageSite> {
+fn sites(
+    page: &Page<'_>,
+    chosen: &[(usize, u64)],
+    carried: &[&Process],
+    tables: &[TimeTable],
+) -> Vec<PageSite> {
     let mut sites = Vec::new();
     for (index, (process, table)) in (0..).zip(carried.iter().zip(tables)) {
+        let (of_profile, _) = chosen[index as usize];
+        let sampled = page.sampled.and_then(|it| it.processes.get(of_profile));
         for (at, site) in (0..).zip(&process.sites) {
+            let samples = sampled.and_then(|it| it.sites.get(at as usize));
             let mut site = PageSite::new(index, site, page.headlines);
             site.cells = table.cells_of(at).to_vec();
             site.widened = table.widened.get(at as usize).copied().unwrap_or(0);
+            site.samples = samples.map(|it| it.figures);
             sites.push(site);
         }
     }

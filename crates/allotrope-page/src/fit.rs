@@ -110,18 +110,29 @@ mod tests {
         }
     }
 
-    fn size(profile: &Profile, most: usize) -> usize {
-        let headlines = Headlines::new(profile, &Glue::default());
-        let page = Page {
+    fn with_page<R>(profile: &Profile, what: impl FnOnce(&Page<'_>) -> R) -> R {
+        what(&Page {
             profile,
-            headlines: &headlines,
+            headlines: &Headlines::new(profile, &Glue::default()),
             findings: &[],
             file: "x",
             sampled: None,
             boundaries: &[],
-        };
-        let parts = fit(&page, most);
+            peaks: &[],
+        })
+    }
+
+    fn size(profile: &Profile, most: usize) -> usize {
+        let parts = with_page(profile, |page| fit(page, most));
         parts.iter().map(|(_, data)| data.len() + AROUND).sum()
+    }
+
+    /// The sentences of the page.
+    fn meta(profile: &Profile) -> String {
+        let parts = with_page(profile, |page| encode(page, &Limits::of(profile)));
+        let run = parts.iter().find(|(part, _)| *part == Part::Run);
+        let bytes = run.map(|(_, columns)| columns.encode()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     #[test]
@@ -130,6 +141,36 @@ mod tests {
         assert!(size(&profile(300, 2_000), 300_000) <= 300_000);
         // 2 * 5,000 names of 40: half a megabyte, and cutting them does not help enough.
         assert!(size(&profile(5_000, 40), 100_000) <= 100_000);
+    }
+
+    #[test]
+    fn of_ten_thousand_processes_those_with_most_allocations_are_in_full() {
+        let process = |id: u32| {
+            let mut process = process_without_events();
+            process.id = id;
+            process.pid = 1_000 + id;
+            process.executable = "/bin/program".into();
+            process.totals.allocations = 1;
+            process
+        };
+        let profile = Profile {
+            processes: (0..10_000).map(process).collect(),
+            ..Profile::default()
+        };
+        assert!(size(&profile, crate::MOST_BYTES) < 500_000);
+        let meta = meta(&profile);
+        // 10,000 less 64.
+        assert!(meta.contains("\"totals_only\":9936"), "{meta}");
+        assert!(meta.contains("\"processes\":0"), "{meta}");
+        assert!(meta.contains("\"carried\":64"), "{meta}");
+    }
+
+    #[test]
+    fn nothing_and_one_site_are_pages_too() {
+        let none = Profile::default();
+        assert!(size(&none, crate::MOST_BYTES) < 5_000);
+        assert!(meta(&none).contains("\"carried\":0"));
+        assert!(meta(&profile(1, 5)).contains("\"carried\":1"));
     }
 
     #[test]

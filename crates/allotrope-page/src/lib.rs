@@ -28,6 +28,7 @@ mod columns;
 mod comparison;
 mod encode;
 mod fit;
+mod gaps;
 mod meta;
 mod names;
 mod processes;
@@ -39,8 +40,8 @@ use std::io::{self, Write};
 
 use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
-use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
+use allotrope_profile::{Peak, Profile};
 
 pub use comparison::{ComparedSide, Comparison};
 pub use encode::boundaries;
@@ -69,6 +70,8 @@ pub struct Page<'a> {
     pub sampled: Option<&'a SampledProfile>,
     /// The times at which the tables of all processes are exact, see [`boundaries`].
     pub boundaries: &'a [u64],
+    /// The peaks of processes, just after which their tables are exact, in order of process.
+    pub peaks: &'a [Peak],
 }
 
 /// Writes the page.

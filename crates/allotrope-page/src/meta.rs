@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Page;
 use crate::encode::ESTIMATED;
-use crate::sampled::Interval;
+use crate::sampled::{Function, Interval, samples};
 
 /// What the page does not have, and therefore says.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -75,8 +75,10 @@ struct Samples {
     period: u64,
     metrics: Vec<&'static str>,
     total: Option<Vec<Interval>>,
-    /// By name of the function, for the functions with most live bytes.
-    functions: Vec<(u64, Vec<Interval>)>,
+    /// How many samples the totals are made of: of live blocks, and of all allocations.
+    total_samples: Option<[u64; 2]>,
+    /// The functions with most live bytes.
+    functions: Vec<Function>,
 }
 
 /// The most sites that a finding lists; the text of the report lists fewer.
@@ -153,6 +155,7 @@ pub fn meta(
             period: sampled.longest_period(),
             metrics: ESTIMATED.iter().map(|it| it.name()).collect(),
             total: sampled.totals().map(|it| Interval::all(&it)),
+            total_samples: sampled.totals().map(|it| samples(&it)),
             functions: crate::sampled::functions(sampled, page),
         }),
     };

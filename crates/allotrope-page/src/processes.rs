@@ -1,13 +1,15 @@
 //! The columns of processes: their figures, threads, sizes, windows and curves. Of those
 //! without sites in the page only the figures.
 
-use allotrope_profile::{Process, Profile, TimeTable};
+use allotrope_profile::{Peak, Process, Profile, ResidentSample, RunTimes, TimeTable};
 use allotrope_report::signal_name;
 use allotrope_trace::model::{Exit, Origin};
+use rustc_hash::FxHashMap;
 
 use crate::Page;
 use crate::columns::Columns;
 use crate::encode::{BUCKETS_OF_CURVE, cell_columns, class};
+use crate::gaps;
 use crate::names::Names;
 
 /// Threads of a process, those with most allocations.
@@ -27,6 +29,7 @@ pub fn encode(
     names: &mut Names,
 ) {
     figures(columns, all, names);
+    gaps::encode(columns, all);
     curves(columns, page.profile, carried);
     columns.numbers(
         "bucket.count",
@@ -36,6 +39,11 @@ pub fn encode(
     columns.differences("bucket.start_ns", starts);
     columns.differences("boundary.ns", page.boundaries.iter().copied());
     columns.numbers("bucket.end_ns", tables.iter().map(|it| it.end_ns));
+    let peak = |it: &&Process| {
+        let at = page.peaks.binary_search_by_key(&it.id, Peak::image);
+        at.map_or(0, |at| page.peaks[at].after_ns())
+    };
+    columns.numbers("bucket.peak_ns", carried.iter().map(peak));
     threads(columns, carried, names);
     sizes(columns, carried);
     windows(columns, carried, names);
@@ -46,6 +54,7 @@ pub fn encode(
 }
 
 fn figures(columns: &mut Columns, all: &[&Process], names: &mut Names) {
+    let indexes: FxHashMap<u32, u64> = all.iter().map(|it| it.id).zip(0..).collect();
     let mut column = |name: &str, of: &mut dyn FnMut(&Process) -> u64| {
         let values: Vec<u64> = all.iter().map(|it| of(it)).collect();
         columns.numbers(&format!("process.{name}"), values);
@@ -59,12 +68,8 @@ fn figures(columns: &mut Columns, all: &[&Process], names: &mut Names) {
         Origin::Exec => 2,
     });
     column("forked_from", &mut |it| {
-        let index = all
-            .iter()
-            .position(|other| Some(other.id) == it.forked_from);
-        it.forked_from
-            .and(index)
-            .map_or(0, |index| index as u64 + 1)
+        let parent = it.forked_from.and_then(|parent| indexes.get(&parent));
+        parent.map_or(0, |index| index + 1)
     });
     column("executable", &mut |it| {
         names.number(&allotrope_text::text_of_path(&it.executable))
@@ -132,32 +137,55 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
     columns.differences("resident.time_us", all().map(|it| it.time_us));
     columns.differences("resident.bytes", all().map(|it| it.bytes));
     if profile.processes.len() > 1 {
+        let run = RunTimes::of(profile);
         columns.differences("sum.live_bytes", sum_of_live(profile));
+        let is_known = profile.processes.iter().any(|it| !it.resident.is_empty());
+        let resident = is_known.then(|| sums(profile, &run, resident_at));
+        columns.differences("sum.resident_bytes", resident.unwrap_or_default());
     }
 }
 
 /// The live bytes of all processes together, at the end of each equal part of the recording.
 pub fn sum_of_live(profile: &Profile) -> Vec<u64> {
-    let run = allotrope_profile::RunTimes::of(profile);
+    sums(profile, &RunTimes::of(profile), live_at)
+}
+
+/// What all processes have together at the end of each equal part of the recording. One that
+/// has not begun or has ended by then has nothing.
+fn sums(profile: &Profile, run: &RunTimes, of: fn(&Process, u64) -> u64) -> Vec<u64> {
     let width = run.lasted_ns().div_ceil(BUCKETS_OF_CURVE).max(1);
     let mut sums = vec![0_u64; BUCKETS_OF_CURVE as usize];
     for process in &profile.processes {
-        let series = &process.live;
-        let ended_ns = process
-            .started_us
-            .saturating_add(process.duration_us)
-            .saturating_mul(1000);
+        let ended_us = process.started_us.saturating_add(process.duration_us);
+        let runs = process.started_us.saturating_mul(1000)..=ended_us.saturating_mul(1000);
         for (number, sum) in (1..).zip(&mut sums) {
-            let end = run.started_ns.saturating_add(number * width);
-            let Some(passed) = end.checked_sub(series.from_ns).filter(|_| end <= ended_ns) else {
-                continue;
-            };
-            let at = (passed / series.width_ns.max(1)) as usize;
-            let sample = series.samples.get(at).or(series.samples.last());
-            *sum = sum.saturating_add(sample.map_or(0, |it| it.bytes));
+            let end = run
+                .started_ns
+                .saturating_add(number * width)
+                .min(run.ended_ns);
+            if runs.contains(&end) {
+                *sum = sum.saturating_add(of(process, end));
+            }
         }
     }
     sums
+}
+
+/// The live bytes of a process at a time.
+fn live_at(process: &Process, ns: u64) -> u64 {
+    let series = &process.live;
+    let passed = ns.saturating_sub(series.from_ns);
+    let at = (passed / series.width_ns.max(1)) as usize;
+    let sample = series.samples.get(at).or(series.samples.last());
+    sample.map_or(0, |it| it.bytes)
+}
+
+/// The last resident set of a process that was read by a time; 0: none was.
+fn resident_at(process: &Process, ns: u64) -> u64 {
+    let samples: &[ResidentSample] = &process.resident;
+    let after = samples.partition_point(|it| it.time_us.saturating_mul(1000) <= ns);
+    let last = after.checked_sub(1).map(|at| samples[at]);
+    last.map_or(0, |it| it.bytes)
 }
 
 /// The threads of a process in the page, by index in the profile.
@@ -247,4 +275,37 @@ fn windows(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
         "window.remaining_bytes",
         all().map(|it| it.figures.remaining_bytes),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampled::process_without_events;
+
+    /// A process with resident sets read at these microseconds.
+    fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
+        let sample = |&(time_us, bytes)| ResidentSample { time_us, bytes };
+        Process {
+            started_us,
+            duration_us,
+            resident: resident.iter().map(sample).collect(),
+            ..process_without_events()
+        }
+    }
+
+    #[test]
+    fn resident_sets_are_added_up_at_the_same_times() {
+        // 256 parts of 10 us; the last one is shorter.
+        let profile = Profile {
+            processes: vec![
+                process(0, 2557, &[(5, 100), (25, 300)]),
+                process(15, 20, &[(22, 7)]),
+            ],
+            ..Profile::default()
+        };
+        let sums = sums(&profile, &RunTimes::of(&profile), resident_at);
+        // At 10, 20, 30 and 40 us; at 35 us the second one has ended.
+        assert_eq!(sums[..4], [100, 100, 307, 300]);
+        assert!(sums[4..].iter().all(|&sum| sum == 300));
+    }
 }

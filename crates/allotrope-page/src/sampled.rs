@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::Page;
+use crate::columns::Columns;
 use crate::encode::ESTIMATED;
+use crate::sites::PageSite;
 
 /// Functions with intervals of their own.
 const MOST_FUNCTIONS: usize = 2000;
@@ -38,9 +40,38 @@ impl Interval {
     }
 }
 
-/// The intervals of functions: the number of a site of each, in the page's profile, and
-/// its intervals. The interval of a sum is not the sum of the intervals.
-pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<(u64, Vec<Interval>)> {
+/// How many samples stand behind figures: of live blocks, and of all allocations.
+pub fn samples(figures: &SampledFigures) -> [u64; 2] {
+    [figures.live.samples(), figures.allocated.samples()]
+}
+
+/// Encodes the intervals of sites, for each of [`ESTIMATED`], and their samples.
+pub fn encode(columns: &mut Columns, sites: &[PageSite]) {
+    let none = [Interval { low: 0, high: 0 }; ESTIMATED.len()];
+    let intervals: Vec<Vec<Interval>> = sites
+        .iter()
+        .map(|it| it.samples.as_ref().map_or(none.to_vec(), Interval::all))
+        .collect();
+    let all = || intervals.iter().flatten();
+    columns.numbers("interval.low", all().map(|it| it.low));
+    columns.numbers("interval.high", all().map(|it| it.high));
+    let of = |it: &PageSite| it.samples.as_ref().map_or([0; 2], samples);
+    columns.numbers("site.live_samples", sites.iter().map(|it| of(it)[0]));
+    columns.numbers("site.samples", sites.iter().map(|it| of(it)[1]));
+}
+
+/// A function of a sampled profile.
+#[derive(Debug, Serialize)]
+pub struct Function {
+    /// The number of one of its sites, in the page's profile.
+    site: u64,
+    /// For each of [`ESTIMATED`]. The interval of a sum is not the sum of the intervals.
+    intervals: Vec<Interval>,
+    samples: [u64; 2],
+}
+
+/// The intervals of functions, those with most live bytes first.
+pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<Function> {
     let mut sums: FxHashMap<u32, (u64, SampledFigures)> = FxHashMap::default();
     let processes = sampled.processes.iter().zip(&page.profile.processes);
     for (from, process) in processes {
@@ -58,8 +89,12 @@ pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<(u64, Vec<Int
     let mut sums: Vec<_> = sums.into_values().collect();
     sums.sort_by_key(|(number, figures)| (Reverse(rounded(figures, Metric::LeakedBytes)), *number));
     sums.truncate(MOST_FUNCTIONS);
-    let intervals = sums.iter().map(|(number, it)| (*number, Interval::all(it)));
-    intervals.collect()
+    let functions = sums.iter().map(|(number, it)| Function {
+        site: *number,
+        intervals: Interval::all(it),
+        samples: samples(it),
+    });
+    functions.collect()
 }
 
 fn rounded(figures: &SampledFigures, metric: Metric) -> u64 {
@@ -129,6 +164,7 @@ pub(crate) fn process_without_events() -> Process {
         complete: true,
         lost_events: 0,
         losses: Vec::new(),
+        gaps: Vec::new(),
         waits: 0,
         waited_us: 0,
         ambiguous_events: 0,

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allotrope_diff::Headlines;
+use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{Lifetimes, Process, Site, SiteDetails, Stack, TimeCell, TimeTable};
 use rustc_hash::FxHashMap;
 
@@ -37,6 +38,8 @@ pub struct PageSite {
     pub cells: Vec<TimeCell>,
     /// See [`TimeTable::widened`].
     pub widened: u8,
+    /// Its samples, if the profile is sampled.
+    pub samples: Option<SampledFigures>,
 }
 
 impl PageSite {
@@ -76,6 +79,11 @@ impl PageSite {
         match (&mut self.details, other.details) {
             (Some(details), Some(other)) => details.merge(&other),
             (details @ None, other) => *details = other,
+            (Some(_), None) => {}
+        }
+        match (&mut self.samples, &other.samples) {
+            (Some(samples), Some(other)) => samples.merge(other),
+            (samples @ None, other) => *samples = *other,
             (Some(_), None) => {}
         }
         self.cells.extend(other.cells);

@@ -15,6 +15,7 @@ use crate::evidence::{EvidenceBuilder, HeldPages};
 use crate::heap_samples::HeapSample;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
+use crate::peaks::Peak;
 use crate::replay::{Block, BlockEvent, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
@@ -74,6 +75,10 @@ pub(crate) struct Accumulator<'a> {
     totals: Totals,
     level: Level,
     peak_ns: u64,
+    /// Allocations made until the peak.
+    peak_allocated: u64,
+    /// The peak, if an earlier replay found it: events after it are later than it.
+    known_peak: Option<Peak>,
     series: Plotter,
     times: Option<Tables>,
     evidence: Option<EvidenceBuilder>,
@@ -94,12 +99,16 @@ pub(crate) struct Requested {
     pub times: Option<Tables>,
     pub evidence: bool,
     pub details: Option<DetailsBuilder>,
+    /// The peak of the image, at which its time tables are divided.
+    pub peak: Option<Peak>,
 }
 
 /// The figures of an image, or of a window, when it has ended.
 pub(crate) struct ImageStats {
     pub totals: Totals,
     pub peak_ns: u64,
+    /// Allocations made until the peak.
+    pub peak_allocated: u64,
     pub end_ns: u64,
     /// In order of first allocation.
     pub sites: Vec<SiteFigures>,
@@ -145,6 +154,8 @@ impl<'a> Accumulator<'a> {
                 ..Level::default()
             },
             peak_ns: start_ns,
+            peak_allocated: 0,
+            known_peak: requested.peak,
             series: Plotter::new(start_ns),
             times: requested.times,
             evidence: requested.evidence.then(EvidenceBuilder::default),
@@ -194,6 +205,15 @@ impl<'a> Accumulator<'a> {
             self.totals.peak_bytes = level.bytes;
             self.totals.peak_allocations = level.allocations();
             self.peak_ns = level.now;
+            self.peak_allocated = level.allocated;
+            if self
+                .known_peak
+                .is_some_and(|it| it.is_at(level.allocated, level.allocations()))
+            {
+                // Events can have the same time, and the table has nothing else to tell what
+                // came before the peak from what came after it.
+                self.level.now = level.now.saturating_add(1);
+            }
             self.sites.mark_peak();
             if let Some(details) = &mut self.details {
                 details.mark_peak();
@@ -490,6 +510,7 @@ impl<'a> Accumulator<'a> {
         ImageStats {
             totals,
             peak_ns: self.peak_ns,
+            peak_allocated: self.peak_allocated,
             end_ns,
             sites,
             threads: self.threads,

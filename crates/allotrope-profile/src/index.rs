@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use allotrope_trace::model::{
-    ImageEnd, ImageId, ImageStart, LossReason, Mapping, MappingId, Mark, Module, ModuleId, Record,
-    Recording, StreamId, Symbols, ThreadId, Unrecorded,
+    ImageEnd, ImageId, ImageStart, Loss, LossReason, Mapping, MappingId, Mark, Module, ModuleId,
+    Record, Recording, StreamId, Symbols, ThreadId, Unrecorded,
 };
 use rustc_hash::FxHashMap;
 
@@ -52,6 +52,8 @@ pub(crate) struct Image<H> {
     pub resident: Vec<(u64, u64)>,
     /// Number of lost events.
     pub losses: BTreeMap<LossReason, u64>,
+    /// The records of lost events, in the order of the trace.
+    pub lost: Vec<Loss>,
     pub waits: FxHashMap<Option<ThreadId>, Waited>,
     pub counted: Counted,
     pub threads: RefCell<Threads>,
@@ -115,6 +117,7 @@ impl<H> Image<H> {
             streams: BTreeMap::new(),
             resident: Vec::new(),
             losses: BTreeMap::new(),
+            lost: Vec::new(),
             waits: FxHashMap::default(),
             counted: Counted::default(),
             threads: RefCell::default(),
@@ -237,6 +240,7 @@ impl<H> Index<H> {
             Record::Loss(loss) => {
                 let lost = image.losses.entry(loss.reason).or_default();
                 *lost = lost.saturating_add(loss.events);
+                image.lost.push(loss);
             }
             Record::Waits(new) => {
                 let known = image.waits.entry(new.thread).or_default();

@@ -48,6 +48,7 @@ mod error;
 pub mod evidence;
 mod filter;
 mod frames;
+mod gaps;
 mod heap_samples;
 mod index;
 mod jit_code;
@@ -57,6 +58,7 @@ mod merge;
 mod metric;
 pub mod model;
 pub mod operations;
+mod peaks;
 mod prefetch;
 mod replay;
 mod run_info;
@@ -84,6 +86,7 @@ pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, Stac
 pub use error::ReplayError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
+pub use gaps::Gap;
 pub use heap_samples::{HeapSample, ProcessSamples, heap_samples};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
@@ -91,6 +94,7 @@ pub use model::{
     EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
+pub use peaks::{Peak, peaks, peaks_readable};
 pub use replay::{
     Block, BlockEvent, Helpers, Options, block_events, blocks_of_sites, replay, replay_readable,
 };

@@ -13,6 +13,7 @@ use allotrope_trace::model::{
 
 use crate::evidence::Evidence;
 use crate::filter::Filter;
+use crate::gaps::Gap;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
 use crate::site_details::{SiteDetails, SizeFigures};
@@ -152,6 +153,9 @@ pub struct Process {
     pub lost_events: u64,
     /// The reported lost events by reason.
     pub losses: Vec<(LossReason, u64)>,
+    /// When events are missing, as far as the trace shows it; in order of time, and apart
+    /// from each other.
+    pub gaps: Vec<Gap>,
     /// How often its threads waited because the recording was slower than they were.
     pub waits: u64,
     /// How long its threads waited, summed, in microseconds.

@@ -15,11 +15,13 @@ use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::evidence::EvidenceBuilder;
 use crate::frames::{Code, FrameTable};
+use crate::gaps::gaps_of;
 use crate::heap_samples::{HeapSample, Sampler, Sampling};
 use crate::index::{Image, Index, ThreadNames, index};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
+use crate::peaks::Peak;
 use crate::series::ResidentSample;
 use crate::site_details::DetailsBuilder;
 use crate::site_details::free_stacks::set_frames;
@@ -52,6 +54,9 @@ pub struct Options<'a> {
     /// times, in nanoseconds since the start of the recording; where windows open and
     /// close; and where children are forked.
     pub time_table: Option<&'a [u64]>,
+    /// Makes the time tables exact just after the peak of each process, too: what is live
+    /// there is what was live at the peak. The [`peaks`](crate::peaks) of the same trace.
+    pub peaks: &'a [Peak],
     /// With a time table, makes another one by the threads that allocate.
     pub thread_times: bool,
     /// Collects [`Evidence`](crate::Evidence) for findings in each process.
@@ -382,9 +387,10 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 self.observer,
                 image.streams.len() > 1,
                 Requested {
-                    times: self.time_tables(image, start_ns, end_ns),
+                    times: self.time_tables(id, image, start_ns, end_ns),
                     evidence: self.options.evidence,
                     details: self.details(),
+                    peak: self.peak(id),
                 },
             ),
             windows,
@@ -439,6 +445,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     /// The builders of an image's time tables, if they are wanted.
     fn time_tables(
         &self,
+        id: ImageId,
         image: &Image<S::Handle>,
         start_ns: u64,
         end_ns: Option<u64>,
@@ -447,7 +454,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let ns = |tick| self.index.timeline.ns(tick);
         let chunks = image.streams.values().flatten();
         let events = chunks.map(|chunk| chunk.counted).sum();
-        let end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
+        let mut end_ns = end_ns.unwrap_or_else(|| self.index.last_seen(image));
         let windows = image.windows.spans().iter().flat_map(|span| {
             let closed = span.end.as_ref().map(|end| end.tick);
             std::iter::once(span.window.tick).chain(closed)
@@ -457,12 +464,26 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let mut at = times.to_vec();
         let marks = self.index.marks.iter().map(|mark| mark.tick);
         at.extend(marks.chain(windows).chain(forks).map(ns));
+        if let Some(peak) = self.peak(id) {
+            let after = peak.after_ns();
+            // First, because there is a limit.
+            at.insert(0, after);
+            // What follows at the very end has a bucket of its own.
+            end_ns = end_ns.max(after.saturating_add(1));
+        }
         let buckets = Buckets::new(start_ns, end_ns, &at);
         let by_thread = self.options.thread_times;
         Some(Tables {
             threads: by_thread.then(|| TableBuilder::new(buckets.clone(), events)),
             sites: TableBuilder::new(buckets, events),
         })
+    }
+
+    /// The known peak of an image.
+    fn peak(&self, id: ImageId) -> Option<Peak> {
+        let peaks = self.options.peaks;
+        let found = peaks.binary_search_by_key(&id, Peak::image);
+        found.ok().map(|at| peaks[at])
     }
 
     /// The accumulator of an image's windows; `None` if it has no windows.
@@ -654,6 +675,7 @@ pub(crate) fn process<H>(
             .iter()
             .map(|(&reason, &n)| (reason, n))
             .collect(),
+        gaps: gaps_of(index, image, stats.end_ns),
         waits: 0,
         waited_us: 0,
         ambiguous_events: stats.ambiguous,

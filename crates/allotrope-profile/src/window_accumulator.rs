@@ -350,6 +350,7 @@ impl Details {
                 ..Totals::default()
             },
             peak_ns: self.peak_ns,
+            peak_allocated: 0,
             end_ns,
             sites: self.sites.finish(),
             threads: self.threads,

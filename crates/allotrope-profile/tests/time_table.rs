@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use allotrope_profile::{
     Block, BlockEvent, BlockSum, Filter, Helpers, Options, RangeFigures, TimeTable, block_events,
-    blocks_of_sites, replay, replay_range,
+    blocks_of_sites, peaks, replay, replay_range,
 };
 use allotrope_trace::model::Event;
 use proptest::prelude::*;
@@ -139,6 +139,58 @@ proptest! {
                 prop_assert_eq!(by_thread.of_site(*thread, buckets), figures(blocks, range));
             }
             prop_assert_eq!(by_thread.total(buckets), figures(&all, range));
+        }
+    }
+}
+
+proptest! {
+    /// Also where many events have the same time, as the order of events of several threads
+    /// may contradict their clocks.
+    #[test]
+    fn what_is_live_just_after_the_peak_is_what_was_live_at_it(
+        operations in prop::collection::vec((any::<usize>(), 0..1000_u64, 0..2_u64), 1..200),
+        threads in 1..4_usize,
+        later in 0..3_u64,
+    ) {
+        let mut story = story(&operations, threads);
+        // The end may be as late as the last event.
+        let last: u64 = operations.iter().map(|&(_, _, passed)| passed).sum();
+        story.trace.records.pop();
+        story.end(0, last + later);
+        let found = peaks(&story.trace, &Options::default()).expect("a story can be replayed");
+        for helpers in [Helpers::Never, Helpers::Always] {
+            let options = Options {
+                time_table: Some(&[]),
+                thread_times: true,
+                peaks: &found,
+                helpers,
+                ..Options::default()
+            };
+            let profile = replay(&story.trace, &options).expect("a story can be replayed");
+            let process = &profile.processes[0];
+            let totals = process.totals;
+            let sum = |blocks, bytes| BlockSum { blocks, bytes };
+            let Some(peak) = found.first() else {
+                prop_assert_eq!(totals.peak_bytes, 0);
+                continue;
+            };
+            let table = process.times.as_ref().expect("it was asked for");
+            prop_assert!(peak.after_ns() >= table.end_ns || table.is_exact_at(peak.after_ns()));
+            prop_assert!(table.starts_ns.iter().all(|&start| start == 0 || start < table.end_ns));
+            let until = table.buckets_in([0, peak.after_ns()]);
+            let live = table.total(until).live_at_end;
+            prop_assert_eq!(live, sum(totals.peak_allocations, totals.peak_bytes));
+            for (number, site) in (0..).zip(&process.sites) {
+                let live = table.of_site(number, until).live_at_end;
+                prop_assert_eq!(live, sum(site.allocations_at_peak, site.bytes_at_peak));
+            }
+            // The whole run still has what was left.
+            let all = table.buckets_in([0, table.end_ns]);
+            let kept = table.total(all).kept;
+            prop_assert_eq!(kept, sum(totals.leaked_allocations, totals.leaked_bytes));
+            let by_thread = process.thread_times.as_ref().expect("it was asked for");
+            let live = by_thread.total(until).live_at_end;
+            prop_assert_eq!(live, sum(totals.peak_allocations, totals.peak_bytes));
         }
     }
 }

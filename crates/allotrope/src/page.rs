@@ -50,6 +50,7 @@ fn write_sampled(
         file: &path.shown(),
         sampled: Some(sampled),
         boundaries: &[],
+        peaks: &[],
     };
     create(path, out, &page)
 }
@@ -58,8 +59,10 @@ fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result
     let mut trace = trace::open(path)?;
     let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
     let times = boundaries(&run);
+    let peaks = trace::peaks(path, &mut trace, &Progress::new(false))?;
     let wanted = trace::Wanted {
         times: Some(&times),
+        peaks: &peaks,
         thread_times: true,
         evidence: true,
         site_details: true,
@@ -81,6 +84,7 @@ fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result
         file: &path.shown(),
         sampled: None,
         boundaries: &times,
+        peaks: &peaks,
     };
     create(path, out, &page)?;
     // The process ends: freeing hundreds of thousands of sites would only take time.

@@ -293,6 +293,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             arguments.site.is_some() || matches!(arguments.by, Some(By::Function | By::Thread));
         trace::Wanted {
             times: (has_curves || with_findings).then_some(&[]),
+            peaks: &[],
             thread_times: arguments.by == Some(By::Thread),
             evidence: with_findings,
             site_details: arguments.site.is_some()

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_regular;
-use allotrope_profile::{Options, Profile, ReplayError, TraceSource, replay_readable};
+use allotrope_profile::{
+    Options, Peak, Profile, ReplayError, TraceSource, peaks_readable, replay_readable,
+};
 use allotrope_symbolize::Contents;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
@@ -133,6 +135,8 @@ pub fn profile(
 pub struct Wanted<'a> {
     /// Time tables, which are exact at these times.
     pub times: Option<&'a [u64]>,
+    /// The peaks, just after which the tables of their processes are exact, too.
+    pub peaks: &'a [Peak],
     /// Time tables of the threads, too.
     pub thread_times: bool,
     /// Evidence for findings.
@@ -145,10 +149,27 @@ impl Wanted<'_> {
     /// What findings are made of.
     pub const FINDINGS: Self = Self {
         times: Some(&[]),
+        peaks: &[],
         thread_times: false,
         evidence: true,
         site_details: false,
     };
+}
+
+/// When each process had its peak. A damaged trace is replayed up to the damage.
+pub fn peaks(
+    path: &Path,
+    trace: &mut TraceReader,
+    progress: &Progress,
+) -> Result<Vec<Peak>, Failure> {
+    let show = |done, total| progress.show("finding the peak", done, total);
+    let options = Options {
+        progress: Some(&show),
+        ..Options::default()
+    };
+    let peaks = peaks_readable(trace, &options).map_err(|error| unreplayable(path, error));
+    progress.finish();
+    peaks
 }
 
 /// The same with more than the figures.
@@ -162,6 +183,7 @@ pub fn profile_with(
     let options = Options {
         progress: Some(&show),
         time_table: wanted.times,
+        peaks: wanted.peaks,
         thread_times: wanted.thread_times,
         evidence: wanted.evidence,
         site_details: wanted.site_details,

@@ -1,5 +1,6 @@
 // Ranges, groups and trees of a recording that is written down here, block by block.
 import { expect, test } from "vitest";
+import { VERSION } from "./columns";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
 import { figuresOf, groups, rangeOf } from "./groups";
 import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
@@ -9,7 +10,7 @@ type Value = number[] | string;
 
 /** Encodes columns as the Rust crate does. */
 function part(columns: Record<string, Value>): Uint8Array {
-  const bytes = [1];
+  const bytes = [VERSION];
   const varint = (out: number[], value: number) => {
     for (; value >= 128; value = Math.floor(value / 128)) out.push((value % 128) | 128);
     out.push(value);

@@ -2,6 +2,7 @@
 // RangeFigures in allotrope-profile: a block that was allocated at the very start of the
 // range was allocated in it; one that was freed at its very end was live there.
 
+import { isChosen } from "./programs";
 import { type Cells, LIVE_AT_END, type Process, type Recording } from "./recording";
 
 /** What of a range is counted. */
@@ -32,10 +33,10 @@ export interface RangeFigures {
   bytes: Float64Array;
 }
 
-/** The processes that are looked at: one, or all that the page has in full. */
-export function chosenProcesses(recording: Recording, process: number | null): Process[] {
-  const all = recording.processes.filter((it) => it.details !== null);
-  return process === null ? all : all.filter((it) => it.index === process);
+/** The processes that are looked at and that the page has in full: one, those of a program,
+ * or all. */
+export function chosenProcesses(recording: Recording, chosen: number | null): Process[] {
+  return recording.processes.filter((it) => it.details !== null && isChosen(recording, chosen, it));
 }
 
 /** The times at which the numbers of a range are exact, ascending. */

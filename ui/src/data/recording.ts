@@ -2,6 +2,7 @@
 // questions are in ranges.ts, groups.ts and the trees.
 
 import { Columns, firsts } from "./columns";
+import type { Gap } from "./gaps";
 import { StackTable } from "./stacks";
 
 export { ORIGIN } from "./stacks";
@@ -55,7 +56,9 @@ export interface Meta {
     period: number;
     metrics: string[];
     total: Interval[] | null;
-    functions: [number, Interval[]][];
+    /** How many samples the totals are made of: of live blocks, and of all allocations. */
+    total_samples: [number, number] | null;
+    functions: { site: number; intervals: Interval[]; samples: [number, number] }[];
   };
 }
 
@@ -86,6 +89,10 @@ export interface Process {
   started: number;
   duration: number;
   lost: number;
+  /** Everything that its recorder wrote has been read. */
+  complete: boolean;
+  /** When events are missing. */
+  gaps: Gap[];
   allocations: number;
   bytes: number;
   deallocations: number;
@@ -109,6 +116,9 @@ export interface ProcessDetails {
   /** Starts of the buckets of time, nanoseconds since the start of the recording. */
   starts: Float64Array;
   end: number;
+  /** The time just after the peak, one of the starts or the end: what is alive there was
+   * alive at the peak. null: there is no peak. */
+  afterPeak: number | null;
   live: Live;
   resident: { time: Float64Array; bytes: Float64Array };
   threads: Thread[];
@@ -211,6 +221,11 @@ export interface Sites {
   figures: Record<SiteFigure, Float64Array>;
   /** By site: how much wider its buckets are, as a binary logarithm. */
   widened: Uint32Array;
+  /** By site, of a sampled profile: intervals, one for each metric, and numbers of samples. */
+  low: Float64Array;
+  high: Float64Array;
+  liveSamples: Float64Array;
+  samples: Float64Array;
 }
 
 export interface Details {
@@ -239,6 +254,8 @@ export class Recording extends StackTable {
   readonly boundaries: Float64Array;
   /** Live bytes of all processes at the end of each equal part of the recording. */
   readonly sumOfLive: Float64Array;
+  /** Likewise the resident sets, if there are any. */
+  readonly sumOfResident: Float64Array;
   readonly start: number;
   readonly end: number;
   private readonly detailColumns: Columns;
@@ -256,6 +273,7 @@ export class Recording extends StackTable {
     this.start = this.meta.started_ns;
     this.boundaries = run.sums("boundary.ns");
     this.sumOfLive = run.sums("sum.live_bytes");
+    this.sumOfResident = run.sums("sum.resident_bytes");
     const markNames = run.indexes("mark.name");
     this.marks = [...run.numbers("mark.time_ns")].map((time, i) => ({ time, name: this.name(markNames[i]!) }));
     this.processes = this.decodeProcesses(run);
@@ -282,7 +300,8 @@ export class Recording extends StackTable {
     const [executable, command, exit, started, lasted, lost] = ["executable", "command", "exit", "started_us", "duration_us", "lost"].map(column);
     const [allocations, bytes, deallocations, reallocations, temporary] = ["allocations", "bytes", "deallocations", "reallocations", "temporary"].map(column);
     const [leaked, leakedBytes, peak, peakBytes, peakAt] = ["leaked", "leaked_bytes", "peak", "peak_bytes", "peak_us"].map(column);
-    const [inherited, inheritedBytes] = ["inherited", "inherited_bytes"].map(column);
+    const [inherited, inheritedBytes, complete] = ["inherited", "inherited_bytes", "complete"].map(column);
+    const gaps = decodeGaps(run);
     const details = this.decodeProcessDetails(run);
     return [...id!].map((_, i) => ({
       index: i,
@@ -297,6 +316,8 @@ export class Recording extends StackTable {
       started: started![i]! * 1e3,
       duration: lasted![i]! * 1e3,
       lost: lost![i]!,
+      complete: complete![i] !== 0,
+      gaps: gaps[i] ?? [],
       allocations: allocations![i]!,
       bytes: bytes![i]!,
       deallocations: deallocations![i]!,
@@ -318,6 +339,7 @@ export class Recording extends StackTable {
     const buckets = rows("bucket.count");
     const starts = run.sums("bucket.start_ns");
     const ends = run.numbers("bucket.end_ns");
+    const peaks = run.numbers("bucket.peak_ns");
     const live = rows("live.count");
     const from = run.numbers("live.from_ns");
     const width = run.numbers("live.width_ns");
@@ -338,6 +360,7 @@ export class Recording extends StackTable {
         sites: [first, site],
         starts: part(starts, buckets),
         end,
+        afterPeak: peaks[i]! > 0 ? Math.min(peaks[i]!, end) : null,
         live: {
           from: from[i]!,
           width: width[i]!,
@@ -380,6 +403,12 @@ export class Recording extends StackTable {
 /** Splits a list into those of each process. */
 function split<T>(all: T[], first: Uint32Array): T[][] {
   return Array.from({ length: first.length - 1 }, (_, i) => all.slice(first[i]!, first[i + 1]!));
+}
+
+function decodeGaps(run: Columns): Gap[][] {
+  const [lasted, events] = ["lasted_ns", "events"].map((it) => run.numbers(`gap.${it}`));
+  const all = [...run.sums("gap.from_ns")].map((from, i) => ({ from, to: lasted![i] === 0 ? null : from + lasted![i]! - 1, events: events![i]! }));
+  return split(all, firsts(run.numbers("process.gaps")));
 }
 
 function decodeEntries(run: Columns, name: (number: number) => string): Entry[][] {
@@ -435,6 +464,10 @@ function decodeSites(columns: Columns, cells: Columns): Sites {
     head: columns.indexes("site.head"),
     figures,
     widened: cells.indexes("cell.widened"),
+    low: columns.numbers("interval.low"),
+    high: columns.numbers("interval.high"),
+    liveSamples: columns.numbers("site.live_samples"),
+    samples: columns.numbers("site.samples"),
   };
 }
 

@@ -9,6 +9,7 @@ import { bytes, bytesParts, duration } from "../format";
 import type { Range } from "../data/ranges";
 import { color } from "./colors";
 import { type CurveData, useCurve } from "./curve-data";
+import { hatch } from "./hatch";
 
 interface Props {
   height: number;
@@ -184,6 +185,10 @@ function decorate(self: uPlot, data: CurveData, small: boolean, range: Range | n
   const scale = devicePixelRatio;
   const x = (time: number) => Math.round(self.valToPos(time, "x", true));
   ctx.save();
+  for (const gap of data.gaps) {
+    const [from, to] = [Math.max(x(gap.from), bbox.left), Math.min(x(gap.to), bbox.left + bbox.width)];
+    if (to >= from) hatch(ctx, [from, bbox.top, to - from, bbox.height], scale, small ? "" : gap.text);
+  }
   if (range) {
     const [from, to] = [x(range[0]), x(range[1])];
     ctx.fillStyle = color("fade");
@@ -192,12 +197,12 @@ function decorate(self: uPlot, data: CurveData, small: boolean, range: Range | n
     ctx.fillStyle = color("accent");
     for (const at of [from, to]) ctx.fillRect(at - scale / 2, bbox.top, 1.5 * scale, bbox.height);
   }
-  if (!small && data.peak) drawPeak(self, data.peak, data.zero);
+  if (!small && data.peak) drawPeak(self, data.peak, data.zero, data.isSum ? "at most" : "peak");
   if (!small) drawEnds(self, data);
   ctx.restore();
 }
 
-function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: number): void {
+function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: number, word: string): void {
   const { ctx, bbox } = self;
   const scale = devicePixelRatio;
   const [x, y] = [self.valToPos(peak.time, "x", true), self.valToPos(peak.bytes, "y", true)];
@@ -215,7 +220,7 @@ function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: numb
   ctx.arc(x, y, 4 * scale, 0, 2 * Math.PI);
   ctx.fill();
   ctx.stroke();
-  const bold = `peak ${bytesParts(peak.bytes).join(" ")}`;
+  const bold = `${word} ${bytesParts(peak.bytes).join(" ")}`;
   const rest = ` at ${duration(peak.time - zero)}`;
   ctx.textBaseline = "middle";
   ctx.font = `600 ${11 * scale}px system-ui, sans-serif`;

@@ -1,8 +1,9 @@
 // What limits the numbers: warnings, what was left out, and the intervals of estimates.
 
 import { useApp } from "../app";
+import { ofGroup, ofSite, ofTotal } from "../data/estimates";
 import type { Group } from "../data/groups";
-import { bytes, count, plural } from "../format";
+import { bytes, count, duration, plural } from "../format";
 
 /** Warnings of the recording, and what the page does not have. */
 export function Notes() {
@@ -20,6 +21,45 @@ export function Notes() {
   );
 }
 
+const GAPS = 4;
+
+/** When events are missing, below a curve that is hatched there. */
+export function GapNotes() {
+  const { recording, state, model } = useApp();
+  const { gaps, elsewhere } = model.missing(state);
+  const at = (time: number) => duration(time - recording.start);
+  const notes = gaps.slice(0, GAPS).map((gap) => {
+    if (gap.to === null) return `nothing was recorded after ${at(gap.from)}, and the program went on`;
+    const when = `between ${at(gap.from)} and ${at(gap.to)}`;
+    return gap.events > 0 ? `${plural(gap.events, "event")} missing ${when}` : `not all events were read ${when}`;
+  });
+  if (gaps.length > GAPS) {
+    const events = gaps.slice(GAPS).reduce((sum, it) => sum + it.events, 0);
+    notes.push(`${plural(gaps.length - GAPS, "more time", "more times")}${events > 0 ? ` with ${plural(events, "missing event")}` : ""}`);
+  }
+  const sentences: string[] = [];
+  if (notes.length > 0) sentences.push(`Hatched: ${notes.join("; ")}.`);
+  if (elsewhere > 0) sentences.push(`${plural(elsewhere, "event")} missing at times that are not known, so not hatched.`);
+  if (sentences.length === 0) return null;
+  return (
+    <p class="gaps" data-gaps={gaps.length} data-elsewhere={elsewhere}>
+      <svg width="18" height="12" aria-hidden="true">
+        <path d="M1 11L8 1M6 11L13 1M11 11L17 2" stroke="currentColor" />
+      </svg>{" "}
+      {sentences.join(" ")}
+    </p>
+  );
+}
+
+/** How many events the totals lack. */
+export function MissingEvents() {
+  const { state, model } = useApp();
+  const { events, gaps } = model.missing(state);
+  if (events === 0 && gaps.length === 0) return null;
+  const text = events > 0 ? `${plural(events, "event")} missing: these totals are too low, and blocks whose deallocation is missing count as live.` : "These totals are of what was recorded; the program did more.";
+  return <p class="gaps missing">{text}</p>;
+}
+
 /** Sentences on what the page does not have, or has only roughly. */
 export function leftOut(app: ReturnType<typeof useApp>): string[] {
   const { left_out: left, names_cut, carried } = app.recording.meta;
@@ -33,25 +73,29 @@ export function leftOut(app: ReturnType<typeof useApp>): string[] {
   return notes;
 }
 
-/** An estimate with its interval, if it is one; a bar shows how wide the interval is. */
-export function Uncertain({ metric, value, group }: { metric: string; value: number; group?: Group }) {
+/** Below so many samples, a figure says little more than that there is something. */
+const FEW_SAMPLES = 4;
+
+/** An estimate with its interval, if it is one, and how many samples it is made of; a bar
+ * shows how wide the interval is, on the scale of `most` if that is given. */
+export function Uncertain({ metric, value, group, site, most }: { metric: string; value: number; group?: Group; site?: number; most?: number }) {
   const { recording } = useApp();
-  const samples = recording.meta.samples;
   const show = metric === "leaked" || metric === "bytes" ? bytes : count;
-  const index = samples?.metrics.indexOf(metric) ?? -1;
-  const numbers = group && new Set(group.sites.map((site) => recording.sites.number[site]!));
-  const found = numbers ? samples?.functions.find(([number]) => numbers.has(number))?.[1] : samples?.total;
-  const interval = found?.[index];
-  if (!interval) return <>{show(value)}</>;
-  const high = Math.max(interval.high, 1);
+  const estimate = site !== undefined ? ofSite(recording, metric, site) : group ? ofGroup(recording, metric, group) : ofTotal(recording, metric);
+  if (!estimate) return <>{show(value)}</>;
+  const { low, high: highest, samples } = estimate;
+  const interval = { low, high: highest };
+  const isSeen = samples < FEW_SAMPLES;
+  const high = Math.max(most ?? interval.high, 1);
   const at = (part: number) => `${((part / high) * 56).toFixed(1)}`;
   return (
     <span class="uncertain" title={`${count(interval.low)} to ${count(interval.high)}, with 95 % confidence`}>
-      {show(value)}{" "}
+      {isSeen && samples > 0 ? "seen" : show(value)}{" "}
       <small>
-        {show(interval.low)} – {show(interval.high)}
+        {show(interval.low)} – {show(interval.high)} · {plural(samples, "sample")}
       </small>
       <svg width="58" height="8" aria-hidden="true">
+        <path d={`M0 4H${at(Math.min(value, high))}`} class="value" />
         <path d={`M${at(interval.low)} 4H${at(interval.high)}M${at(interval.low)} 1V7M${at(interval.high)} 1V7`} class="whisker" />
         <circle cx={at(Math.min(value, high))} cy="4" r="2.2" class="estimate" />
       </svg>

@@ -4,6 +4,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useApp } from "../app";
 import { color } from "./colors";
+import { hatch } from "./hatch";
 
 export interface Bars {
   /** Starts of the buckets, and the end of the last one. */
@@ -25,6 +26,8 @@ interface Props {
   left: number;
   right: number;
   label: string;
+  /** When events are missing. */
+  gaps: { from: number; to: number }[];
 }
 
 export function Track(props: Props) {
@@ -38,7 +41,7 @@ export function Track(props: Props) {
     const observer = new ResizeObserver(redraw);
     observer.observe(target);
     return () => observer.disconnect();
-  }, [props.bars, props.from, props.to, props.left, props.right, range?.[0], range?.[1], app.theme]);
+  }, [props.bars, props.from, props.to, props.left, props.right, props.gaps, range?.[0], range?.[1], app.theme]);
   return <canvas ref={canvas} class="track" style={{ height: `${props.height}px` }} role="img" aria-label={props.label} />;
 }
 
@@ -52,6 +55,10 @@ function draw(canvas: HTMLCanvasElement, props: Props, range: readonly [number, 
   const inner = width - props.left - props.right;
   const x = (time: number) => props.left + ((time - props.from) / Math.max(props.to - props.from, 1)) * inner;
   if (props.bars) drawBars(context, props.bars, x, height);
+  for (const gap of props.gaps) {
+    const [from, to] = [gap.from, gap.to].map((it) => Math.min(Math.max(x(it), props.left), props.left + inner)) as [number, number];
+    hatch(context, [from, 0, to - from, height], 1);
+  }
   drawSpans(context, props, x);
   drawMarks(context, props, x, width);
   if (range) {

@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type FlameTree, FromAllocation, FromMain, foundValue, nodeAt } from "../data/flame";
 import { ORIGIN, type Recording } from "../data/recording";
+import { leftWord } from "../data/gaps";
 import { MODE_NAMES } from "../data/ranges";
 import { bytes, count, plural, share } from "../format";
 import { Choice } from "../parts/choice";
@@ -27,7 +28,7 @@ function treeOf(recording: Recording, from: "main" | "allocation", library: bool
 }
 
 /** The weights that this recording knows, with their names. */
-function weightsOf({ recording, state }: App): [Weight, string][] {
+function weightsOf({ recording, state, model }: App): [Weight, string][] {
   if (recording.meta.kind === "sampled") {
     return [["leaked", "Live"], ["bytes", "Bytes"], ["allocations", "Allocations"]];
   }
@@ -36,7 +37,7 @@ function weightsOf({ recording, state }: App): [Weight, string][] {
     ["bytes", "Bytes"],
     ["peak", "At the peak"],
     ["range", state.range ? MODE_NAMES[state.mode] : "In the range"],
-    ["leaked", "Leaked"],
+    ["leaked", leftWord(recording, model.all(state))],
     ["temporary", "Temporary"],
   ];
 }
@@ -109,11 +110,10 @@ export function Flame() {
   );
 }
 
-function labelOf({ recording, state }: App, tree: FlameTree, node: number): string {
+function labelOf({ recording, state, model }: App, tree: FlameTree, node: number): string {
   if (node === 0) {
-    const process = state.process === null ? recording.processes[0] : recording.processes[state.process];
-    const many = state.process === null && recording.processes.length > 1;
-    const name = many ? `${count(recording.processes.length)} processes` : (process?.executable.split("/").pop() ?? "");
+    const all = model.all(state);
+    const name = all.length > 1 ? `${count(all.length)} processes` : (all[0]?.executable.split("/").pop() ?? "");
     return name === "" ? "all" : name;
   }
   return tree.key(node) < 0 ? foldedLabel(tree, node) : recording.groupName(tree.key(node));

@@ -4,6 +4,8 @@
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/groups";
+import { ofGroup, ranks } from "../data/estimates";
+import { leftWord } from "../data/gaps";
 import { LIVE_AT_END, ORIGIN } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
@@ -97,12 +99,18 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
     cell: (it) => (state.by === "functions" ? <FunctionName name={it.group.name} place={it.group.place} /> : <code title={it.group.name}>{it.group.name}</code>),
   };
   if (kind === "sampled") {
+    const isBy = state.by === "functions";
     const estimate = (key: keyof GroupFigures, metric: string, column: string, title: string): Column<Row> => ({
       key: column,
       title,
       value: (it) => it.figures[key],
-      cell: (it) => <Uncertain metric={metric} value={it.figures[key]} group={state.by === "functions" ? it.group : undefined} />,
+      // The interval of a file or a module is not in the page.
+      cell: (it) => (isBy ? <Uncertain metric={metric} value={it.figures[key]} group={it.group} most={mostOf(app, metric)} /> : metric === "allocations" ? count(it.figures[key]) : <Bytes value={it.figures[key]} />),
     });
+    if (isBy) {
+      const rank: Column<Row> = { key: "rank", title: "Rank", cell: (it) => <span title="Where intervals overlap, the order is not certain.">{rankOf(app, it.group)}</span> };
+      return [name, rank, estimate("leakedBytes", "leaked", "leaked", "Live"), estimate("bytes", "bytes", "bytes", "Allocated"), { ...estimate("allocations", "allocations", "allocations", "Allocations"), wide: true }];
+    }
     return [name, estimate("leakedBytes", "leaked", "leaked", "Live"), estimate("bytes", "bytes", "bytes", "Allocated"), { ...estimate("allocations", "allocations", "allocations", "Allocations"), wide: true }];
   }
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
@@ -125,11 +133,44 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
     { key: "bytes", title: "Allocated", wide: true, value: (it) => it.figures.bytes, cell: (it) => <Bytes value={it.figures.bytes} /> },
     { key: "allocations", title: "Allocations", value: (it) => it.figures.allocations, cell: (it) => count(it.figures.allocations) },
     { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{share(it.figures.temporary, it.figures.allocations)}</span> },
-    { key: "leaked", title: "Leaked", wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
+    { key: "leaked", title: leftWord(recording, app.model.all(state)), wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
     curve,
     life,
     who,
   ];
+}
+
+const rankTexts = new WeakMap<Group[], Map<Group, string>>();
+
+/** The ranks by live bytes that a function may have. */
+function rankOf({ recording, model, state }: App, group: Group): string {
+  const groups = model.groups(state, "functions");
+  let texts = rankTexts.get(groups);
+  if (!texts) {
+    const known = groups.flatMap((it) => {
+      const estimate = ofGroup(recording, "leaked", it);
+      return estimate ? [{ it, estimate }] : [];
+    });
+    const found = ranks(known.map(({ estimate }) => estimate));
+    texts = new Map(known.map(({ it }, i) => [it, found[i]![0] === found[i]![1] ? String(found[i]![0]) : found[i]!.join("–")]));
+    rankTexts.set(groups, texts);
+  }
+  return texts.get(group) ?? "–";
+}
+
+const highest = new WeakMap<Group[], Map<string, number>>();
+
+/** The highest end of the intervals of a metric: the scale of a column. */
+function mostOf({ recording, model, state }: App, metric: string): number {
+  const groups = model.groups(state, "functions");
+  const known = highest.get(groups) ?? new Map<string, number>();
+  highest.set(groups, known);
+  let most = known.get(metric);
+  if (most === undefined) {
+    most = groups.reduce((a, it) => Math.max(a, ofGroup(recording, metric, it)?.high ?? 0), 1);
+    known.set(metric, most);
+  }
+  return most;
 }
 
 /** Frees of a group's blocks by the threads that allocated and freed them. */
@@ -204,9 +245,9 @@ function Detail({ group }: { group: Group }) {
             <li key={site}>
               <button type="button" class="stack" aria-expanded={i === open} onClick={() => setOpen(i === open ? -1 : i)}>
                 <span class="number">
-                  <Bytes value={column[site]!} />
+                  {isSampled ? <Uncertain metric="leaked" value={column[site]!} site={site} /> : <Bytes value={column[site]!} />}
                 </span>
-                <span class="number">{count(figures.allocations[site]!)} ×</span>
+                {!isSampled && <span class="number">{count(figures.allocations[site]!)} ×</span>}
                 <span class="via">{via(app, site)}</span>
                 <span class="place">{recording.sites.head[site]! > 0 ? recording.placeOf(recording.sites.head[site]! - 1) : ""}</span>
               </button>
@@ -227,7 +268,7 @@ function Detail({ group }: { group: Group }) {
           <Lives group={group} />
           <Sizes group={group} />
           <Frees group={group} />
-          {state.process === null && recording.processes.length > 1 && <Processes group={group} />}
+          {app.model.all(state).length > 1 && <Processes group={group} />}
         </section>
       )}
     </div>

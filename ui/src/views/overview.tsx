@@ -3,12 +3,13 @@
 import { type App, useApp } from "../app";
 import { type Group, figuresOf } from "../data/groups";
 import { type Finding, type Process, ORIGIN } from "../data/recording";
+import { leftWord } from "../data/gaps";
 import { liveAtEnds } from "../data/ranges";
 import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } from "../format";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { Notes, Uncertain, leftOut } from "../parts/notes";
+import { GapNotes, MissingEvents, Notes, Uncertain, leftOut } from "../parts/notes";
 import { Sparkline } from "../parts/sparkline";
 import type { State } from "../state";
 import { Stack } from "./functions";
@@ -17,7 +18,7 @@ export function Overview() {
   const app = useApp();
   const { recording, state, model } = app;
   const { meta } = recording;
-  const totals = sum(state.process === null ? recording.processes : recording.processes.filter((it) => it.index === state.process));
+  const totals = sum(model.all(state));
   const hasTime = meta.kind === "recording" && model.processes(state).length > 0;
   return (
     <>
@@ -27,6 +28,7 @@ export function Overview() {
       </p>
       <Notes />
       <Totals totals={totals} />
+      {meta.kind === "recording" && <MissingEvents />}
       {hasTime && totals.allocations > 0 && <Memory />}
       {totals.allocations > 0 && meta.kind !== "counts" && (
         <div class="columns">
@@ -41,7 +43,7 @@ export function Overview() {
             </section>
           ) : (
           <section>
-            <h2>{meta.kind === "sampled" ? "Live, by function" : recording.processes.length > 1 && state.process === null ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
+            <h2>{meta.kind === "sampled" ? "Live, by function" : totals.processes.length > 1 ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
             <Held />
             {leftOut(app).map((it) => (
               <p class="quiet" key={it}>
@@ -81,12 +83,12 @@ export function sum(processes: Process[]) {
   };
 }
 
-function facts({ recording, state }: App): string[] {
-  const { meta, processes } = recording;
+function facts({ recording, state, model }: App): string[] {
+  const { meta } = recording;
+  const processes = model.all(state);
   const facts: string[] = [];
   if (meta.started_unix_ms > 0) facts.push(`${meta.kind === "sampled" ? "watched from" : "recorded"} ${moment(meta.started_unix_ms)}`);
-  const one = processes.length === 1 ? processes[0] : state.process === null ? undefined : processes[state.process];
-  if (one) facts.push(one.exit);
+  if (processes.length === 1) facts.push(processes[0]!.exit);
   else facts.push(plural(processes.length, "process", "processes"));
   if (meta.kind === "counts") facts.push("calls were counted, not recorded");
   else if (meta.kind === "sampled") facts.push(`one sample each ${bytes(meta.samples?.period ?? 0)} on average`);
@@ -149,7 +151,7 @@ function Totals({ totals }: { totals: Totals }) {
     ["Reallocations", kind === "sampled" ? unknown : of(totals.reallocations, totals.allocations), kind === "sampled" ? "" : count(totals.reallocations)],
     kind === "sampled"
       ? ["Allocated", <Uncertain metric="bytes" value={totals.bytes} />, ""]
-      : ["Leaked", known ? bytes(totals.leakedBytes) : unknown, known ? plural(totals.leaked, "block") : ""],
+      : [leftWord(recording, totals.processes), known ? bytes(totals.leakedBytes) : unknown, known ? plural(totals.leaked, "block") : ""],
     ["Functions, sites", kind === "counts" ? unknown : count(model.groups(state, "functions").length), kind === "counts" ? "" : plural(sites, "site")],
   ];
   return (
@@ -175,17 +177,18 @@ function Memory() {
         <p class="legend">
           <span>
             <i class="live" />
-            {data.isSum ? `live bytes of all processes, every ${duration(data.step)}` : `live bytes, maximum in each ${duration(data.step)}`}
+            {data.isSum ? `live bytes of ${data.whose}, every ${duration(data.step)}` : `live bytes, maximum in each ${duration(data.step)}`}
           </span>
           {data.lastResident !== null && (
             <span>
               <i class="resident" />
-              resident set
+              {data.isSum ? "their resident sets" : "resident set"}
             </span>
           )}
         </p>
       </div>
       <Curve height={190} />
+      <GapNotes />
     </section>
   );
 }
@@ -234,8 +237,9 @@ function around({ recording }: App, finding: Finding): Partial<State> {
 
 function Findings() {
   const app = useApp();
-  const { recording, state, set } = app;
-  const found = recording.meta.findings.filter((it) => state.process === null || it.process === state.process);
+  const { recording, state, model, set } = app;
+  const shown = new Set(model.all(state).map((it) => it.index));
+  const found = recording.meta.findings.filter((it) => state.process === null || (it.process !== null && shown.has(it.process)));
   if (recording.meta.kind === "sampled") return <p class="quiet">Samples have no times and no frees, so the rules that look for queues, growth and leaks do not apply.</p>;
   if (found.length === 0) return <p class="quiet">Nothing stands out that the rules know.</p>;
   return (

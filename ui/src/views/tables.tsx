@@ -1,6 +1,8 @@
 // Tables of what is not a function: threads, sizes, entry points, processes, windows.
 
 import { type App, useApp } from "../app";
+import { leftWord } from "../data/gaps";
+import { programs } from "../data/programs";
 import type { Entry, Process, SizeClass, Thread, Window } from "../data/recording";
 import { MODE_NAMES, ofThreads } from "../data/ranges";
 import { bytes, count, countOrNone, duration, fileName, plural, share } from "../format";
@@ -90,7 +92,7 @@ function addedUp<T extends object>(rows: T[], key: (row: T) => string | number, 
 }
 
 function Sizes() {
-  const { state, model } = useApp();
+  const { recording, state, model } = useApp();
   const all = model.processes(state).flatMap((it) => it.details!.sizes);
   const rows = addedUp<SizeClass>(all, (it) => it.class, ["allocations", "bytes", "atPeak", "atPeakBytes", "leaked", "leakedBytes"]);
   const most = rows.reduce((a, b) => Math.max(a, b.bytes), 1);
@@ -99,7 +101,7 @@ function Sizes() {
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} /> },
     { key: "peak", title: "At the peak", value: (it) => it.atPeakBytes, cell: (it) => <Bytes value={it.atPeakBytes} none /> },
-    { key: "leaked", title: "Leaked", wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
+    { key: "leaked", title: leftWord(recording, model.all(state)), wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
     { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.bytes / most) * 100}%` }} /> },
   ];
   return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />;
@@ -118,29 +120,126 @@ function Entries() {
   return <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />;
 }
 
+/** A process, or those of a program. */
+interface ProcessRow {
+  key: string;
+  processes: Process[];
+  allocations: number;
+  bytes: number;
+  leakedBytes: number;
+  peakBytes: number;
+  duration: number;
+}
+
+function rowOfProcess(it: Process): ProcessRow {
+  const { allocations, bytes, leakedBytes, peakBytes, duration } = it;
+  return { key: String(it.index), processes: [it], allocations, bytes, leakedBytes, peakBytes, duration };
+}
+
 function Processes() {
   const { recording, state, set } = useApp();
   const words = state.search.toLowerCase();
-  const rows = recording.processes.filter((it) => words === "" || `${it.pid} ${it.command}`.toLowerCase().includes(words));
+  const matches = (it: Process) => words === "" || `${it.pid} ${it.command}`.toLowerCase().includes(words);
+  const all = programs(recording);
+  const hasEqual = all.some((it) => it.processes.length > 1);
+  // A search is for single processes.
+  const isMerged = hasEqual && state.merged && words === "";
+  const rows: ProcessRow[] = isMerged ? all.map((it) => (it.processes.length === 1 ? rowOfProcess(it.processes[0]!) : { ...it, key: String(it.key) })) : recording.processes.filter(matches).map(rowOfProcess);
   const kind = recording.meta.kind;
-  const columns: Column<Process>[] = [
-    { key: "pid", title: "Process", value: (it) => it.pid, cell: (it) => `${it.pid}` },
-    { key: "command", title: "Command", text: true, value: (it) => it.command, cell: (it) => <code title={it.command}>{fileName(it.executable)} <span class="place">{it.command.slice(0, 200)}</span></code> },
-    { key: "start", title: "Started", wide: true, value: (it) => it.started, cell: (it) => duration(it.started - recording.start) },
-    { key: "ran", title: "Ran for", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
+  const ends = (it: ProcessRow) => (it.processes.every((process) => process.exit === it.processes[0]!.exit) ? it.processes[0]!.exit : "mixed");
+  const columns: Column<ProcessRow>[] = [
+    { key: "pid", title: "Process", value: (it) => it.processes[0]!.pid, cell: (it) => (it.processes.length > 1 ? `×${count(it.processes.length)}` : `${it.processes[0]!.pid}`) },
+    {
+      key: "command",
+      title: "Command",
+      text: true,
+      value: (it) => it.processes[0]!.command,
+      cell: ({ processes: [first] }) => (
+        <code title={first!.command}>
+          {fileName(first!.executable)} <span class="place">{first!.command.slice(0, 200)}</span>
+        </code>
+      ),
+    },
+    { key: "start", title: "Started", wide: true, value: (it) => it.processes[0]!.started, cell: (it) => (it.processes.length > 1 ? "" : duration(it.processes[0]!.started - recording.start)) },
+    { key: "ran", title: isMerged ? "Longest" : "Ran for", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
+    { key: "bytes", title: "Allocated", wide: true, value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
   ];
-  if (kind === "recording") columns.push({ key: "peak", title: "Peak", value: (it) => it.peakBytes, cell: (it) => <Bytes value={it.peakBytes} none /> });
-  if (kind !== "counts") columns.push({ key: "leaked", title: kind === "sampled" ? "Live" : "Leaked", wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> });
-  columns.push({ key: "exit", title: "End", wide: true, text: true, value: (it) => it.exit, cell: (it) => it.exit });
+  if (kind === "recording") columns.push({ key: "peak", title: isMerged ? "Largest peak" : "Peak", value: (it) => it.peakBytes, cell: (it) => <Bytes value={it.peakBytes} none /> });
+  if (kind !== "counts") columns.push({ key: "leaked", title: leftWord(recording, recording.processes), wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> });
+  columns.push({ key: "exit", title: "End", wide: true, text: true, value: ends, cell: ends });
+  const look = (chosen: number) => set({ view: kind === "recording" ? "timeline" : "overview", process: chosen, range: null, zoom: [], row: "", sort: "" });
   const open = (key: string) => {
-    const process = recording.processes[Number(key)];
-    if (process?.details) set({ view: kind === "recording" ? "timeline" : "overview", process: process.index, range: null, zoom: [], row: "", sort: "" });
+    const chosen = Number(key);
+    if (key === "" || chosen < 0) set({ row: key });
+    else if (recording.processes[chosen]?.details) look(chosen);
   };
+  const shown = rows.flatMap((it) => it.processes);
+  const sum = (of: "allocations" | "bytes" | "leakedBytes") => shown.reduce((total, it) => total + it[of], 0);
+  const left = kind === "counts" ? "" : `, ${bytes(sum("leakedBytes"))} ${leftWord(recording, recording.processes).toLowerCase()}`;
   return (
     <>
-      <p class="quiet">{plural(rows.length, "process", "processes")}. A click looks at one of them alone.</p>
-      <Table caption="Processes" rows={rows} rowKey={(it) => String(it.index)} columns={columns} {...useSort("allocations")} onOpen={recording.processes.length > 1 ? open : undefined} />
+      <div class="tools">
+        <p class="quiet">
+          {plural(shown.length, "process", "processes")}
+          {hasEqual && words === "" ? ` of ${plural(all.length, "program")}` : ""}: {plural(sum("allocations"), "allocation")} of {bytes(sum("bytes"))}
+          {left}. A click looks at one of them alone.
+        </p>
+        {hasEqual && words === "" && (
+          <Choice
+            label="Processes of the same program"
+            values={[
+              ["merged", "By program"],
+              ["each", "Each"],
+            ]}
+            value={state.merged ? "merged" : "each"}
+            onChange={(it) => set({ merged: it === "merged", row: "" })}
+          />
+        )}
+      </div>
+      <Table
+        caption="Processes"
+        rows={rows}
+        rowKey={(it) => it.key}
+        columns={columns}
+        {...useSort("bytes")}
+        open={isMerged ? state.row : ""}
+        onOpen={recording.processes.length > 1 ? open : undefined}
+        detail={isMerged ? (it) => <Members row={it} look={look} /> : undefined}
+      />
+    </>
+  );
+}
+
+const MEMBERS = 50;
+
+/** The processes of a program, those with most bytes first. */
+function Members({ row, look }: { row: ProcessRow; look: (chosen: number) => void }) {
+  const full = row.processes.filter((it) => it.details);
+  return (
+    <>
+      {full.length > 1 && (
+        <p>
+          <button type="button" class="link" onClick={() => look(Number(row.key))}>
+            {full.length === row.processes.length ? `All ${count(full.length)} together` : `The ${count(full.length)} that are here in full together`} →
+          </button>
+        </p>
+      )}
+      <ul class="members">
+        {row.processes.slice(0, MEMBERS).map((it) => (
+          <li key={it.index}>
+            {it.details ? (
+              <button type="button" class="link" onClick={() => look(it.index)}>
+                {it.pid}
+              </button>
+            ) : (
+              it.pid
+            )}{" "}
+            <code>{it.command.slice(0, 120)}</code> <span class="quiet">{plural(it.allocations, "allocation")}, {bytes(it.bytes)}</span>
+          </li>
+        ))}
+      </ul>
+      {row.processes.length > MEMBERS && <p class="quiet">… {count(row.processes.length - MEMBERS)} more: choose “Each” above.</p>}
     </>
   );
 }

@@ -10,7 +10,7 @@ import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { leftOut } from "../parts/notes";
+import { GapNotes, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
 import { type Bars, Track } from "../parts/track";
@@ -26,13 +26,16 @@ export function Timeline() {
   const range = model.range(state);
   const process = model.process(state);
   const length = duration(range[1] - range[0]);
+  // What is alive at this bound is what was alive at the peak.
+  const peak = process?.details?.afterPeak ?? null;
   const presets: Record<string, () => void> = {
     whole: () => set({ range: null }),
-    until: () => process && set({ range: model.range({ ...state, range: [whole[0], process.peakAt] }) }),
-    after: () => process && set({ range: model.range({ ...state, range: [process.peakAt, whole[1]] }) }),
+    until: () => peak !== null && set({ range: model.range({ ...state, range: [whole[0], peak] }) }),
+    peak: () => peak !== null && set({ range: model.range({ ...state, range: [whole[0], peak] }), mode: "alive" }),
+    after: () => peak !== null && set({ range: model.range({ ...state, range: [peak, whole[1]] }) }),
   };
   const names: [string, string][] = [["whole", "Whole run"]];
-  if (process && process.peakBytes > 0) names.push(["until", "Up to the peak"], ["after", "After it"]);
+  if (peak !== null) names.push(["until", "Up to the peak"], ["peak", "Alive at it"], ["after", "After it"]);
   return (
     <>
       <div class="heading">
@@ -40,9 +43,10 @@ export function Timeline() {
           {range[0] === whole[0] && state.process === null ? "0\u00a0s" : duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
           <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve to choose a range"}</small>
         </h1>
-        <Choice label="Range" values={names} value={state.range ? null : "whole"} onChange={(it) => presets[it]!()} />
+        <Choice label="Range" values={names} value={!state.range ? "whole" : peak === null || range[1] !== peak || range[0] !== whole[0] ? null : state.mode === "alive" ? "peak" : "until"} onChange={(it) => presets[it]!()} />
       </div>
       <Tracks />
+      <GapNotes />
       <Modes />
       <Rows />
       <p class="quiet">
@@ -57,17 +61,17 @@ function bounds({ model, state }: App): string {
   const bounds = model.boundaries(state);
   const whole = model.whole(state);
   const several = model.process(state) ? "" : " of all processes";
-  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows and forks; at these bounds the numbers are exact, and equal those of \`allotrope report --from --to\`.`;
+  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows, forks${model.process(state) ? " and the peak" : ""}; at these bounds the numbers are exact, and equal those of \`allotrope report --from --to\`.`;
 }
 
 function Tracks() {
   const app = useApp();
-  const { state, model, recording } = app;
+  const { state, model } = app;
   const data = useCurve();
   const isNarrow = innerWidth < 700;
   const left = isNarrow ? 64 : 216;
   const right = isNarrow ? 8 : 96;
-  const axis = { from: data.from, to: data.to, left, right };
+  const axis = { from: data.from, to: data.to, left, right, gaps: data.gaps };
   const process = model.process(state);
   const bars = useMemo(() => (process ? barsOf(app, process.index) : null), [model, process]);
   const marks = useMemo(() => marksOf(app), [model, state.process]);
@@ -77,7 +81,7 @@ function Tracks() {
       <div class="lane">
         <p>
           <b>Live bytes</b>
-          <span>{data.lastResident !== null ? "dashed: resident" : data.isSum ? "all processes together" : ""}</span>
+          <span>{data.isSum ? `${data.whose} together${data.lastResident !== null ? "; dashed: resident" : ""}` : data.lastResident !== null ? "dashed: resident" : ""}</span>
         </p>
         <Curve height={160} left={left} />
       </div>
@@ -111,7 +115,7 @@ function Tracks() {
       )}
       {!process && (
         <p class="quiet">
-          {plural(recording.processes.length, "process", "processes")}. Choose one above for its threads and its own buckets of time.
+          {plural(model.all(state).length, "process", "processes")}. Choose one above for its threads and its own buckets of time.
         </p>
       )}
     </div>
@@ -136,9 +140,9 @@ function barsOf({ recording }: App, index: number): { all: Bars; threads: { name
   };
 }
 
-function marksOf({ recording, state }: App): { time: number; name: string }[] {
+function marksOf({ recording, state, model }: App): { time: number; name: string }[] {
   const marks = [...recording.marks];
-  const forks = recording.processes.slice(0, 1000).filter((it) => it.forkedFrom !== null && (state.process === null || it.forkedFrom === state.process));
+  const forks = recording.processes.slice(0, 1000).filter((it) => it.forkedFrom !== null && model.all(state).includes(recording.processes[it.forkedFrom]!));
   for (const child of forks) marks.push({ time: child.started, name: `fork of ${child.pid}` });
   return marks;
 }

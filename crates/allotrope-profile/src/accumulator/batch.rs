@@ -165,6 +165,8 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
             self.note_threshold = self.totals.note_threshold();
+            // What follows the known peak is later than it.
+            self.level.now = self.level.now.max(self.totals.level.now);
         }
         self.advance(time);
     }

@@ -237,6 +237,11 @@ impl TableBuilder {
         self.sum_up();
         self.widen();
         self.log.shrink_to_fit();
+        // The last bucket may be what follows the peak at the very end.
+        let end_ns = match self.buckets.starts() {
+            [_, .., last] => end_ns.max(last.saturating_add(1)),
+            _ => end_ns,
+        };
         TimeTable::new(
             self.buckets.starts().to_vec(),
             end_ns,

@@ -1,0 +1,75 @@
+//! When each process had its peak, exactly: so that a second replay can divide its time
+//! tables there.
+//!
+//! A time alone is not enough. Events of several threads can have the same time, and where
+//! their order contradicts their clocks, they do. So a peak is also the number of allocations
+//! until then, and of those that were live: the second replay recognises it by these, and
+//! gives what follows a later time.
+
+use allotrope_trace::model::ImageId;
+use allotrope_trace::{ReadError, Source, TraceReader};
+
+use crate::error::ReplayError;
+use crate::index::index;
+use crate::replay::{Options, Replayer};
+use crate::source::TraceSource;
+
+/// The peak of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peak {
+    image: ImageId,
+    /// Nanoseconds since the start of the recording.
+    ns: u64,
+    allocated: u64,
+    live: u64,
+}
+
+impl Peak {
+    /// The process.
+    pub fn image(&self) -> ImageId {
+        self.image
+    }
+
+    /// The time just after it, in nanoseconds since the start of the recording: where a time
+    /// table is divided. What is live there was live at the peak.
+    pub fn after_ns(&self) -> u64 {
+        self.ns.saturating_add(1)
+    }
+
+    /// Whether it is the moment after so many allocations, when so many of them were live.
+    pub(crate) fn is_at(&self, allocated: u64, live: u64) -> bool {
+        self.allocated == allocated && self.live == live
+    }
+}
+
+/// The peaks of all processes that had live bytes, in order of process.
+///
+/// # Errors
+///
+/// If the trace cannot be read, or a chunk of it is damaged.
+pub fn peaks<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Vec<Peak>, ReplayError> {
+    let (index, _) = index(source)?;
+    let mut done = Replayer::new(source, &index, options, None, None).run()?;
+    done.sort_by_key(|done| done.image);
+    let had_bytes = done.iter().filter(|it| it.stats.totals.peak_bytes > 0);
+    let peaks = had_bytes.map(|it| Peak {
+        image: it.image,
+        ns: it.stats.peak_ns,
+        allocated: it.stats.peak_allocated,
+        live: it.stats.totals.peak_allocations,
+    });
+    Ok(peaks.collect())
+}
+
+/// The same of a trace that may be damaged: up to the damage, to which the reader is cut.
+pub fn peaks_readable<S: Source>(
+    trace: &mut TraceReader<S>,
+    options: &Options<'_>,
+) -> Result<Vec<Peak>, ReplayError> {
+    match peaks(trace, options) {
+        Err(ReplayError::Read(ReadError::Damaged { .. })) => {}
+        result => return result,
+    }
+    trace.cut_at_damage()?;
+    peaks(trace, options)
+}
