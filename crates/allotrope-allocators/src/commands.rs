@@ -51,6 +51,7 @@ impl Invocation {
                     "before and after",
                     "allotrope diff before.paths after.paths".to_owned(),
                 ),
+                row("before and after", self.itself()),
             ]);
         }
         rows
@@ -127,5 +128,7 @@ mod tests {
         assert!(all[3].contains("--before mine=./old.so"), "{}", all[3]);
         assert!(all[4].contains("--alloc mine=./old.so") && all[4].ends_with("-o before.paths"));
         assert_eq!(all[6], "allotrope diff before.paths after.paths");
+        // The time of both versions.
+        assert_eq!(all[7], all[3]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use allotrope_cpu::{OpenError, Options, Profile, Quantity, Session, Target};
+use allotrope_cpu::{OpenError, Operations, Options, Profile, Quantity, Session, Target};
 use allotrope_paths::report::Instructions;
 use allotrope_replay::allocators::Allocator as Wanted;
 use allotrope_replay::report::Row;
@@ -16,17 +16,19 @@ use crate::report::Counter;
 const FREQUENCY: u64 = 100;
 
 /// The processor's counters that a report has, as `allotrope-cpu` calls them.
-const PMU: [(&str, &str); 4] = [
+const PMU: [(&str, &str); 5] = [
     ("instructions (PMU)", "instructions"),
     ("cycles", "cycles"),
+    ("cache references", "cache-references"),
     ("cache misses", "cache-misses"),
     ("branch misses", "branch-misses"),
 ];
 
 /// Without all of these there is nothing to sample.
-const HARDWARE: [Quantity; 4] = [
+const HARDWARE: [Quantity; 5] = [
     Quantity::Instructions,
     Quantity::Cycles,
+    Quantity::CacheReferences,
     Quantity::CacheMisses,
     Quantity::BranchMisses,
 ];
@@ -97,7 +99,11 @@ fn profile(
     }
     let mut session = session.into_inner();
     session.read(true);
-    Ok(Profile::new(&session, locator, Some(plan.operations.len())))
+    let operations = Operations {
+        number: plan.operations.len(),
+        source: Operations::RECORDING,
+    };
+    Ok(Profile::new(&session, locator, Some(operations)))
 }
 
 /// A counter that counted nothing is not 0: its period is longer than what there was to count.

@@ -13,7 +13,7 @@ use allotrope_symbols::Locator;
 use crate::commands::Invocation;
 use crate::counters::{count, counters};
 use crate::findings::impossible;
-use crate::report::{Allocator, Change, FORMAT, Report, Stepping, summary};
+use crate::report::{Allocator, Change, ChangedTime, FORMAT, Report, Stepping, summary};
 use crate::verification::{checks, finding};
 use crate::what_if::{change, estimates, functions};
 
@@ -87,8 +87,23 @@ pub fn measure(
     let show = |step: allotrope_replay::Step<'_>| {
         progress(Stage::Replaying, step.done, step.total);
     };
-    let measured = replay(request.plan, allocators, &show)?;
-    let replayed = Replayed::new(request.facts, &measured);
+    // Earlier versions are replayed in turn with the others: noise meets all of them.
+    let own = allocators.len();
+    let split = before.into_iter().map(|(name, (it, error))| {
+        let replayed = Wanted {
+            name: format!("{name} (before)"),
+            library: it.library.clone(),
+        };
+        ((name, it), (replayed, error))
+    });
+    let (before, earlier): (Vec<(String, Wanted)>, Vec<Candidate>) = split.unzip();
+    let all: Vec<Candidate> = allocators.into_iter().chain(earlier).collect();
+    let measured = replay(request.plan, all, &show)?;
+    let mut replayed = Replayed::new(request.facts, &measured);
+    let earlier = replayed.allocators.split_off(own);
+    // Whether to switch is not asked of an earlier version.
+    let is_earlier = |name: &str| earlier.iter().any(|row| row.name == name);
+    replayed.switching.to.retain(|row| !is_earlier(&row.name));
     let mut rows = Vec::new();
     let mut later: Vec<Stepped> = Vec::new();
     for (row, measured) in replayed.allocators.into_iter().zip(&measured) {
@@ -101,9 +116,15 @@ pub fn measure(
         later.extend(stepped.and_then(Result::ok));
         rows.push(row);
     }
-    let changes = before
-        .into_iter()
-        .map(|(name, earlier)| changed(request, name, earlier, &later, progress));
+    let changes = before.into_iter().zip(&earlier).map(|((name, it), row)| {
+        let mut change = changed(request, &name, (&it, row), &later, progress);
+        let later = rows.iter().find(|row| row.replay.name == name);
+        let runs = request.plan.runs;
+        change.time = later.and_then(|it| ChangedTime::new(row, &it.replay, runs));
+        change.not_timed.clone_from(&row.refused);
+        change
+    });
+    let changes: Vec<Change> = changes.collect();
     let mut report = Report {
         format: FORMAT,
         summary: Vec::new(),
@@ -114,7 +135,7 @@ pub fn measure(
             operations: request.samples.len() as u64,
             runs: request.stepped_runs,
         },
-        changes: changes.collect(),
+        changes,
         allocators: rows,
         switching: replayed.switching,
         commands: request.invocation.commands(),
@@ -179,20 +200,20 @@ fn list<T>(stepped: Option<&Stepped>, list: fn(&Stepped) -> Vec<T>) -> Vec<T> {
     stepped.map_or_else(Vec::new, list)
 }
 
-/// Steps through an earlier version, and compares.
+/// Steps through an earlier version, and compares. The time is not compared here.
 fn changed(
     request: &Request<'_>,
-    name: String,
-    (earlier, error): Candidate,
+    name: &str,
+    (earlier, row): (&Wanted, &Row),
     later: &[Stepped],
     progress: &dyn Fn(Stage, u64, u64),
 ) -> Change {
     let library = earlier.library.as_ref();
     let library = library.map(|it| it.to_string_lossy().into_owned());
-    let measured = match (error, later.iter().find(|it| it.name == name)) {
-        (Some(error), _) => Err(format!("the earlier version cannot be used: {error}")),
+    let measured = match (&row.refused, later.iter().find(|it| it.name == name)) {
+        (Some(why), _) => Err(format!("the earlier version {why}")),
         (None, None) => Err("the later version was not stepped".to_owned()),
-        (None, Some(later)) => stepped(request, &earlier, progress)
+        (None, Some(later)) => stepped(request, earlier, progress)
             .map(|before| (before, later))
             .map_err(|error| format!("the earlier version {error}")),
     };
@@ -202,13 +223,15 @@ fn changed(
             change(&before, later, operations, request.samples.every)
         }
         Err(refused) => Change {
-            name,
+            name: name.to_owned(),
             before_library: library,
             refused: Some(refused),
             rows: Vec::new(),
             removed: Vec::new(),
             estimated_saving: None,
             measured_saving: None,
+            time: None,
+            not_timed: None,
         },
     }
 }

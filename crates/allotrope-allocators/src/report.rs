@@ -3,7 +3,8 @@
 
 use allotrope_paths::compare::Row as ChangedRow;
 use allotrope_paths::report::{Callee, Instructions, Line, Path, SizeClass};
-use allotrope_replay::report::{Recorded, Row, Setup, SwitchRow, Switching};
+use allotrope_replay::report::{Recorded, Row, Setup, SpreadRow, SwitchRow, Switching};
+use allotrope_replay::{Spread, Verdict};
 use allotrope_text::numbers::{bytes, duration};
 use serde::Serialize;
 
@@ -166,6 +167,67 @@ pub struct Change {
     /// What the change saved: instructions an operation; negative: it costs. `null` if it was
     /// not measured.
     pub measured_saving: Option<f64>,
+    /// Time and memory of both versions; `null` if one of them was not replayed.
+    pub time: Option<ChangedTime>,
+    /// Why the earlier version has no time; `null` if it has one.
+    pub not_timed: Option<String>,
+}
+
+/// Time and memory before and after a change, of replays in turn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangedTime {
+    /// Nanoseconds an operation before.
+    pub before_ns_per_operation: SpreadRow,
+    /// The same after.
+    pub after_ns_per_operation: SpreadRow,
+    /// What the change saved: nanoseconds an operation; negative: it costs.
+    pub measured_saving_ns: f64,
+    /// The noise of that: the larger spread of both.
+    pub measured_saving_ns_error: f64,
+    /// `faster`, `slower`, `tied` if the difference lies inside the noise, or `unknown` after
+    /// a single run.
+    pub verdict: &'static str,
+    /// The median of the peak memory before.
+    pub before_peak_rss_bytes: u64,
+    /// The same after.
+    pub after_peak_rss_bytes: u64,
+}
+
+impl ChangedTime {
+    /// Compares two replayed versions; `None` if one was not replayed.
+    pub(crate) fn new(before: &Row, after: &Row, runs: u32) -> Option<Self> {
+        let (old, new) = (before.ns_per_operation?, after.ns_per_operation?);
+        let (from, to): (Spread, Spread) = (old.into(), new.into());
+        Some(Self {
+            before_ns_per_operation: old,
+            after_ns_per_operation: new,
+            measured_saving_ns: old.median - new.median,
+            measured_saving_ns_error: from.noise(&to),
+            verdict: match to.compare(&from, runs as usize) {
+                Verdict::Less => "faster",
+                Verdict::More => "slower",
+                Verdict::Tied => "tied",
+                Verdict::Unknown => "unknown",
+            },
+            before_peak_rss_bytes: before.peak_rss_bytes?,
+            after_peak_rss_bytes: after.peak_rss_bytes?,
+        })
+    }
+
+    /// The change in words.
+    pub(crate) fn sentence(&self) -> String {
+        let (before, saved) = (self.before_ns_per_operation.median, self.measured_saving_ns);
+        let error = self.measured_saving_ns_error;
+        let of = format!("{:.1} ns an operation, {before:.1} before", saved.abs());
+        match (self.verdict, saved < 0.0) {
+            ("tied", _) => {
+                format!("time is tied: a difference of {of}, is inside the noise (±{error:.1})")
+            }
+            ("unknown", _) => format!("time differs by {of}; one run does not tell the noise"),
+            (_, true) => format!("time rises by {of} (±{error:.1})"),
+            (_, false) => format!("time falls by {of} (±{error:.1})"),
+        }
+    }
 }
 
 /// A command.
@@ -214,14 +276,17 @@ fn switching(report: &Report) -> Vec<String> {
     let Some(from) = &switching.from else {
         return Vec::new();
     };
-    let mut rows = switching.to.iter();
     let mut sentences = Vec::new();
-    let is_worth = rows.any(|row| row.worth != "no");
+    let is = |worth: &str| switching.to.iter().any(|row| row.worth == worth);
+    let is_worth = ["time", "memory", "both"].into_iter().any(is);
     sentences.push(match (switching.to.is_empty(), is_worth) {
         (true, _) => {
             format!("Only {from}, which the program used, was measured: nothing is compared.")
         }
         (false, true) => format!("Switching from {from} is worth it."),
+        (false, false) if is("too-little") => {
+            format!("There is too little to tell whether switching from {from} is worth it.")
+        }
         (false, false) => format!("Switching from {from} is not worth it."),
     });
     let wall = report.recording.wall_seconds;
@@ -234,6 +299,7 @@ fn worth(row: &SwitchRow, wall: f64) -> String {
         "time" => "yes, for time",
         "memory" => "yes, for memory",
         "both" => "yes, for time and memory",
+        "too-little" => "too little to tell",
         _ => "no",
     };
     let direction = |saved: f64| if saved < 0.0 { "more" } else { "less" };
@@ -254,7 +320,9 @@ fn worth(row: &SwitchRow, wall: f64) -> String {
         direction(peak),
         inside(peak, row.saved_peak_rss_bytes_error),
     );
-    format!("{}: {verdict}: {time}; {memory}.", row.name)
+    let why = row.why.as_ref();
+    let why = why.map_or_else(String::new, |why| format!(", because {why}"));
+    format!("{}: {verdict}{why}: {time}; {memory}.", row.name)
 }
 
 fn inside(saved: f64, error: f64) -> &'static str {
@@ -331,7 +399,14 @@ fn change(change: &Change) -> String {
     let name = &change.name;
     let Some(all) = change.rows.first() else {
         let why = change.refused.as_deref().unwrap_or("it was not measured");
-        return format!("{name}: the change cannot be judged: {why}.");
+        let time = change.time.as_ref();
+        return match time {
+            Some(time) => format!(
+                "{name}: with the change, {}; its instructions are not known: {why}.",
+                time.sentence()
+            ),
+            None => format!("{name}: the change cannot be judged: {why}."),
+        };
     };
     let percent = all.change().unwrap_or(0.0) * 100.0;
     let estimate = match change.estimated_saving {
@@ -346,10 +421,20 @@ fn change(change: &Change) -> String {
         false => "saves",
     };
     format!(
-        "{name}: the change {verb} {:.2} instructions an operation, {:.2} before ({percent:+.1}%); {estimate}.",
+        "{name}: the change {verb} {:.2} instructions an operation, {:.2} before ({percent:+.1}%); {estimate}; {}.",
         (all.before - all.after).abs(),
-        all.before
+        all.before,
+        time(change)
     )
+}
+
+/// What the change did to the time.
+pub(crate) fn time(change: &Change) -> String {
+    match (&change.time, &change.not_timed) {
+        (Some(time), _) => time.sentence(),
+        (None, Some(why)) => format!("the earlier version has no time: it {why}"),
+        (None, None) => "the later version was not replayed".to_owned(),
+    }
 }
 
 /// The names of the removed callees, each once.

@@ -157,6 +157,8 @@ pub(crate) fn change(
         refused,
         rows,
         removed,
+        time: None,
+        not_timed: None,
     }
 }
 

@@ -10,6 +10,7 @@ use perf_event::data::{Comm, Exit, Lost, Mmap2, RecordMetadata, Sample, Visitor}
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, Counter, SampleFlag, SampleSkid, Sampler};
 use perf_event_open_sys::bindings;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of the stack that a sample has: the frames of an allocator and its callers fit.
 const STACK: u32 = 8 << 10;
@@ -18,6 +19,9 @@ const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 /// Sizes of a processor's ring, the first one that is allowed. The last fits into the
 /// default of `kernel.perf_event_mlock_kb` for users other than root.
 const RING: [usize; 3] = [8 << 20, 2 << 20, 512 << 10];
+
+/// How often the threads of a process are listed while they are opened.
+const MOST_LISTS: usize = 64;
 
 /// What is sampled.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +72,7 @@ pub struct Source {
 }
 
 /// An event that is counted by sampling it beside the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// The clock: nanoseconds, or cycles.
     Clock,
@@ -76,6 +80,8 @@ pub enum Quantity {
     Instructions,
     /// Cycles, if they are not the clock.
     Cycles,
+    /// Accesses to the last level cache.
+    CacheReferences,
     /// Misses of the last level cache.
     CacheMisses,
     /// Mispredicted branches.
@@ -86,15 +92,16 @@ pub enum Quantity {
 
 impl Quantity {
     /// Those beside the clock.
-    pub const COUNTERS: [Self; 5] = [
+    pub const COUNTERS: [Self; 6] = [
         Self::Instructions,
         Self::Cycles,
+        Self::CacheReferences,
         Self::CacheMisses,
         Self::BranchMisses,
         Self::PageFaults,
     ];
     /// How many quantities there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -102,6 +109,7 @@ impl Quantity {
             Self::Clock => "clock",
             Self::Instructions => "instructions",
             Self::Cycles => "cycles",
+            Self::CacheReferences => "cache-references",
             Self::CacheMisses => "cache-misses",
             Self::BranchMisses => "branch-misses",
             Self::PageFaults => "page-faults",
@@ -113,6 +121,7 @@ impl Quantity {
     fn period(self) -> u64 {
         match self {
             Self::Clock | Self::Instructions | Self::Cycles => 1_000_003,
+            Self::CacheReferences => 100_003,
             Self::CacheMisses | Self::BranchMisses => 10_007,
             Self::PageFaults => 31,
         }
@@ -123,6 +132,7 @@ impl Quantity {
             Self::Clock => Builder::new(Software::CPU_CLOCK),
             Self::Instructions => Builder::new(Hardware::INSTRUCTIONS),
             Self::Cycles => Builder::new(Hardware::CPU_CYCLES),
+            Self::CacheReferences => Builder::new(Hardware::CACHE_REFERENCES),
             Self::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
             Self::BranchMisses => Builder::new(Hardware::BRANCH_MISSES),
             Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
@@ -137,6 +147,8 @@ pub(crate) enum Record {
     Fork { process: u32, parent: u32 },
     /// A process executes another program.
     Exec { process: u32 },
+    /// A thread has ended; its number can be given to another one.
+    End { thread: u32 },
     /// A process has mapped code.
     Map {
         process: u32,
@@ -157,6 +169,10 @@ pub(crate) enum Record {
 pub(crate) struct SampleRecord {
     /// The process.
     pub(crate) process: u32,
+    /// The thread.
+    pub(crate) thread: u32,
+    /// The event that took it, or from which the thread inherited the one that took it.
+    pub(crate) event: Opened,
     /// What it counts.
     pub(crate) quantity: Quantity,
     /// How much of it the sample stands for.
@@ -170,13 +186,25 @@ pub(crate) struct SampleRecord {
     pub(crate) stack: Vec<u8>,
 }
 
+/// For which task and processor an event was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Opened {
+    /// The thread; 0 for the children of this process.
+    pub(crate) task: i32,
+    /// The processor.
+    pub(crate) cpu: usize,
+}
+
 /// Open events.
 pub(crate) struct Events {
     /// One for each processor.
     rings: Vec<Sampler>,
     /// Their output goes to the rings of their processors.
     others: Vec<Counter>,
-    quantities: Vec<(u64, Quantity)>,
+    /// By the kernel's number of the event, which inherited ones have, too.
+    quantities: FxHashMap<u64, (Quantity, Opened)>,
+    /// Threads were opened after others: what they inherited may be opened twice.
+    pub(crate) is_doubled: bool,
     /// The clock.
     pub(crate) source: Source,
     /// The counters that this machine lacks or forbids.
@@ -208,11 +236,12 @@ impl Events {
                 tasks(process)?
             }
         };
-        let source = choose_source(options, &cpus, &tasks)?;
+        let source = choose_source(options, cpus[0], &tasks)?;
         let mut events = Self {
             rings: Vec::new(),
             others: Vec::new(),
-            quantities: Vec::new(),
+            quantities: FxHashMap::default(),
+            is_doubled: false,
             source,
             unavailable: Vec::new(),
             later: Vec::new(),
@@ -227,6 +256,7 @@ impl Events {
             }
         }
         if let Target::Process(process) = options.target {
+            events.open_new_threads(options, process, &cpus, tasks)?;
             let all = events.rings.iter_mut().map(Sampler::as_counter_mut);
             for counter in all.chain(&mut events.others) {
                 counter.enable().map_err(|error| failure(&error, process))?;
@@ -242,8 +272,8 @@ impl Events {
         tasks: &[i32],
     ) -> Result<(), OpenError> {
         let process = process_of(options);
-        for cpu in cpus {
-            for (number, task) in tasks.iter().enumerate() {
+        for (number, cpu) in cpus.iter().enumerate() {
+            for task in tasks {
                 let mut builder = clock(self.source, options.frequency);
                 // One event of each processor tells about mappings and new processes: the
                 // first task's, and those of the other threads for the time that they run.
@@ -256,18 +286,67 @@ impl Events {
                 let counter = match build(&mut builder, options, *cpu, *task) {
                     Ok(counter) => counter,
                     // The thread has ended.
-                    Err(error) if number > 0 && is_gone(&error) => continue,
+                    Err(error) if is_gone(&error) => continue,
                     Err(error) => return Err(failure(&error, process)),
                 };
-                self.quantities.push((counter.id(), Quantity::Clock));
-                if number == 0 {
-                    let ring = open_ring(counter, &mut builder, options, *cpu, *task);
-                    let (ring, id) = ring.map_err(|error| failure(&error, process))?;
-                    self.quantities.push((id, Quantity::Clock));
-                    self.rings.push(ring);
-                } else if let Some(ring) = self.rings.last() {
+                let opened = Opened {
+                    task: *task,
+                    cpu: *cpu,
+                };
+                self.quantities
+                    .insert(counter.id(), (Quantity::Clock, opened));
+                if let Some(ring) = self.rings.get(number) {
                     redirect(&counter, ring).map_err(|error| failure(&error, process))?;
                     self.others.push(counter);
+                } else {
+                    let ring = open_ring(counter, &mut builder, options, *cpu, *task);
+                    let (ring, id) = ring.map_err(|error| failure(&error, process))?;
+                    self.quantities.insert(id, (Quantity::Clock, opened));
+                    self.rings.push(ring);
+                }
+            }
+            if self.rings.len() <= number {
+                return Err(OpenError::NoProcess(process));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the events of threads that were created while those of others were opened: one
+    /// that was not covered yet may have created them. (What a covered thread creates inherits
+    /// its events, and is opened all the same, since that cannot be known; `session` drops what
+    /// is sampled twice.) Ends when no thread is new, twice: a thread can be missing in one
+    /// list, because another one has ended while the kernel made it.
+    fn open_new_threads(
+        &mut self,
+        options: &Options,
+        process: u32,
+        cpus: &[usize],
+        known: Vec<i32>,
+    ) -> Result<(), OpenError> {
+        let mut known: FxHashSet<i32> = known.into_iter().collect();
+        let mut without = 0;
+        // A program that always creates threads always has new ones; by then, covered ones
+        // have created them.
+        for _ in 0..MOST_LISTS {
+            let Ok(all) = tasks(process) else {
+                break;
+            };
+            let new: Vec<i32> = all.into_iter().filter(|it| known.insert(*it)).collect();
+            if new.is_empty() {
+                without += 1;
+                if without == 2 {
+                    break;
+                }
+                continue;
+            }
+            without = 0;
+            self.is_doubled = true;
+            self.open_clock(options, cpus, &new)?;
+            for quantity in Quantity::COUNTERS {
+                let is_clock = quantity == Quantity::Cycles && self.source.name == "cycles";
+                if !is_clock && !self.unavailable.contains(&quantity) {
+                    self.open_counter(quantity, options, cpus, &new);
                 }
             }
         }
@@ -284,24 +363,29 @@ impl Events {
     ) -> bool {
         let mut opened = Vec::new();
         for (cpu, ring) in cpus.iter().zip(&self.rings) {
-            for (number, task) in tasks.iter().enumerate() {
+            for task in tasks {
                 let mut builder = quantity.builder();
                 builder.sample_period(quantity.period());
                 builder.exclude_kernel(!self.source.kernel);
                 let counter = match build(&mut builder, options, *cpu, *task) {
                     Ok(counter) => counter,
-                    Err(error) if number > 0 && is_gone(&error) => continue,
+                    Err(error) if is_gone(&error) => continue,
                     Err(_) => return false,
                 };
                 if redirect(&counter, ring).is_err() {
                     return false;
                 }
-                opened.push(counter);
+                let of = Opened {
+                    task: *task,
+                    cpu: *cpu,
+                };
+                opened.push((counter, of));
             }
         }
-        let ids = opened.iter().map(|counter| (counter.id(), quantity));
-        self.quantities.extend(ids);
-        self.others.extend(opened);
+        for (counter, of) in opened {
+            self.quantities.insert(counter.id(), (quantity, of));
+            self.others.push(counter);
+        }
         true
     }
 
@@ -345,7 +429,7 @@ impl Events {
 
 /// Turns the kernel's records into ours, with their times.
 struct Reader<'a> {
-    quantities: &'a [(u64, Quantity)],
+    quantities: &'a FxHashMap<u64, (Quantity, Opened)>,
 }
 
 /// `PERF_RECORD_MISC_CPUMODE_MASK`, `…_KERNEL` and `…_COMM_EXEC` of `linux/perf_event.h`.
@@ -374,6 +458,10 @@ impl<'p> Visitor<'p> for Reader<'_> {
         (process != parent).then(|| (time(&metadata), Record::Fork { process, parent }))
     }
 
+    fn visit_exit(self, record: Exit, metadata: RecordMetadata) -> Self::Output {
+        Some((time(&metadata), Record::End { thread: record.tid }))
+    }
+
     fn visit_mmap2(self, record: Mmap2<'p>, metadata: RecordMetadata) -> Self::Output {
         let map = Record::Map {
             process: record.pid,
@@ -388,13 +476,15 @@ impl<'p> Visitor<'p> for Reader<'_> {
 
     fn visit_sample(self, sample: Sample<'p>, metadata: RecordMetadata) -> Self::Output {
         let id = sample.id()?;
-        let (_, quantity) = self.quantities.iter().find(|(known, _)| *known == id)?;
+        let (quantity, event) = self.quantities.get(&id)?;
         let registers = sample
             .regs_user()
             .filter(|registers| registers.abi == perf_event::data::SampleRegsAbi::ABI_64);
         let registers = registers.and_then(|it| <[u64; 3]>::try_from(&*it.regs).ok());
         let record = SampleRecord {
             process: sample.pid()?,
+            thread: sample.tid()?,
+            event: *event,
             quantity: *quantity,
             period: sample.period()?,
             in_kernel: metadata.misc() & CPU_MODE == KERNEL_MODE,
@@ -419,8 +509,19 @@ fn monotonic_ns() -> u64 {
 
 /// The best clock of this machine that this user may sample: cycles with the least skid,
 /// or the timer of the kernel; with time in the kernel if that is allowed.
-fn choose_source(options: &Options, cpus: &[usize], tasks: &[i32]) -> Result<Source, OpenError> {
-    let (cpu, task) = (cpus[0], tasks[0]);
+fn choose_source(options: &Options, cpu: usize, tasks: &[i32]) -> Result<Source, OpenError> {
+    let mut last = OpenError::NoProcess(process_of(options));
+    // The main thread may have ended, and the others go on.
+    for task in tasks {
+        match source_of(options, cpu, *task) {
+            Err(error @ OpenError::NoProcess(_)) => last = error,
+            found => return found,
+        }
+    }
+    Err(last)
+}
+
+fn source_of(options: &Options, cpu: usize, task: i32) -> Result<Source, OpenError> {
     let mut last = None;
     for (name, precisions) in [("cycles", &[2, 1, 0][..]), ("cpu-clock", &[0])] {
         for kernel in [true, false] {

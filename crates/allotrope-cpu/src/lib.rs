@@ -30,5 +30,5 @@ mod space;
 pub mod text;
 
 pub use events::{OpenError, Options, Quantity, Source, Target};
-pub use profile::Profile;
+pub use profile::{Operations, Profile};
 pub use session::Session;

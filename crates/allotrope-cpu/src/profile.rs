@@ -1,11 +1,12 @@
 //! Names and tables: shares of CPU time by entry point, function, line and calling site.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_symbols::{Frame as Named, Locator, ModuleSymbols};
+use allotrope_symbols::{Frame as Named, Locator, ModuleSymbols, Nearest, Resolved};
 use allotrope_text::text_of;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
@@ -52,8 +53,10 @@ pub struct Profile {
     pub sites: Vec<Row>,
     /// By name of the counter; `null`: unavailable.
     pub counters: BTreeMap<&'static str, Option<Counter>>,
-    /// Calls of the allocator in the run, if they are known.
+    /// Calls of the allocator in the run; `null` if they are not known.
     pub operations: Option<u64>,
+    /// How they are known: `given`, `recording` or `second run`; `null` if they are not.
+    pub operations_source: Option<&'static str>,
     /// Nanoseconds of CPU time inside the allocator an operation.
     pub nanoseconds_per_operation: Option<f64>,
 }
@@ -76,7 +79,8 @@ pub struct Share {
 /// A row of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The function; module and address in its place if it has no name.
+    /// The function. Without a name, its distance from the nearest exported function or the
+    /// start of its section: `malloc+0x340 (no symbol)`.
     pub function: String,
     /// Source file; empty if unknown.
     pub file: String,
@@ -98,14 +102,33 @@ pub struct Counter {
     pub total: u64,
     /// Inside the allocator.
     pub inside: u64,
-    /// Inside the allocator, an operation.
+    /// Inside the allocator, an operation; `null` if the operations are not known, or if too
+    /// little was counted for a sample of it. Never 0.
     pub per_operation: Option<f64>,
 }
 
+/// The calls of the allocator in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operations {
+    /// How many.
+    pub number: u64,
+    /// How that is known.
+    pub source: &'static str,
+}
+
+impl Operations {
+    /// The user states them.
+    pub const GIVEN: &'static str = "given";
+    /// A recording has them.
+    pub const RECORDING: &'static str = "recording";
+    /// They were counted in a second run of the program.
+    pub const SECOND_RUN: &'static str = "second run";
+}
+
 impl Profile {
-    /// The profile of a finished session. `operations` is the number of calls of the
-    /// allocator in the run, if it is known.
-    pub fn new(session: &Session, locator: &Locator, operations: Option<u64>) -> Self {
+    /// The profile of a finished session. `operations` are the calls of the allocator in the
+    /// run, if they are known.
+    pub fn new(session: &Session, locator: &Locator, operations: Option<Operations>) -> Self {
         let names = Names::new(session, locator);
         let mut tables = Tables::default();
         for (stack, counts) in &session.stacks {
@@ -173,7 +196,12 @@ impl Tables {
         add(&mut self.sites, site);
     }
 
-    fn finish(self, session: &Session, names: &Names<'_>, operations: Option<u64>) -> Profile {
+    fn finish(
+        self,
+        session: &Session,
+        names: &Names<'_>,
+        operations: Option<Operations>,
+    ) -> Profile {
         let source = session.source();
         let samples = self.all.samples;
         let rows = |table: FxHashMap<Key, Counts>| rows(table, samples, names);
@@ -182,7 +210,11 @@ impl Tables {
         allocators.sort();
         let clock = Quantity::Clock as usize;
         let is_time = source.name == "cpu-clock";
-        let per_operation = |amount: u64| operations.map(|it| amount as f64 / it.max(1) as f64);
+        // What was never sampled is unknown, not 0.
+        let per_operation = |amount: u64| {
+            let number = operations?.number.max(1);
+            (amount > 0).then(|| amount as f64 / number as f64)
+        };
         let counters = Quantity::COUNTERS.map(|quantity| {
             let at = match quantity == Quantity::Cycles && !is_time {
                 true => clock,
@@ -213,7 +245,8 @@ impl Tables {
             lines: rows(self.lines),
             sites: rows(self.sites),
             counters: counters.into(),
-            operations,
+            operations: operations.map(|it| it.number),
+            operations_source: operations.map(|it| it.source),
             nanoseconds_per_operation: is_time
                 .then(|| per_operation(self.inside.amounts[clock]))
                 .flatten(),
@@ -283,6 +316,8 @@ struct Names<'a> {
     session: &'a Session,
     kinds: Vec<Kind>,
     named: FxHashMap<Frame, Vec<Named>>,
+    /// What is known of code without a name, by frame.
+    unnamed: FxHashMap<Frame, String>,
 }
 
 impl<'a> Names<'a> {
@@ -293,22 +328,30 @@ impl<'a> Names<'a> {
             wanted.insert((frame.address, frame.exact));
         }
         let mut named = FxHashMap::default();
+        let mut unnamed = FxHashMap::default();
         for (number, addresses) in wanted {
             let Some(module) = session.modules.all.get(number as usize) else {
                 continue;
             };
             let path = Path::new(OsStr::from_bytes(&module.path));
-            let Ok(symbols) = ModuleSymbols::load(locator, path, &module.build_id, None) else {
-                continue;
-            };
+            // Read only if something has no name.
+            let nearest = LazyCell::new(|| Nearest::read(locator, path));
             let addresses: Vec<(u64, bool)> = addresses.into_iter().collect();
-            for ((address, exact), found) in addresses.iter().zip(symbols.resolve(&addresses)) {
+            let symbols = ModuleSymbols::load(locator, path, &module.build_id, None).ok();
+            let mut found = symbols.map(|it| it.resolve(&addresses)).unwrap_or_default();
+            found.resize_with(addresses.len(), Resolved::default);
+            for ((address, exact), found) in addresses.iter().zip(found) {
                 let frame = Frame {
                     module: number,
                     address: *address,
                     exact: *exact,
                 };
-                named.insert(frame, found.frames);
+                if found.frames.is_empty() {
+                    let inside = address.saturating_sub(u64::from(!exact));
+                    unnamed.extend(nearest.describe(inside).map(|it| (frame, it.name)));
+                } else {
+                    named.insert(frame, found.frames);
+                }
             }
         }
         let kinds = session.modules.all.iter().map(|module| kind(module));
@@ -316,6 +359,7 @@ impl<'a> Names<'a> {
             session,
             kinds: kinds.collect(),
             named,
+            unnamed,
         }
     }
 
@@ -348,6 +392,9 @@ impl<'a> Names<'a> {
     }
 
     fn unnamed(&self, frame: &Frame) -> String {
+        if let Some(name) = self.unnamed.get(frame) {
+            return name.clone();
+        }
         let path = self.path(frame.module);
         match path.rsplit('/').next().unwrap_or_default() {
             "" => format!("{:#x}", frame.address),

@@ -45,6 +45,9 @@ pub struct Session {
     own: Option<u64>,
     /// The process that still executes it.
     starting: FxHashSet<u32>,
+    /// By thread, processor and quantity: the thread whose event is taken, if several events
+    /// sample it, one opened and one inherited.
+    taken: FxHashMap<(u32, usize, Quantity), i32>,
 }
 
 impl std::fmt::Debug for Session {
@@ -73,6 +76,7 @@ impl Session {
                 .ok()
                 .filter(|_| matches!(options.target, Target::Children)),
             starting: FxHashSet::default(),
+            taken: FxHashMap::default(),
         };
         if let Target::Process(process) = options.target {
             let space = Space::of_process(process, &mut session.modules);
@@ -113,6 +117,11 @@ impl Session {
                 self.forget_if_many();
                 self.spaces.insert(process, copy.unwrap_or_default());
             }
+            Record::End { thread } => {
+                if self.events.is_doubled {
+                    self.taken.retain(|(known, ..), _| *known != thread);
+                }
+            }
             Record::Map {
                 process,
                 start,
@@ -135,7 +144,7 @@ impl Session {
     }
 
     fn sample(&mut self, sample: &SampleRecord) {
-        if self.starting.contains(&sample.process) {
+        if self.starting.contains(&sample.process) || self.is_second(sample) {
             return;
         }
         let frames = match (sample.registers, self.spaces.get_mut(&sample.process)) {
@@ -154,6 +163,17 @@ impl Session {
             frames = &frames[..frames.len().min(SHORT)];
         }
         self.stacks.entry(frames.into()).or_default().add(&counts);
+    }
+
+    /// Whether another event has sampled this already. Of each thread and processor, the event
+    /// that comes first is taken: both sample all of it, from the same moment on.
+    fn is_second(&mut self, sample: &SampleRecord) -> bool {
+        if !self.events.is_doubled {
+            return false;
+        }
+        let event = sample.event;
+        let key = (sample.thread, event.cpu, sample.quantity);
+        *self.taken.entry(key).or_insert(event.task) != event.task
     }
 
     /// Short-lived processes end without a record of ours; their spaces are in the way.

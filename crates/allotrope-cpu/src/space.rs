@@ -82,11 +82,24 @@ pub(crate) struct Space {
     cache: CacheX86_64,
 }
 
+/// The mappings of a process, as `/proc` lists them. A main thread that has ended has none;
+/// the other threads do.
+fn maps(process: u32) -> Vec<u8> {
+    let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+    if !maps.is_empty() {
+        return maps;
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let mut maps = tasks.filter_map(|it| std::fs::read(it.path().join("maps")).ok());
+    maps.find(|it| !it.is_empty()).unwrap_or_default()
+}
+
 impl Space {
     /// The address space of a running process.
     pub(crate) fn of_process(process: u32, modules: &mut Modules) -> Self {
         let mut space = Self::default();
-        let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+        let maps = maps(process);
         for line in maps.split(|byte| *byte == b'\n') {
             if let Some((start, end, offset, inode, path)) = parse_line(line) {
                 space.map(process, start, end - start, offset, path, inode, modules);

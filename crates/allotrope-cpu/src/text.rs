@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use allotrope_text::numbers::count;
 use allotrope_text::shown;
 
-use crate::profile::{Profile, Row, Share};
+use crate::profile::{Operations, Profile, Row, Share};
 
 /// Narrowest and widest lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
@@ -133,27 +134,37 @@ fn counters(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<
     )?;
     for (name, counter) in &profile.counters {
         let Some(counter) = counter else {
-            writeln!(out, "  {name:<14} unavailable")?;
+            writeln!(out, "  {name:<16} unavailable")?;
             continue;
         };
-        let each = counter.per_operation;
-        let each = each.map_or_else(String::new, |it| format!(", {it:.4} an operation"));
         let (inside, total) = (counter.inside, counter.total);
-        writeln!(out, "  {name:<14} {inside} of {total}{each}")?;
+        let each = match (counter.per_operation, inside) {
+            (Some(each), _) => format!(", {each:.4} an operation"),
+            (None, 0) => ", too little for a sample".to_owned(),
+            (None, _) => String::new(),
+        };
+        writeln!(out, "  {name:<16} {inside} of {total}{each}")?;
     }
     match (profile.operations, profile.nanoseconds_per_operation) {
-        (Some(operations), Some(ns)) => writeln!(
-            out,
-            "  {:<14} {ns:.1} ns of CPU time an operation, of {operations} operations",
-            "time"
-        ),
-        (Some(_), None) => Ok(()),
-        (None, _) => wrapped(
-            out,
-            width,
-            "  an operation: unknown; count the calls with `allotrope record --counts-only`, and give their number with --operations",
-        ),
+        (Some(_), Some(ns)) => {
+            writeln!(out, "  {:<16} {ns:.1} ns of CPU time an operation", "time")?
+        }
+        (Some(_), None) => {}
+        (None, _) => {
+            return wrapped(
+                out,
+                width,
+                "  an operation: unavailable, because the number of calls is not known; --count runs the program once more to count them, --recording FILE takes them from a recording of it",
+            );
+        }
     }
+    let source = match profile.operations_source {
+        Some(Operations::RECORDING) => "of the recording",
+        Some(Operations::SECOND_RUN) => "counted in a second run of the program",
+        _ => "as given",
+    };
+    let operations = profile.operations.map_or_else(String::new, count);
+    wrapped(out, width, &format!("  {operations} operations, {source}"))
 }
 
 fn percent(share: f64) -> String {

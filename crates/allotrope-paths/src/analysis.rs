@@ -300,7 +300,7 @@ fn callees(run: &Run, names: &Names) -> Vec<Callee> {
 /// system calls and locked instructions of the allocator's own code.
 fn calls_of(operation: &Operation, code: &Code, names: &Names) -> Vec<(CallKey, u64)> {
     let mut found: Vec<(CallKey, u64)> = Vec::new();
-    // The last named instruction of the allocator: the call, if a foreign one follows.
+    // The allocator's last instruction in no stub: the call, if a foreign one follows.
     let mut last: Option<u32> = None;
     let (mut inside_call, mut is_stub) = (false, false);
     for step in &operation.steps {
@@ -310,7 +310,7 @@ fn calls_of(operation: &Operation, code: &Code, names: &Names) -> Vec<(CallKey, 
         if function.allocator {
             inside_call = false;
             // The stub of a linkage table is not the place of the call.
-            if !function.is_nameless || last.is_none() {
+            if !function.is_stub || last.is_none() {
                 last = Some(*step);
             }
             let what = match instruction {
@@ -322,13 +322,13 @@ fn calls_of(operation: &Operation, code: &Code, names: &Names) -> Vec<(CallKey, 
         } else if inside_call && let Some((key, count)) = found.last_mut() {
             *count += 1;
             // A stub leads to the function that is called.
-            if is_stub && !function.is_nameless {
+            if is_stub && !function.is_stub {
                 key.0.clone_from(&function.name);
             }
-            is_stub &= function.is_nameless;
+            is_stub &= function.is_stub;
         } else {
             inside_call = true;
-            is_stub = function.is_nameless;
+            is_stub = function.is_stub;
             // An operation may begin in a wrapper of the C++ library.
             found.push((call_key(&function.name, last.unwrap_or(*step), names), 1));
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use allotrope_replay::allocators::{self, Allocator as Wanted, AllocatorError};
-use allotrope_replay::{Call, Mode, Operations, Outcome, Replayer, Settings, Touch};
+use allotrope_replay::{Mode, Operations, Outcome, Replayer, Settings, Touch, needed};
 use allotrope_symbols::Locator;
 
 use crate::analysis::{Run, analyse};
@@ -34,7 +34,7 @@ pub struct Request<'a> {
 pub enum MeasureError {
     /// The replayer cannot be started or traced.
     #[error(
-        "its operations cannot be stepped: {0}; ptrace must be allowed (in a container: --cap-add=SYS_PTRACE, or a seccomp profile that permits it)"
+        "cannot be stepped: {0}; ptrace must be allowed (in a container: --cap-add=SYS_PTRACE, or a seccomp profile that permits it)"
     )]
     NoTrace(io::Error),
     /// The library is no allocator for these operations.
@@ -64,7 +64,7 @@ pub fn measure(
 ) -> Result<Allocator, MeasureError> {
     let library = allocator.library.as_deref();
     if let Some(library) = library {
-        allocators::check(library, &called(request.operations)).map_err(MeasureError::Unusable)?;
+        allocators::check(library, &needed(request.operations)).map_err(MeasureError::Unusable)?;
     }
     let runs = u64::from(request.runs.max(1));
     let each = request.samples.len() as u64;
@@ -143,10 +143,4 @@ fn run(
             "was not measured: no operation was stepped".to_owned(),
         )),
     }
-}
-
-/// The functions that the operations call.
-fn called(operations: &Operations) -> Vec<Call> {
-    let all = Call::ALL.into_iter();
-    all.filter(|call| operations.calls(*call) > 0).collect()
 }

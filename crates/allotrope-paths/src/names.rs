@@ -1,13 +1,14 @@
 //! Names of executed addresses: functions, source lines, and which of them belong to the
 //! allocator.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use allotrope_cpu::allocator_code::{Kind, belongs, plain};
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Locator, ModuleSymbols, Nearest};
 use allotrope_text::text_of;
 use rustc_hash::FxHashMap;
 
@@ -30,9 +31,9 @@ pub(crate) struct FunctionName {
     pub(crate) name: String,
     pub(crate) module: String,
     pub(crate) allocator: bool,
-    /// Nothing names it: most often a stub of a procedure linkage table, by which the C
-    /// library calls the version of a function for this processor.
-    pub(crate) is_nameless: bool,
+    /// It is a stub of a procedure linkage table, by which the C library calls the version of
+    /// a function for this processor; or nothing at all is known of it.
+    pub(crate) is_stub: bool,
 }
 
 /// The names of all executed addresses.
@@ -73,7 +74,7 @@ impl Names {
                 name: "[code in no file]".to_owned(),
                 module: String::new(),
                 allocator: false,
-                is_nameless: true,
+                is_stub: true,
             };
             builder.add(number, function, None);
         }
@@ -105,9 +106,11 @@ impl Builder {
         let symbols = ModuleSymbols::load(locator, file, &[], None).ok();
         let wanted: Vec<(u64, bool)> = addresses.iter().map(|it| (it.1, true)).collect();
         let resolved = symbols.map(|symbols| symbols.resolve(&wanted));
+        // Read only if something has no name.
+        let nearest = LazyCell::new(|| Nearest::read(locator, file));
         let module = text_of(path).into_owned();
         let short = module.rsplit('/').next().unwrap_or_default().to_owned();
-        for (at, (number, _)) in addresses.iter().enumerate() {
+        for (at, (number, address)) in addresses.iter().enumerate() {
             let frames = resolved.as_ref().map_or(&[][..], |it| &it[at].frames);
             let function = frames.last().map(|it| &*it.function);
             // Of the C library, the allocator's part belongs to an allocator only if there is
@@ -116,10 +119,12 @@ impl Builder {
                 Kind::CLibrary => library.is_none() && belongs(kind, function),
                 kind => belongs(kind, function),
             };
-            let name = match function {
-                Some(function) => plain_of(kind, function).to_owned(),
-                // One name for all of it: without symbols, no function can be told from another.
-                None => format!("[unnamed code of {short}]"),
+            let (name, is_stub) = match function {
+                Some(function) => (plain_of(kind, function).to_owned(), false),
+                None => match nearest.describe(*address) {
+                    Some(nearby) => (nearby.name, nearby.is_stub),
+                    None => (format!("[unnamed code of {short}]"), true),
+                },
             };
             let line = frames.first();
             let line = line.map(|it| (it.function.to_string(), it.file.to_string(), it.line));
@@ -127,7 +132,7 @@ impl Builder {
                 name,
                 module: module.clone(),
                 allocator: is_own,
-                is_nameless: function.is_none(),
+                is_stub,
             };
             self.add(*number, function, line);
         }

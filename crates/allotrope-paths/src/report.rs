@@ -118,7 +118,8 @@ pub struct Path {
 /// A function of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name; `[unnamed code of MODULE]` for all code without one.
+    /// Its name. Without one, its distance from the nearest exported function or the start of
+    /// its section, `malloc+0x340 (no symbol)`; `[.plt]` for the stubs of a linkage table.
     pub function: String,
     /// The source file of its first executed line; empty if unknown.
     pub file: String,

@@ -152,7 +152,7 @@ pub(crate) fn is_same_file(a: &std::path::Path, b: &std::path::Path) -> bool {
 
 /// The functions that an allocator must define. (The C library's `reallocarray` calls the
 /// allocator's `realloc`.)
-fn needed(operations: &Operations) -> Vec<Call> {
+pub fn needed(operations: &Operations) -> Vec<Call> {
     let basic = [Call::Malloc, Call::Calloc, Call::Realloc, Call::Free];
     let is_needed = |call: &Call| {
         basic.contains(call) || (*call != Call::Reallocarray && operations.calls(*call) > 0)

@@ -25,10 +25,11 @@ mod replayer;
 pub mod report;
 mod results;
 mod spread;
+mod worth;
 
 pub use allotrope_replayer::operations::{Call, Record, ThreadExit};
 pub use calibration::{Calibration, calibrate};
-pub use comparison::{Measured, POINTS, Plan, Step, measure, this_processor};
+pub use comparison::{Measured, POINTS, Plan, Step, measure, needed, this_processor};
 pub use live_curve::LiveCurve;
 pub use operations_file::{Operations, OperationsError, OperationsWriter, Records};
 pub use recording::{Dropped, RecordedOperations, RecordingError, operations_of};

@@ -14,14 +14,10 @@ use crate::recording::Dropped;
 use crate::replayer::Touch;
 use crate::results::{Figures, Histogram};
 use crate::spread::{Spread, Verdict};
+use crate::worth::{self, Program, Saving};
 
 /// The format's name and version.
 pub const FORMAT: &str = "allotrope-replay/1";
-
-/// Switching is worth it from this share of the program's wall time on.
-const WORTH_TIME: f64 = 0.01;
-/// Or from this share of the peak memory on.
-const WORTH_MEMORY: f64 = 0.05;
 
 /// A report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,6 +61,8 @@ pub struct Recorded {
     pub foreign_reallocations: u64,
     /// Deallocations that were not recorded although the address was given out again: replayed.
     pub lost_frees: u64,
+    /// Calls that the recording lost, as it says itself: not replayed.
+    pub lost_events: u64,
     /// The allocator that the program used, as far as known.
     pub allocator: String,
     /// Whether the recording or the user names that allocator; else it is assumed.
@@ -207,8 +205,10 @@ pub struct Switching {
 pub struct SwitchRow {
     /// Its name.
     pub name: String,
-    /// `no`, `time`, `memory` or `both`.
+    /// `no`, `time`, `memory`, `both`, or `too-little` if the program is too small to tell.
     pub worth: &'static str,
+    /// Why it is `no` or `too-little`; `null` otherwise.
+    pub why: Option<String>,
     /// Seconds that the program's calls take less; negative: more.
     pub saved_seconds: f64,
     /// The noise of that.
@@ -237,6 +237,8 @@ pub struct Facts<'a> {
     pub operations: &'a Operations,
     /// What was left out.
     pub dropped: Dropped,
+    /// Calls that the recording lost.
+    pub lost_events: u64,
     /// Live bytes, at the points of the replays.
     pub live: &'a LiveCurve,
     /// The name of the recorded allocator.
@@ -288,6 +290,7 @@ impl Report {
                 foreign_frees: facts.dropped.foreign_frees,
                 foreign_reallocations: facts.dropped.foreign_reallocations,
                 lost_frees: facts.dropped.lost_frees,
+                lost_events: facts.lost_events,
                 allocator: facts.recorded_with.to_owned(),
                 allocator_is_known: facts.recorded_with_is_known,
             },
@@ -434,6 +437,10 @@ fn switching(facts: &Facts<'_>, rows: &[Row]) -> Switching {
         Some(_) if facts.runs < 2 => {
             Some("the noise is not known after one run; take --runs 2 or more".to_owned())
         }
+        Some(_) if facts.lost_events > 0 => Some(format!(
+            "the recording lost {} of the program's calls",
+            facts.lost_events
+        )),
         Some(_) if facts.wall_ns == 0 => {
             Some("the recording does not say how long the program ran".to_owned())
         }
@@ -464,16 +471,23 @@ fn switch(facts: &Facts<'_>, from: &Row, to: &Row) -> Option<SwitchRow> {
     let error = time_from.noise(&time_to) * seconds;
     let saved_peak = peak_from.median - peak_to.median;
     let peak_error = peak_from.noise(&peak_to);
-    let is_faster = saved > error && saved >= wall * WORTH_TIME;
-    let is_smaller = saved_peak > peak_error && saved_peak >= peak_from.median * WORTH_MEMORY;
+    let saving = Saving {
+        seconds: saved,
+        seconds_error: error,
+        peak: saved_peak,
+        peak_error,
+    };
+    let program = Program {
+        wall_seconds: wall,
+        operations: facts.operations.len(),
+        allocator_seconds: time_from.median * seconds,
+        peak: peak_from.median,
+    };
+    let (worth, why) = worth::judge(&saving, &program);
     Some(SwitchRow {
         name: to.name.clone(),
-        worth: match (is_faster, is_smaller) {
-            (false, false) => "no",
-            (true, false) => "time",
-            (false, true) => "memory",
-            (true, true) => "both",
-        },
+        worth,
+        why,
         saved_seconds: saved,
         saved_seconds_error: error,
         saved_share: saved / wall,

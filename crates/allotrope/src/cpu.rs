@@ -3,27 +3,33 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use allotrope_cpu::{Options, Profile, Session, Target, text};
-use allotrope_text::to_json_writer;
+use allotrope_cpu::{Operations, Options, Profile, Session, Target, text};
+use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::export;
+use crate::message;
+use crate::progress::Progress;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
 use crate::record::signals::{self, Received};
 use crate::report::{Color, style};
+use crate::sampled;
 use crate::signal_state;
 use crate::standard_output;
+use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -57,10 +63,17 @@ pub struct Arguments {
     #[arg(long, value_name = "HZ", default_value_t = 997,
           value_parser = clap::value_parser!(u64).range(1..=20_000))]
     frequency: u64,
-    /// Calls of the allocator in the run, to divide by; `allotrope record --counts-only`
-    /// counts them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Calls of the allocator in the run, to divide by
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          conflicts_with_all = ["recording", "count"])]
     operations: Option<u64>,
+    /// Take the number of calls from a recording of the same run: that of
+    /// `allotrope record`, with or without --counts-only
+    #[arg(long, value_name = "FILE", conflicts_with = "count")]
+    recording: Option<PathBuf>,
+    /// Run the program a second time, without input and output, to count its calls
+    #[arg(long)]
+    count: bool,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -130,6 +143,18 @@ fn options_behind(process: &OsStr, rest: &[OsString]) -> Result<Arguments, Failu
 }
 
 fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
+    let option = [
+        (arguments.count, "--count"),
+        (arguments.recording.is_some(), "--recording"),
+    ];
+    if let Some((_, option)) = option.iter().find(|(is_given, _)| *is_given) {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --operations"
+            ),
+        ));
+    }
     let (job, received) = catch()?;
     let mut session = start(arguments, Target::Process(process))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
@@ -140,7 +165,10 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
     }
     session.read(true);
     job.end();
-    arguments.report(&session, |write| standard_output::print_text(write))?;
+    let operations = arguments.given_operations();
+    arguments.report(&session, operations, |write| {
+        standard_output::print_text(write)
+    })?;
     Ok(FINE)
 }
 
@@ -159,6 +187,14 @@ fn runs(process: u32) -> bool {
 
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
     let program = Program::find_to_sample(arguments.command.clone())?;
+    // Read first: the program may run for hours.
+    let mut operations = arguments.given_operations();
+    if let Some(path) = &arguments.recording {
+        operations = Some(Operations {
+            number: operations_of(path)?,
+            source: Operations::RECORDING,
+        });
+    }
     let (job, received) = catch()?;
     // The kernel lets the children of this thread inherit the events.
     let mut session = start(arguments, Target::Children)?;
@@ -180,18 +216,102 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
             _ => std::thread::sleep(PAUSE),
         }
     }
-    job.end();
     let status = child
         .wait()
         .context("cannot wait for the program")
         .status(RECORD_FAILED)?;
     session.read(true);
-    arguments.report(&session, |write| {
+    if arguments.count {
+        let counted = match status.signal() {
+            Some(signal) => Err(anyhow!("signal {signal} ended the program")),
+            None => count(&arguments.command, &received),
+        };
+        operations = match counted {
+            Ok(number) => Some(Operations {
+                number,
+                source: Operations::SECOND_RUN,
+            }),
+            Err(error) => {
+                message::print(format_args!("warning: cannot count the calls: {error:#}"));
+                None
+            }
+        };
+    }
+    job.end();
+    arguments.report(&session, operations, |write| {
         // Nobody may read it.
         let _ = write(&mut io::stderr().lock());
         Ok(())
     })?;
     Ok(own_status(status))
+}
+
+/// The calls of the allocator in all processes of a recording.
+fn operations_of(path: &Path) -> Result<u64, Failure> {
+    if sampled::open(path)?.is_some() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{} is a sampled profile and does not have the number of calls; record the program with `allotrope record --counts-only`",
+                path.shown()
+            ),
+        ));
+    }
+    let mut trace = trace::open_without_names(path)?;
+    let profile = trace::profile(path, &mut trace, &Progress::new(false))?;
+    for note in trace::notes(path, &trace) {
+        message::print(note);
+    }
+    // A reallocation is a deallocation and an allocation, and one call.
+    let calls = profile.processes.iter().map(|it| {
+        let totals = &it.totals;
+        (totals.allocations + totals.deallocations).saturating_sub(totals.reallocations)
+    });
+    let lost = profile.processes.iter().map(|it| it.lost_events);
+    match (calls.sum(), lost.sum::<u64>()) {
+        (0, _) => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("{} has no calls of an allocator", path.shown()),
+        )),
+        (calls, 0) => Ok(calls),
+        (calls, lost) => {
+            message::print(format_args!(
+                "warning: {} lost {lost} calls, which are missing in the number of operations",
+                path.shown()
+            ));
+            Ok(calls)
+        }
+    }
+}
+
+/// Runs the program once more, to count its calls. Signals go to it, as they did before.
+fn count(command: &[OsString], received: &Receiver<Received>) -> anyhow::Result<u64> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let file = folder.path().join("counts.allotrope");
+    let mut child = Command::new("/proc/self/exe")
+        .args(["record", "--counts-only", "--quiet", "-o"])
+        .arg(&file)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start the recording")?;
+    while child.try_wait()?.is_none() {
+        for signal in received.try_iter() {
+            if !signal.is_continuation() {
+                signals::pass_on(signal, child.id());
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    if !file.exists() {
+        return Err(anyhow!(
+            "the second run was not recorded; `allotrope record --counts-only` says why"
+        ));
+    }
+    operations_of(&file).map_err(|failure| failure.error)
 }
 
 /// Catches signals, so that Ctrl-C ends the sampling and not this process.
@@ -217,13 +337,21 @@ fn start(arguments: &Arguments, target: Target) -> Result<Session, Failure> {
 type Write<'a> = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + 'a>;
 
 impl Arguments {
+    fn given_operations(&self) -> Option<Operations> {
+        self.operations.map(|number| Operations {
+            number,
+            source: Operations::GIVEN,
+        })
+    }
+
     fn report(
         &self,
         session: &Session,
+        operations: Option<Operations>,
         print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let locator = self.debug_files.locator().status(BAD_INPUT)?;
-        let profile = Profile::new(session, &locator, self.operations);
+        let profile = Profile::new(session, &locator, operations);
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
             Format::Text => text::write(&profile, self.top, style(Color::Never).width, out),
             Format::Json => {

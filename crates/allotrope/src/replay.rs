@@ -201,6 +201,7 @@ pub fn facts<'a>(
         wall_ns: own_time_ns(process, recorded),
         operations: &recorded.operations,
         dropped: recorded.dropped,
+        lost_events: process.lost_events,
         live,
         recorded_with: &recorded_with.name,
         recorded_with_is_known: is_known,
@@ -218,14 +219,20 @@ pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
     })
 }
 
-/// Prints a sentence for each allocator that was not measured; returns the exit status.
+/// Prints a sentence for each reason why allocators were not measured; returns the exit status.
 pub fn refuse<'a>(refused: impl Iterator<Item = (&'a String, &'a String)>) -> u8 {
-    let mut status = FINE;
+    // One machine often refuses all of them for one reason.
+    let mut reasons: Vec<(&String, Vec<&str>)> = Vec::new();
     for (name, why) in refused {
-        message::print(format_args!("{name} {why}"));
-        status = BAD_INPUT;
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
     }
-    status
+    for (why, names) in &reasons {
+        message::print(format_args!("{} {why}", names.join(", ")));
+    }
+    if reasons.is_empty() { FINE } else { BAD_INPUT }
 }
 
 /// How long the process ran, without its waiting for the recording if that is known: of
@@ -246,7 +253,7 @@ pub fn read(
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
     if sampled::open(path)?.is_some() {
         return Err(refuse(anyhow!(
-            "{} is a sampled profile, which has no single calls to replay; record the program with `allotrope record`",
+            "{} is a sampled profile and has no single calls to replay: `allotrope report` shows it, and `allotrope bench` compares allocators without a recording; to replay the program, record it with `allotrope record`",
             path.shown()
         )));
     }
@@ -276,7 +283,7 @@ pub fn read(
     }
     if process.lost_events > 0 {
         message::print(format_args!(
-            "warning: {} lost {} calls of process {}; the others are replayed",
+            "warning: {} lost {} calls of process {}; the others are replayed: time and instructions an operation are theirs, but memory is not the program's",
             path.shown(),
             process.lost_events,
             process.pid
@@ -311,7 +318,7 @@ fn choose(
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
     if all.counts_only {
         return Err(refuse(anyhow!(
-            "{} was recorded with --counts-only and has no single calls to replay; record the program without it",
+            "{} was recorded with --counts-only and has no single calls to replay: `allotrope report` shows its counts, and `allotrope bench` compares allocators without a recording; to replay the program, record it without --counts-only",
             path.shown()
         )));
     }

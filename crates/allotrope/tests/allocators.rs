@@ -150,6 +150,27 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     let alone = number(&estimate["saved_instructions"]);
     assert!((estimated - alone).abs() < 1e-9, "{estimated} {alone}");
     assert_eq!(change["removed"][0]["function"], "getenv");
+    // Which version is faster is not checked, but that both were replayed and compared.
+    let time = &change["time"];
+    assert!(change["not_timed"].is_null(), "{change}");
+    let median = |key: &str| number(&time[key]["median"]);
+    let saved = median("before_ns_per_operation") - median("after_ns_per_operation");
+    assert_eq!(number(&time["measured_saving_ns"]), saved);
+    let mine = named(&after["allocators"], "name", "mine");
+    assert_eq!(
+        time["after_ns_per_operation"], mine["ns_per_operation"],
+        "{time}"
+    );
+    let verdict = match number(&time["measured_saving_ns_error"]) {
+        error if saved.abs() <= error => "tied",
+        _ if saved > 0.0 => "faster",
+        _ => "slower",
+    };
+    assert_eq!(time["verdict"], verdict, "{time}");
+    // The earlier version is none to switch to, nor a row of its own.
+    assert_eq!(after["allocators"].as_array().map(Vec::len), Some(1));
+    let summary = after["summary"].to_string();
+    assert!(summary.contains("ns an operation"), "{summary}");
     let rows = &change["rows"];
     assert!(number(&named(rows, "entry_point", "free")["before"]) > 0.0);
     let malloc = named(rows, "entry_point", "malloc");
@@ -209,6 +230,7 @@ fn text_and_markdown_have_all_sections() {
     }
     let text = out(&output);
     assert!(text.lines().all(|it| it.chars().count() <= 80), "{text}");
+    assert!(text.contains("Measured: time "), "{text}");
     let markdown = out(&example.report(&[&pair[..], &["--format", "markdown"]].concat()));
     for section in [
         "Summary",
@@ -297,7 +319,9 @@ fn allocators_that_cannot_be_used_leave_the_others() {
     assert!(report["allocators"][0]["refused"].is_string());
     let mine = named(&report["allocators"], "name", "mine");
     assert!(mine["refused"].is_null() && mine["instructions"].is_array());
-    assert!(report["changes"][0]["measured_saving"].is_null());
+    let change = &report["changes"][0];
+    assert!(change["measured_saving"].is_null());
+    assert!(change["time"].is_null() && change["not_timed"].is_string());
 }
 
 #[test]

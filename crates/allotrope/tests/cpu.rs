@@ -14,11 +14,17 @@ use support::{compiled, line_of, run, skip};
 /// The report of a run, as JSON; `None` if the kernel forbids sampling here.
 #[track_caller]
 fn sampled<S: AsRef<OsStr>>(command: &[S], status: i32) -> Option<Value> {
+    sampled_with(&[], command, status)
+}
+
+/// The same with more options.
+#[track_caller]
+fn sampled_with<S: AsRef<OsStr>>(options: &[String], command: &[S], status: i32) -> Option<Value> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cpu.json");
     let mut allotrope = support::record::command();
     allotrope.args(["cpu", "--format", "json", "-o"]).arg(&file);
-    allotrope.arg("--").args(command);
+    allotrope.args(options).arg("--").args(command);
     let output = run(&mut allotrope, b"");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     if errors.contains("perf_event") {
@@ -46,8 +52,13 @@ fn rows<'a>(report: &'a Value, table: &str) -> &'a Vec<Value> {
 
 /// The lines of the calling sites in the program's source, the hottest first.
 fn site_lines(report: &Value) -> Vec<u64> {
+    site_lines_of("cpu_sites.c", report)
+}
+
+/// The same in this source.
+fn site_lines_of(source: &str, report: &Value) -> Vec<u64> {
     let rows = rows(report, "sites").iter();
-    let own = rows.filter(|row| row["file"].as_str().unwrap().ends_with("cpu_sites.c"));
+    let own = rows.filter(|row| row["file"].as_str().unwrap().ends_with(source));
     own.map(|row| row["line"].as_u64().unwrap()).collect()
 }
 
@@ -77,7 +88,8 @@ fn pairs_of_malloc_and_free_are_named_with_their_sites() {
     let expected = expected.map(|text| line_of("cpu_sites.c", text));
     assert_eq!(hottest, expected);
     // What the machine lacks is null, never 0.
-    for name in ["instructions", "cycles", "cache-misses", "branch-misses"] {
+    let hardware = ["instructions", "cycles", "cache-references", "cache-misses"];
+    for name in hardware.into_iter().chain(["branch-misses"]) {
         let counter = &report["counters"][name];
         assert!(
             counter.is_null() || counter["total"].as_u64().unwrap() > 0,
@@ -160,6 +172,94 @@ fn a_running_process_is_sampled_until_its_end() {
     assert!(site_lines(&report).contains(&site), "{report}");
 }
 
+/// `pairs 10`: a million pairs of malloc and free; nothing else allocates but, perhaps, the start
+/// of the process.
+#[test]
+fn calls_are_counted_in_a_second_run_or_taken_from_a_recording() {
+    let command = [program("pairs"), vec!["10".to_owned()]].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let counted = folder.path().join("counts");
+    let whole = folder.path().join("whole");
+    for (file, option) in [(&counted, Some("--counts-only")), (&whole, None)] {
+        let mut recording = support::record(&command[0])
+            .args(&command[1..])
+            .output(file);
+        if let Some(option) = option {
+            recording = recording.option(option);
+        }
+        recording.run().expect_status(7);
+    }
+    let from = |path: &std::path::Path| ["--recording".to_owned(), path.display().to_string()];
+    for (options, source) in [
+        (vec!["--count".to_owned()], "second run"),
+        (from(&counted).to_vec(), "recording"),
+        (from(&whole).to_vec(), "recording"),
+        (
+            vec!["--operations".to_owned(), "2000000".to_owned()],
+            "given",
+        ),
+    ] {
+        let Some(report) = sampled_with(&options, &command, 7) else {
+            return;
+        };
+        let operations = report["operations"].as_u64().expect("they are known");
+        assert!((2_000_000..2_000_050).contains(&operations), "{operations}");
+        assert_eq!(report["operations_source"], source);
+        let inside = report["inside"]["samples"].as_u64();
+        if report["clock"] == "cpu-clock" && inside > Some(0) {
+            assert!(report["nanoseconds_per_operation"].as_f64() > Some(0.0));
+        }
+        for counter in report["counters"].as_object().expect("counters").values() {
+            assert_ne!(counter["per_operation"], 0.0, "{counter}");
+        }
+    }
+    let Some(report) = sampled(&command, 7) else {
+        return;
+    };
+    assert!(report["operations"].is_null() && report["operations_source"].is_null());
+    for counter in report["counters"].as_object().expect("counters").values() {
+        assert!(counter["per_operation"].is_null(), "{counter}");
+    }
+}
+
+/// What `programs/thread_chain.c` does: each thread lives for a tenth of a millisecond, so that
+/// it has ended, and another one has begun, when the list of threads has been read.
+#[test]
+fn no_thread_is_missed_that_begins_while_others_are_opened() {
+    for mode in ["stays", "gone"] {
+        let child = std::process::Command::new(compiled("thread_chain.c"))
+            .arg(mode)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut command = support::record::command();
+        command.args(["cpu", "--seconds", "60", "--format", "json"]);
+        let output = run(command.arg(child.id().to_string()), b"");
+        let ended = child.wait_with_output().expect("our child");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("perf_event") {
+            return skip("the kernel refuses perf_event_open");
+        }
+        assert_eq!(ended.status.code(), Some(7));
+        assert_eq!(output.status.code(), Some(0), "{mode}: {errors}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let site = line_of("thread_chain.c", "malloc");
+        assert!(
+            site_lines_of("thread_chain.c", &report).contains(&site),
+            "{mode}: {report}"
+        );
+        // A thread that was opened and has inherited, too, is counted once.
+        let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let used: f64 = printed.trim().parse().expect("a number");
+        if let Some(seconds) = report["cpu_seconds"].as_f64() {
+            assert!(
+                seconds <= used / 1e6 * 1.2 + 0.05,
+                "{mode}: {seconds} of {used}"
+            );
+        }
+    }
+}
+
 #[test]
 fn text_names_clock_skid_and_missing_counters() {
     let mut command = support::record::command();
@@ -178,6 +278,7 @@ fn text_names_clock_skid_and_missing_counters() {
         "skid: ",
         "by calling site",
         "page-faults",
+        "20,000,000 operations, as given",
     ] {
         assert!(text.contains(part), "no {part} in {text}");
     }
@@ -203,4 +304,18 @@ fn statuses_of_what_cannot_be_sampled() {
     assert_eq!(status(&["--frequency", "0", "true"]).0, Some(2));
     assert_eq!(status(&["1", "2"]).0, Some(2));
     assert_eq!(status(&[]).0, Some(2));
+    // Calls of a run can only be counted of a run.
+    let own = std::process::id().to_string();
+    for option in [&["--count"][..], &["--recording", "x"]] {
+        let (code, errors) = status(&[option, &[&own]].concat());
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(
+            errors.contains("counts the calls of a whole run"),
+            "{errors}"
+        );
+    }
+    let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
+    assert_eq!(code, Some(2), "{errors}");
+    let (code, _) = status(&["--count", "--operations", "3", "true"]);
+    assert_eq!(code, Some(2));
 }

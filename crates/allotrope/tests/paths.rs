@@ -235,6 +235,60 @@ fn callees_that_have_no_business_are_findings() {
     }
 }
 
+/// Addresses of functions in the allocator before `strip`: of `take`, which nothing exports, and
+/// of the nearest exported function before it, or of the section.
+fn place_of_take(path: &str) -> String {
+    use object::{Object, ObjectSection, ObjectSymbol};
+    let bytes = fs::read(path).expect("the library");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let take = file.symbols().find(|it| it.name() == Ok("take"));
+    let take = take.expect("it has symbols").address();
+    let exported = file.dynamic_symbols();
+    let exported = exported.filter(|it| it.is_definition() && it.address() <= take);
+    let text = file.section_by_name(".text").expect("code").address();
+    let nearest = exported.max_by_key(|it| it.address());
+    let (name, from) = match nearest.filter(|it| it.address() >= text) {
+        Some(symbol) => (symbol.name().expect("UTF-8").to_owned(), symbol.address()),
+        None => (".text".to_owned(), text),
+    };
+    format!("{name}+{:#x} (no symbol)", take - from)
+}
+
+#[test]
+fn code_without_symbols_is_named_by_what_is_near() {
+    let recorded = Recorded::pairs();
+    let whole = allocator(&["-fno-inline"]);
+    let place = place_of_take(&whole);
+    let stripped = recorded.file("stripped.so");
+    let strip = Command::new("strip")
+        .args([&whole, "-o", &stripped])
+        .status();
+    assert!(strip.expect("binutils").success());
+    let few = ["--operations", "100"];
+    let Some(report) = recorded.paths("stripped", &stripped, &few) else {
+        return;
+    };
+    let paths = report["allocators"][0]["paths"].as_array().expect("rows");
+    let functions = |entry: &str| -> Vec<String> {
+        let of_entry = paths.iter().filter(|it| it["entry_point"] == entry);
+        let functions = of_entry.flat_map(|it| it["functions"].as_array().expect("rows"));
+        let names = functions.map(|it| it["function"].as_str().expect("a name").to_owned());
+        names.collect()
+    };
+    let of_malloc = functions("malloc");
+    assert!(of_malloc.contains(&"malloc".to_owned()), "{of_malloc:?}");
+    assert!(of_malloc.contains(&place), "{place}: {of_malloc:?}");
+    // With symbols, the same functions have their names, and as many instructions.
+    let named = recorded.paths("named", &whole, &few).expect("it steps");
+    for entry in ["malloc", "free"] {
+        let (a, b) = (
+            figure(&report, entry, "mean"),
+            figure(&named, entry, "mean"),
+        );
+        assert_eq!(a, b, "{entry}");
+    }
+}
+
 #[test]
 fn a_path_that_is_hotter_than_its_size_class_is_a_finding() {
     let recorded = Recorded::pairs();

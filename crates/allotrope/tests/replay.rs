@@ -249,13 +249,49 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     assert_eq!(row(&report, "slow")["compared"], "more");
     assert!(row(&report, "glibc")["compared"].is_null());
     assert_eq!(report["switching"]["from"], "glibc");
-    assert_eq!(report["switching"]["to"][0]["worth"], "no");
+    let switching = &report["switching"]["to"][0];
+    assert_eq!(switching["worth"], "no");
+    // So few calls would tell nothing, either.
+    let why = switching["why"].as_str().expect("a reason");
+    assert!(why.contains("the program"), "{why}");
     let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
         text.contains("slow") && text.contains("Is switching"),
         "{text}"
     );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+/// A program of 137 calls that was recorded with a slow allocator: glibc saves most of its time,
+/// and that says nothing.
+#[test]
+fn a_tiny_program_is_too_little_to_tell() {
+    let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
+    let recording = recorded("replay/story.c");
+    let alloc = format!("glibc,{slow}");
+    let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "3"];
+    let output = replay(
+        &recording.trace,
+        &[&arguments[..], &["--format", "json"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let report = json(&output);
+    check_schema(&report, "replay.schema.json");
+    let switching = &report["switching"];
+    assert_eq!(switching["from"], "slow");
+    assert_eq!(switching["to"][0]["worth"], "too-little", "{switching}");
+    let why = switching["to"][0]["why"].as_str().expect("a reason");
+    assert!(
+        why.contains("the program ran only") || why.contains("the program made only"),
+        "{why}"
+    );
+    let text = replay(&recording.trace, &arguments);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("too little to tell"), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

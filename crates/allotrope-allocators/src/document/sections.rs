@@ -1,9 +1,10 @@
 //! What each section has.
 
+use allotrope_replay::report::SpreadRow;
 use allotrope_text::numbers::{bytes, count};
 
 use super::{Block, Document, Section};
-use crate::report::{Allocator, Change, Report, removed};
+use crate::report::{self, Allocator, Change, ChangedTime, Report, removed};
 use crate::what_if::names;
 
 pub(super) fn document(report: &Report, top: usize) -> Document {
@@ -292,7 +293,9 @@ fn verification(allocator: &Allocator) -> Vec<Block> {
 
 fn before_after(change: &Change) -> Vec<Block> {
     if let Some(why) = &change.refused {
-        return vec![text(format!("{}: {why}.", change.name))];
+        let mut blocks = vec![text(format!("{}: {why}.", change.name))];
+        blocks.extend(change.time.iter().flat_map(changed_time));
+        return blocks;
     }
     let rows = change.rows.iter().map(|it| {
         let percent = it.change();
@@ -321,7 +324,40 @@ fn before_after(change: &Change) -> Vec<Block> {
             removed(change)
         ),
     }));
+    match &change.time {
+        Some(time) => blocks.extend(changed_time(time)),
+        None => blocks.push(text(format!("Time: {}.", report::time(change)))),
+    }
     blocks
+}
+
+/// Time and memory of both versions.
+fn changed_time(time: &ChangedTime) -> Vec<Block> {
+    let row = |name: &str, ns: SpreadRow, peak| {
+        vec![
+            format!("{:.1}", ns.median),
+            format!("{:.1}–{:.1}", ns.low, ns.high),
+            bytes(peak),
+            name.to_owned(),
+        ]
+    };
+    let rows = [
+        row(
+            "before",
+            time.before_ns_per_operation,
+            time.before_peak_rss_bytes,
+        ),
+        row(
+            "after",
+            time.after_ns_per_operation,
+            time.after_peak_rss_bytes,
+        ),
+    ];
+    let columns = ["ns/op", "low–high", "peak RSS", "version"];
+    vec![
+        table(&columns, rows.into_iter(), usize::MAX),
+        text(format!("Measured: {}.", time.sentence())),
+    ]
 }
 
 fn commands(report: &Report) -> Vec<Block> {

@@ -7,6 +7,10 @@ use allotrope_text::shown;
 
 use super::{Report, Row, SpreadRow, SwitchRow};
 
+/// Widest lines, and indentation of what belongs to a name.
+const WIDTH: usize = 80;
+const WIDEST_INDENT: usize = 40;
+
 /// Writes the report.
 ///
 /// # Errors
@@ -75,6 +79,10 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         (
             recorded.lost_frees,
             "deallocations added that were not recorded",
+        ),
+        (
+            recorded.lost_events,
+            "calls that the recording lost are not replayed",
         ),
     ];
     for (number, what) in dropped.iter().filter(|(number, _)| *number > 0) {
@@ -202,7 +210,11 @@ fn percentiles(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<(
 fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let switching = &report.switching;
     if let Some(why) = &switching.unknown {
-        return writeln!(out, "Is switching worth it? Not known: {}", shown(why));
+        return wrapped(
+            "",
+            &format!("Is switching worth it? Not known: {}", shown(why)),
+            out,
+        );
     }
     let Some(from) = &switching.from else {
         return Ok(());
@@ -225,6 +237,10 @@ fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
     for row in &switching.to {
         let name = shown(&row.name);
         writeln!(out, "{name:width$}  {}", worth(row))?;
+        if let Some(why) = &row.why {
+            let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
+            wrapped(&indent, why, out)?;
+        }
     }
     Ok(())
 }
@@ -234,6 +250,7 @@ fn worth(row: &SwitchRow) -> String {
         "time" => "yes, for time",
         "memory" => "yes, for memory",
         "both" => "yes",
+        "too-little" => "too little to tell",
         _ => "no",
     };
     let signed = |value: f64, text: String| match value < 0.0 {
@@ -262,4 +279,21 @@ fn worth(row: &SwitchRow) -> String {
         false => signed(peak, bytes(peak.abs() as u64)) + " memory",
     };
     format!("{verdict}: {time}, {memory}")
+}
+
+/// Words in lines of at most [`WIDTH`] columns.
+fn wrapped(indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let length = indent.len() + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && length > WIDTH {
+            writeln!(out, "{indent}{line}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{indent}{line}")
 }
