@@ -1,6 +1,6 @@
 // Starts the page: reads the recording, keeps the state in the URL, listens to keys.
 
-import { render } from "preact";
+import { options, render } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type App, AppContext, Model } from "./app";
 import { load } from "./data/load";
@@ -80,6 +80,19 @@ function Page({ recording }: { recording: Recording }) {
     const query = matchMedia("(prefers-color-scheme: dark)");
     query.addEventListener("change", redraw);
     return () => query.removeEventListener("change", redraw);
+  }, []);
+  useEffect(() => {
+    const redraw = (isPrinting: boolean) => {
+      document.documentElement.toggleAttribute("data-printing", isPrinting);
+      atOnce(() => setTheme((it) => it + 1));
+    };
+    const [before, after] = [() => redraw(true), () => redraw(false)];
+    addEventListener("beforeprint", before);
+    addEventListener("afterprint", after);
+    return () => {
+      removeEventListener("beforeprint", before);
+      removeEventListener("afterprint", after);
+    };
   }, []);
   useEffect(() => {
     if (said === "") return;
@@ -197,6 +210,19 @@ function Ribbon({ app }: { app: App }) {
       </span>
     </div>
   );
+}
+
+/** Makes a change and draws its effects before it returns: the browser prints what is there when
+ * the handlers of `beforeprint` return, and canvases have the width and colours of the screen. */
+function atOnce(change: () => void): void {
+  const before = { debounceRendering: options.debounceRendering, requestAnimationFrame: options.requestAnimationFrame };
+  options.debounceRendering = (run) => run();
+  options.requestAnimationFrame = (run) => run();
+  try {
+    change();
+  } finally {
+    Object.assign(options, before);
+  }
 }
 
 function applyTheme(theme: string): void {

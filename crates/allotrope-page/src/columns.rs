@@ -9,7 +9,7 @@
 pub const LARGEST: u64 = (1 << 53) - 1;
 
 /// Version of the layout.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Columns that are compressed together, by name.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ mod tests {
         let mut columns = Columns::default();
         columns.numbers("a", [0, 127, 128, u64::MAX]);
         columns.differences("bc", [5, 3]);
-        let mut expected = vec![1, 1, b'a', 12, 0, 0x7f, 0x80, 0x01];
+        let mut expected = vec![VERSION, 1, b'a', 12, 0, 0x7f, 0x80, 0x01];
         // 2^53 - 1: seven groups of seven bits, and four more.
         expected.extend([0xff; 7]);
         expected.push(0x0f);

@@ -101,6 +101,7 @@ mod tests {
             file: "x",
             sampled: None,
             boundaries: &[],
+            source: None,
         };
         let parts = fit(&page, most);
         parts.iter().map(|(_, data)| data.len() + AROUND).sum()

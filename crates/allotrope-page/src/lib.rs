@@ -11,6 +11,7 @@
 //!  Profile ─▶ sites     which sites the page has, and the cells of their times
 //!               ├─▶ stacks    their trie
 //!               ├─▶ names     their names
+//!               ├─▶ source    the code around their lines
 //!               ▼
 //!            encode      all columns ─▶ columns   numbers as bytes
 //!               ▼
@@ -25,9 +26,11 @@ mod encode;
 mod fit;
 mod meta;
 mod names;
+mod policy;
 mod processes;
 mod sampled;
 mod sites;
+mod source;
 mod stacks;
 
 use std::io::{self, Write};
@@ -36,8 +39,10 @@ use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
+use allotrope_report::SourceLines;
 
 pub use encode::boundaries;
+pub use policy::content_security_policy;
 pub use sampled::profile_of_samples;
 
 /// The most bytes of a page.
@@ -63,6 +68,8 @@ pub struct Page<'a> {
     pub sampled: Option<&'a SampledProfile>,
     /// The times at which the tables of all processes are exact, see [`boundaries`].
     pub boundaries: &'a [u64],
+    /// Where the code around the lines of its frames is read from, if the page has it.
+    pub source: Option<&'a SourceLines>,
 }
 
 /// Writes the page.

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { Columns, firsts } from "./columns";
+import { Columns, VERSION, firsts } from "./columns";
 
 test("columns are split and decoded", () => {
   // The example of the Rust crate's test.
-  const bytes = [1, 1, 0x61, 12, 0, 0x7f, 0x80, 0x01, 255, 255, 255, 255, 255, 255, 255, 0x0f];
+  const bytes = [VERSION, 1, 0x61, 12, 0, 0x7f, 0x80, 0x01, 255, 255, 255, 255, 255, 255, 255, 0x0f];
   const columns = new Columns(new Uint8Array([...bytes, 2, 0x62, 0x63, 2, 10, 3]));
   expect([...columns.numbers("a")]).toEqual([0, 127, 128, 2 ** 53 - 1]);
   expect([...columns.sums("bc")]).toEqual([5, 3]);
@@ -11,9 +11,9 @@ test("columns are split and decoded", () => {
 });
 
 test("damaged data is refused", () => {
-  expect(() => new Columns(new Uint8Array([2]))).toThrow("layout 2");
-  expect(() => new Columns(new Uint8Array([1, 1, 0x61, 9, 0]))).toThrow("too early");
-  expect(() => new Columns(new Uint8Array([1, 1, 0x61, 0x80]))).toThrow("too early");
+  expect(() => new Columns(new Uint8Array([VERSION + 1]))).toThrow(`layout ${VERSION + 1}`);
+  expect(() => new Columns(new Uint8Array([VERSION, 1, 0x61, 9, 0]))).toThrow("too early");
+  expect(() => new Columns(new Uint8Array([VERSION, 1, 0x61, 0x80]))).toThrow("too early");
 });
 
 test("rows begin where the ones before end", () => {

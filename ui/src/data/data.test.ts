@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
 import { figuresOf, groups, rangeOf } from "./groups";
+import { VERSION } from "./columns";
 import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
 import { Recording } from "./recording";
 
@@ -9,7 +10,7 @@ type Value = number[] | string;
 
 /** Encodes columns as the Rust crate does. */
 function part(columns: Record<string, Value>): Uint8Array {
-  const bytes = [1];
+  const bytes = [VERSION];
   const varint = (out: number[], value: number) => {
     for (; value >= 128; value = Math.floor(value / 128)) out.push((value % 128) | 128);
     out.push(value);
@@ -75,6 +76,13 @@ function recording(): Recording {
       "cell.freed": [2, 1, 0, 1],
       "cell.blocks": [2, 1, 1, 3],
       "cell.bytes": [20, 5, 7, 30],
+    }),
+    // Of a/main.rs lines 1, 2, 3, 6 and 7; work is at line 5, which is missing.
+    source: part({
+      "source.file": [4],
+      "source.lines": [5],
+      "source.number": zigzag([1, 2, 3, 6, 7]),
+      "source.text": "one\n\n  three\nsix\nseven\n",
     }),
   });
 }
@@ -159,4 +167,16 @@ test("cells are as wide as their values, and nested in their callers", () => {
   tree.setWeights(Float64Array.from([25, 7, 30]));
   const cells = layOut(tree, [0], 620);
   expect(cells.map((it) => [it.row, it.x, Math.round(it.width)])).toEqual([[0, 0, 620], [1, 0, 320], [2, 0, 250], [3, 0, 250]]);
+});
+
+test("a frame has the code around its line, if its own line is there", () => {
+  const all = recording();
+  expect(all.codeAround(0)).toEqual([
+    { number: 1, text: "one" },
+    { number: 2, text: "" },
+    { number: 3, text: "  three" },
+    { number: 6, text: "six" },
+  ]);
+  expect(all.codeAround(1)).toEqual([]);
+  expect(all.codeAround(2)).toEqual([]);
 });

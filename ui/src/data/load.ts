@@ -2,7 +2,7 @@
 
 import { type Parts, Recording } from "./recording";
 
-const PARTS = ["run", "names", "stacks", "sites", "details", "cells"] as const;
+const PARTS = ["run", "names", "stacks", "sites", "details", "cells", "source"] as const;
 
 /** Reads the recording of this page. */
 export async function load(): Promise<Recording> {

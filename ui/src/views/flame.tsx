@@ -151,7 +151,7 @@ function Graph({ tree, zoomed, found, weights, amount }: GraphProps) {
     const observer = new ResizeObserver(() => setWidth(target.clientWidth));
     observer.observe(target);
     return () => observer.disconnect();
-  }, []);
+  }, [app.theme]);
   useLayoutEffect(() => {
     if (width > 0) draw(canvas.current!, app, tree, cells, rows, width, found, at?.node ?? -1);
   }, [cells, found, at?.node, app.theme]);
