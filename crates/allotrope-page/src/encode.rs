@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::processes;
 use crate::sampled;
 use crate::sites::{PageSite, Together, put_together, tables_with_at_most};
+use crate::source;
 use crate::stacks::Trie;
 
 /// Processes whose sites the page has, those with most allocations.
@@ -38,6 +39,8 @@ pub enum Part {
     Details,
     /// When the blocks of sites and threads were allocated and freed.
     Cells,
+    /// The code around the lines of frames.
+    Source,
 }
 
 impl Part {
@@ -49,6 +52,7 @@ impl Part {
             Self::Sites => "sites",
             Self::Details => "details",
             Self::Cells => "cells",
+            Self::Source => "source",
         }
     }
 }
@@ -66,6 +70,8 @@ pub struct Limits {
     characters: usize,
     /// All processes; the others are left out altogether.
     processes: usize,
+    /// Bytes of source code.
+    source: usize,
 }
 
 /// Below so many characters, names are not cut while there are sites to put together.
@@ -86,6 +92,7 @@ impl Limits {
             details: sites,
             characters: 10_000,
             processes: profile.processes.len(),
+            source: source::MOST_BYTES,
         }
     }
 
@@ -99,6 +106,7 @@ impl Limits {
             Part::Names | Part::Stacks | Part::Sites => (&mut self.sites, FEWEST_SITES),
             Part::Details => (&mut self.details, 0),
             Part::Cells => (&mut self.cells, 100),
+            Part::Source => (&mut self.source, 0),
         };
         let can = *limit > least;
         *limit = (*limit / 2).max(least);
@@ -142,7 +150,12 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
         .map(|site| site.head.map_or(0, |head| frames.number(head) + 1))
         .collect();
     let mut run = Columns::default();
-    let left_out = left_out(page, limits, &chosen, &sites, together, &tables);
+    let (source, source_left_out) =
+        source::encode(page, &sites, &carried, &mut names, limits.source);
+    let left_out = LeftOut {
+        source: source_left_out,
+        ..left_out(page, limits, &chosen, &sites, together, &tables)
+    };
     processes::encode(&mut run, page, &all, &carried, &tables, &mut names);
     let mut site_columns = site_columns(&sites, &heads, &trie.nodes);
     if page.sampled.is_some() {
@@ -170,6 +183,7 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
         (Part::Sites, site_columns),
         (Part::Details, details),
         (Part::Cells, cells),
+        (Part::Source, source),
     ]
 }
 
@@ -238,6 +252,7 @@ fn left_out(
         widened: widened.clone().filter(|&&width| width > 0).count() as u64,
         widest: widened.copied().max().unwrap_or(0),
         details: sites.len().saturating_sub(limits.details) as u64,
+        source: 0,
     }
 }
 

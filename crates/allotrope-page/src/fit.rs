@@ -119,6 +119,7 @@ mod tests {
             sampled: None,
             boundaries: &[],
             peaks: &[],
+            source: None,
         })
     }
 

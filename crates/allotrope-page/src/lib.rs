@@ -12,6 +12,7 @@
 //!  Profile ─▶ sites     which sites the page has, and the cells of their times
 //!               ├─▶ stacks    their trie
 //!               ├─▶ names     their names
+//!               ├─▶ source    the code around their lines
 //!               ▼
 //!            encode      all columns ─▶ columns   numbers as bytes
 //!               ▼
@@ -31,9 +32,11 @@ mod fit;
 mod gaps;
 mod meta;
 mod names;
+mod policy;
 mod processes;
 mod sampled;
 mod sites;
+mod source;
 mod stacks;
 
 use std::io::{self, Write};
@@ -42,9 +45,11 @@ use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Peak, Profile};
+use allotrope_report::SourceLines;
 
 pub use comparison::{ComparedSide, Comparison};
 pub use encode::boundaries;
+pub use policy::content_security_policy;
 pub use sampled::profile_of_samples;
 
 /// The most bytes of a page.
@@ -72,6 +77,8 @@ pub struct Page<'a> {
     pub boundaries: &'a [u64],
     /// The peaks of processes, just after which their tables are exact, in order of process.
     pub peaks: &'a [Peak],
+    /// Where the code around the lines of its frames is read from, if the page has it.
+    pub source: Option<&'a SourceLines>,
 }
 
 /// Writes the page.

@@ -27,6 +27,8 @@ pub struct LeftOut {
     pub widest: u8,
     /// Sites without sizes and who frees.
     pub details: u64,
+    /// Places without their code, for lack of room.
+    pub source: u64,
 }
 
 #[derive(Serialize)]
@@ -51,6 +53,8 @@ struct Meta<'a> {
     names_cut: u64,
     carried: usize,
     samples: Option<Samples>,
+    /// Sentences on source files that are missing, or newer than the recording.
+    source: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -158,6 +162,10 @@ pub fn meta(
             total_samples: sampled.totals().map(|it| samples(&it)),
             functions: crate::sampled::functions(sampled, page),
         }),
+        source: page
+            .source
+            .map(|source| source.warnings())
+            .unwrap_or_default(),
     };
     // Nothing of it can fail to be written.
     serde_json::to_string(&meta).unwrap_or_default()

@@ -111,7 +111,7 @@ impl PageSite {
     }
 
     /// Its part of what the process did, for the order in which sites are kept whole.
-    fn weight(&self, process: &Process) -> f64 {
+    pub fn weight(&self, process: &Process) -> f64 {
         let part = |part: u64, whole: u64| part as f64 / (whole.max(1)) as f64;
         let totals = &process.totals;
         part(self.allocations, totals.allocations)

@@ -57,17 +57,42 @@ impl SourceLines {
         if frame.file.is_empty() || frame.line == 0 {
             return None;
         }
+        self.with_text(&frame.file, |text| {
+            let line = text.lines().nth(frame.line as usize - 1)?.trim();
+            let line: String = line.chars().take(MOST_COLUMNS).collect();
+            // Replaces tabs and escapes control characters.
+            let line = clean(&line.replace('\t', " "));
+            (!line.is_empty()).then_some(line)
+        })?
+    }
+
+    /// The lines of a file with these numbers, in their order, with their indentation: to show a
+    /// line among those around it. Control characters are escaped. Lines that the file does not
+    /// have are left out.
+    pub fn lines(&self, file: &str, numbers: &BTreeSet<u32>) -> Vec<(u32, String)> {
+        let Some(&last) = numbers.last() else {
+            return Vec::new();
+        };
+        let lines = self.with_text(file, |text| {
+            let lines = (1..=last).zip(text.lines());
+            let wanted = lines.filter(|(number, _)| numbers.contains(number));
+            let wanted = wanted.map(|(number, line)| {
+                let line: String = line.chars().take(MOST_COLUMNS).collect();
+                (number, clean(expand_tabs(&line).trim_end()))
+            });
+            wanted.collect()
+        });
+        lines.unwrap_or_default()
+    }
+
+    /// Calls `use_text` with the text of a file, if it can be read; the file is read once.
+    fn with_text<T>(&self, file: &str, use_text: impl FnOnce(&str) -> T) -> Option<T> {
         let mut state = self.state.borrow_mut();
-        if !state.files.contains_key(&frame.file) {
-            let text = self.read(&frame.file, &mut state);
-            state.files.insert(frame.file.clone(), text);
+        if !state.files.contains_key(file) {
+            let text = self.read(file, &mut state);
+            state.files.insert(file.to_owned(), text);
         }
-        let text = state.files.get(&frame.file)?.as_ref()?;
-        let line = text.lines().nth(frame.line as usize - 1)?.trim();
-        let line: String = line.chars().take(MOST_COLUMNS).collect();
-        // Replaces tabs and escapes control characters.
-        let line = clean(&line.replace('\t', " "));
-        (!line.is_empty()).then_some(line)
+        state.files.get(file)?.as_deref().map(use_text)
     }
 
     fn read(&self, file: &str, state: &mut State) -> Option<String> {
@@ -127,6 +152,24 @@ impl SourceLines {
     }
 }
 
+/// Replaces tabs by spaces up to the next column that is a multiple of 8.
+fn expand_tabs(line: &str) -> String {
+    let mut expanded = String::new();
+    let mut column = 0;
+    for character in line.chars() {
+        let width = match character {
+            '\t' => 8 - column % 8,
+            _ => 1,
+        };
+        column += width;
+        match character {
+            '\t' => expanded.extend(std::iter::repeat_n(' ', width)),
+            _ => expanded.push(character),
+        }
+    }
+    expanded
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -171,6 +214,29 @@ mod tests {
         let moved = SourceLines::new(moved, None);
         assert_eq!(line(&moved, built, 1).as_deref(), Some("int a;"));
         assert_eq!(line(&moved, Path::new("/building/a.c"), 1), None);
+    }
+
+    #[test]
+    fn several_lines_keep_their_indentation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.c");
+        fs::write(&path, "{\n\tint a;\n  \tint\x1b b;  \r\n}\n").unwrap();
+        let file = path.to_string_lossy();
+        let source = SourceLines::default();
+        let of = |numbers: &[u32]| source.lines(&file, &numbers.iter().copied().collect());
+        let found = of(&[1, 2, 4, 5, 9]);
+        let expected = [(1, "{"), (2, "        int a;"), (4, "}")];
+        assert_eq!(
+            found,
+            expected.map(|(number, line)| (number, line.to_owned()))
+        );
+        let hostile = of(&[3]);
+        assert!(hostile[0].1.starts_with("        int"), "{hostile:?}");
+        assert!(!hostile[0].1.contains(['\x1b', '\r', '\t']), "{hostile:?}");
+        assert!(of(&[]).is_empty());
+        let none: BTreeSet<u32> = [1].into();
+        assert!(source.lines("/none.c", &none).is_empty());
+        assert_eq!(source.warnings().len(), 1);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod filter;
 mod findings;
 mod glue;
 mod holder;
+mod http;
 mod mark;
 mod message;
 mod metric;

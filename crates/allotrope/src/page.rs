@@ -1,20 +1,24 @@
-//! `allotrope report FILE --html OUT.html`: writes a recording as a page. What is on it, and
-//! how large it may be, is the business of `allotrope-page`.
+//! A recording as a page: `allotrope report FILE --html OUT.html` writes it to a file
+//! ([`write`]), and `allotrope view` serves it ([`bytes`]). What is on it, and how large it may
+//! be, is the business of `allotrope-page`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allotrope_diff::{Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_page::{Page, boundaries, profile_of_samples};
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Profile, run_times};
+use allotrope_report::SourceLines;
 use allotrope_text::Shown;
+use anyhow::Context;
 
-use crate::exit_status::Failure;
+use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::export;
 use crate::findings::FindingArguments;
 use crate::message;
 use crate::progress::Progress;
+use crate::report::recorded_at;
 use crate::sampled;
 use crate::trace;
 
@@ -26,24 +30,37 @@ pub struct PageOptions<'a> {
     pub suppressions: Suppressions,
     /// Which findings are made.
     pub findings: &'a FindingArguments,
+    /// Whether the lines of code are on it, and the folders in which they are now, see
+    /// [`SourceLines::new`].
+    pub source: Option<&'a [(PathBuf, PathBuf)]>,
+    /// The process ends after the page, and need not free the recording.
+    pub is_last: bool,
 }
 
 /// Writes the page of the recording at `path` to the file `out`.
 pub fn write(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result<(), Failure> {
+    let page = bytes(path, options)?;
+    export::create(out, [&path.to_path_buf()], |output| output.write_all(&page))?;
+    message::print(format_args!("wrote the page {}", out.shown()));
+    Ok(())
+}
+
+/// The page of the recording at `path`. Notes on the recording are printed on stderr.
+pub fn bytes(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
     match sampled::open(path)? {
-        Some(sampled) => write_sampled(path, out, &sampled, options),
-        None => write_recording(path, out, options),
+        Some(sampled) => of_samples(path, &sampled, options),
+        None => of_recording(path, options),
     }
 }
 
-fn write_sampled(
+fn of_samples(
     path: &Path,
-    out: &Path,
     sampled: &SampledProfile,
     options: &PageOptions<'_>,
-) -> Result<(), Failure> {
+) -> Result<Vec<u8>, Failure> {
     let profile = profile_of_samples(sampled);
-    let page = Page {
+    let source = source(options, &profile);
+    render(&Page {
         profile: &profile,
         headlines: &Headlines::new(&profile, &options.glue),
         findings: &[],
@@ -51,11 +68,11 @@ fn write_sampled(
         sampled: Some(sampled),
         boundaries: &[],
         peaks: &[],
-    };
-    create(path, out, &page)
+        source: source.as_ref(),
+    })
 }
 
-fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result<(), Failure> {
+fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
     let mut trace = trace::open(path)?;
     let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
     let times = boundaries(&run);
@@ -77,7 +94,8 @@ fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result
         true => Vec::new(),
         false => find(&profile, &headlines, &how),
     };
-    let page = Page {
+    let source = source(options, &profile);
+    let page = render(&Page {
         profile: &profile,
         headlines: &headlines,
         findings: &findings,
@@ -85,17 +103,27 @@ fn write_recording(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result
         sampled: None,
         boundaries: &times,
         peaks: &peaks,
-    };
-    create(path, out, &page)?;
-    // The process ends: freeing hundreds of thousands of sites would only take time.
-    std::mem::forget::<Profile>(profile);
-    Ok(())
+        source: source.as_ref(),
+    })?;
+    if options.is_last {
+        // Freeing hundreds of thousands of sites would only take time.
+        std::mem::forget::<Profile>(profile);
+    }
+    Ok(page)
 }
 
-fn create(path: &Path, out: &Path, page: &Page<'_>) -> Result<(), Failure> {
-    export::create(out, [&path.to_path_buf()], |output| {
-        allotrope_page::write(page, output)
-    })?;
-    message::print(format_args!("wrote the page {}", out.shown()));
-    Ok(())
+fn source(options: &PageOptions<'_>, profile: &Profile) -> Option<SourceLines> {
+    let moved = options.source?;
+    Some(SourceLines::new(moved.to_vec(), recorded_at(profile)))
+}
+
+fn render(page: &Page<'_>) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    allotrope_page::write(page, &mut bytes)
+        .context("cannot make the page")
+        .status(FAILED)?;
+    for warning in page.source.iter().flat_map(|source| source.warnings()) {
+        message::print(format_args!("warning: {warning}"));
+    }
+    Ok(bytes)
 }

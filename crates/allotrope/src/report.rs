@@ -141,7 +141,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "events",
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Show the lines of code of each stack, if their files are on this machine
+    /// Show the lines of code of each stack, if their files are on this machine; with --html
+    /// those around them, too
     #[arg(long, conflicts_with = "tree")]
     source: bool,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
@@ -457,6 +458,8 @@ fn report_page(arguments: &Arguments, path: &Path, out: &Path) -> Result<u8, Fai
             false => arguments.suppressions.read()?,
         },
         findings: &arguments.findings,
+        source: arguments.source.then_some(&*arguments.source_path),
+        is_last: true,
     };
     page::write(path, out, &options)?;
     Ok(FINE)
@@ -520,12 +523,14 @@ fn report_sampled(
 
 /// Whether the first screen is wanted: no option chooses anything else.
 fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
-    let chooses =
-        selects(arguments, time) || arguments.suppressions.is_given() || arguments.all_leaks;
+    let chooses = selects(arguments, time)
+        || arguments.source
+        || arguments.suppressions.is_given()
+        || arguments.all_leaks;
     !chooses && matches!(arguments.format, Format::Text | Format::Markdown)
 }
 
-/// Whether an option chooses a part of the recording, or how it is shown.
+/// Whether an option chooses a part of the recording, or how text shows it.
 fn selects(arguments: &Arguments, time: &TimeArguments) -> bool {
     arguments.lists
         || arguments.by.is_some()
@@ -539,7 +544,6 @@ fn selects(arguments: &Arguments, time: &TimeArguments) -> bool {
         || arguments.leaked_only
         || arguments.freed_only
         || arguments.site.is_some()
-        || arguments.source
         || arguments.all_frames
         || arguments.flamegraph.is_some()
 }

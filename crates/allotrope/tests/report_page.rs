@@ -30,7 +30,9 @@ fn the_page_is_one_file_without_addresses() {
     assert!(output.stdout.is_empty());
     let text = std::fs::read_to_string(&out).expect("it was written");
     assert!(text.len() <= 5_000_000);
-    for part in ["run", "names", "stacks", "sites", "details", "cells"] {
+    for part in [
+        "run", "names", "stacks", "sites", "details", "cells", "source",
+    ] {
         let element = format!("<script type=\"text/plain\" id=\"data-{part}\">");
         assert_eq!(text.matches(&element).count(), 1, "{part}");
     }
@@ -71,4 +73,33 @@ fn options_that_select_and_files_that_cannot_be_written_are_refused() {
     let output = page(Path::new("/none.allotrope"), &out, &[]);
     assert_eq!(output.status.code(), Some(2), "{}", sentence(&output));
     assert!(!out.exists());
+}
+
+/// What the page shows of it is tested in a browser.
+#[test]
+fn source_is_on_the_page_if_it_is_wanted_and_there() {
+    let recording = record(compiled("phases.c")).run().expect_status(0);
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.html");
+    let size = |more: &[&str]| {
+        let output = page(&recording.trace, &out, more);
+        assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
+        let text = std::fs::read_to_string(&out).expect("it was written");
+        let (_, part) = text.split_once("id=\"data-source\">").expect("the part");
+        let (data, _) = part.split_once('<').expect("its end");
+        (data.len(), sentence(&output))
+    };
+    let (without, _) = size(&[]);
+    let (with, _) = size(&["--source"]);
+    assert!(with > without + 100, "{with} {without}");
+    // The folder of the source is replaced by an empty one.
+    let source = support::source_path("phases.c");
+    let built = source.parent().expect("a folder").display();
+    let moved = format!("{built}={}", folder.path().display());
+    let (missing, said) = size(&["--source", "--source-path", &moved]);
+    assert_eq!(missing, without);
+    assert!(
+        said.contains("phases.c was not found; --source-path"),
+        "{said}"
+    );
 }

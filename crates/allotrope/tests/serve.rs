@@ -11,14 +11,13 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 
 use support::compile::compiled;
+use support::http::{self, CONNECTIONS};
 use support::record::command;
 use support::skip;
 
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
 const BLOCKS: u64 = 100;
-/// Connections that are served at once, see `http.rs`.
-const CONNECTIONS: usize = 16;
 
 /// A child that is killed at the end of the test.
 struct Ended(Child);
@@ -84,38 +83,23 @@ impl Server {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).expect("a connection");
-        // A hang fails.
-        let limit = Some(Duration::from_secs(120));
-        stream.set_read_timeout(limit).expect("a limit");
-        stream
+        http::connect(self.address)
     }
 
-    /// The status and the whole answer to these bytes; status 0: none.
-    fn send(&self, request: &[u8]) -> (u16, Vec<u8>) {
-        let mut stream = self.connect();
-        // The server may refuse before it has read everything.
-        let _ = stream.write_all(request);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let status = answer
-            .get(9..12)
-            .and_then(|it| std::str::from_utf8(it).ok());
-        let status = status.and_then(|it| it.parse().ok()).unwrap_or(0);
-        (status, answer)
+    fn send(&self, request: &[u8]) -> http::Answer {
+        http::send(self.address, request)
     }
 
-    fn ask(&self, method: &str, target: &str, host: &str) -> (u16, Vec<u8>) {
-        self.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+    fn ask(&self, method: &str, target: &str, host: &str) -> http::Answer {
+        http::ask(self.address, method, target, host)
     }
 
     /// The body of a page.
     fn page(&self, target: &str) -> Vec<u8> {
-        let (status, answer) = self.ask("GET", target, "localhost");
-        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
-        let body = answer[end.expect("headers") + 4..].to_vec();
-        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-        body
+        let answer = self.ask("GET", target, "localhost");
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 200, "{text}");
+        answer.body
     }
 }
 
@@ -155,7 +139,10 @@ fn metrics_have_the_figures_of_the_process() {
     let values = page.lines().filter(|it| !it.starts_with('#')).count();
     assert_eq!(types, values, "{page}");
     // Nothing else is served at this address.
-    assert_eq!(server.ask("GET", "/debug/pprof/heap", "localhost").0, 404);
+    assert_eq!(
+        server.ask("GET", "/debug/pprof/heap", "localhost").status,
+        404
+    );
 }
 
 #[test]
@@ -188,9 +175,8 @@ fn profiles_name_what_is_live() {
             .page("/debug/pprof/")
             .starts_with(b"allotrope watch serves")
     );
-    let (status, answer) = server.ask("HEAD", "/debug/pprof/heap", "localhost");
-    assert_eq!(status, 200);
-    assert!(answer.ends_with(b"\r\n\r\n"));
+    let answer = server.ask("HEAD", "/debug/pprof/heap", "localhost");
+    assert_eq!((answer.status, answer.body.len()), (200, 0));
 }
 
 #[test]
@@ -250,14 +236,14 @@ fn what_is_not_served_is_refused() {
         ("GET", heap, "127.0.0.1:1", 200),
         ("GET", heap, "[::1]:1", 200),
     ] {
-        let (found, answer) = server.ask(method, target, host);
-        let answer = String::from_utf8_lossy(&answer);
-        assert_eq!(found, status, "{method} {target} {host}: {answer}");
+        let answer = server.ask(method, target, host);
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, status, "{method} {target} {host}: {text}");
     }
-    let (status, _) = server.send(b"GET / HTTP/1.1\r\n\r\n");
-    assert_eq!(status, 400, "no Host");
-    let (status, _) = server.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n");
-    assert_eq!(status, 400, "two Hosts");
+    let without = server.send(b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(without.status, 400, "no Host");
+    let twice = server.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n");
+    assert_eq!(twice.status, 400, "two Hosts");
 }
 
 #[test]
@@ -268,16 +254,16 @@ fn hostile_requests_stop_nobody() {
         b"\x16\x03\x01\x02\x00\r\n",
         b"GET\r\n\r\n",
     ] {
-        assert_eq!(server.send(garbage).0, 400);
+        assert_eq!(server.send(garbage).status, 400);
     }
     let long = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n",
         "x".repeat(20_000)
     );
-    assert_eq!(server.send(long.as_bytes()).0, 431);
+    assert_eq!(server.send(long.as_bytes()).status, 431);
     let many = "A: b\r\n".repeat(500);
     let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
-    assert_eq!(server.send(many.as_bytes()).0, 431);
+    assert_eq!(server.send(many.as_bytes()).status, 431);
     // Slow clients that take all but one place, and never end their requests.
     let slow: Vec<TcpStream> = (1..CONNECTIONS)
         .map(|_| {
@@ -289,7 +275,7 @@ fn hostile_requests_stop_nobody() {
         })
         .collect();
     // Places may still be taken by the requests before: those are freed within their limits.
-    while server.ask("GET", "/metrics", "localhost").0 != 200 {
+    while server.ask("GET", "/metrics", "localhost").status != 200 {
         std::thread::sleep(Duration::from_millis(20));
     }
     // The server gives them up by itself.
@@ -301,7 +287,7 @@ fn hostile_requests_stop_nobody() {
     // More connections than places: some are closed, and the server goes on.
     let many: Vec<TcpStream> = (0..4 * CONNECTIONS).map(|_| server.connect()).collect();
     drop(many);
-    while server.ask("GET", "/metrics", "localhost").0 != 200 {
+    while server.ask("GET", "/metrics", "localhost").status != 200 {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -345,5 +331,5 @@ fn other_machines_are_served_only_where_that_is_wanted() {
     let mut server = server;
     server.address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     // Other machines use the name of this one.
-    assert_eq!(server.ask("GET", "/metrics", "server.example").0, 200);
+    assert_eq!(server.ask("GET", "/metrics", "server.example").status, 200);
 }

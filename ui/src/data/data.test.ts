@@ -77,6 +77,13 @@ function recording(): Recording {
       "cell.blocks": [2, 1, 1, 3],
       "cell.bytes": [20, 5, 7, 30],
     }),
+    // Of a/main.rs lines 1, 2, 3, 6 and 7; work is at line 5, which is missing.
+    source: part({
+      "source.file": [4],
+      "source.lines": [5],
+      "source.number": zigzag([1, 2, 3, 6, 7]),
+      "source.text": "one\n\n  three\nsix\nseven\n",
+    }),
   });
 }
 
@@ -160,4 +167,16 @@ test("cells are as wide as their values, and nested in their callers", () => {
   tree.setWeights(Float64Array.from([25, 7, 30]));
   const cells = layOut(tree, [0], 620);
   expect(cells.map((it) => [it.row, it.x, Math.round(it.width)])).toEqual([[0, 0, 620], [1, 0, 320], [2, 0, 250], [3, 0, 250]]);
+});
+
+test("a frame has the code around its line, if its own line is there", () => {
+  const all = recording();
+  expect(all.codeAround(0)).toEqual([
+    { number: 1, text: "one" },
+    { number: 2, text: "" },
+    { number: 3, text: "  three" },
+    { number: 6, text: "six" },
+  ]);
+  expect(all.codeAround(1)).toEqual([]);
+  expect(all.codeAround(2)).toEqual([]);
 });

@@ -4,7 +4,7 @@
 import { Comparison, type ComparisonParts } from "./comparison";
 import { type Parts, Recording } from "./recording";
 
-const RECORDING = ["run", "names", "stacks", "sites", "details", "cells"] as const;
+const RECORDING = ["run", "names", "stacks", "sites", "details", "cells", "source"] as const;
 const COMPARISON = ["comparison", "names", "stacks", "entries"] as const;
 
 /** Reads what this page has. */

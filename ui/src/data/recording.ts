@@ -49,6 +49,7 @@ export interface Meta {
     widened: number;
     widest: number;
     details: number;
+    source: number;
   };
   names_cut: number;
   carried: number;
@@ -60,6 +61,8 @@ export interface Meta {
     total_samples: [number, number] | null;
     functions: { site: number; intervals: Interval[]; samples: [number, number] }[];
   };
+  /** Sentences on source files that are missing, or newer than the recording. */
+  source: string[];
 }
 
 /** In place of the bucket in which a block was freed: it was live at the end. */
@@ -240,7 +243,15 @@ export interface Details {
 }
 
 /** The parts of the file, inflated. */
-export type Parts = Record<"run" | "names" | "stacks" | "sites" | "details" | "cells", Uint8Array>;
+export type Parts = Record<"run" | "names" | "stacks" | "sites" | "details" | "cells" | "source", Uint8Array>;
+
+/** Lines before and after the line of a frame that are shown. */
+const AROUND = 3;
+
+export interface CodeLine {
+  number: number;
+  text: string;
+}
 
 export class Recording extends StackTable {
   readonly meta: Meta;
@@ -260,6 +271,8 @@ export class Recording extends StackTable {
   readonly end: number;
   private readonly detailColumns: Columns;
   private decodedDetails: Details | null = null;
+  /** By name of a file: its lines by number, those that the page has. */
+  private readonly source: Map<number, Map<number, string>>;
 
   constructor(parts: Parts) {
     super(new Columns(parts.names), new Columns(parts.stacks));
@@ -270,6 +283,7 @@ export class Recording extends StackTable {
     this.cells = decodeCells(cells, "cell");
     this.threadCells = decodeCells(cells, "thread_cell");
     this.detailColumns = new Columns(parts.details);
+    this.source = decodeSource(new Columns(parts.source));
     this.start = this.meta.started_ns;
     this.boundaries = run.sums("boundary.ns");
     this.sumOfLive = run.sums("sum.live_bytes");
@@ -280,6 +294,19 @@ export class Recording extends StackTable {
     let end = this.meta.ended_ns;
     for (const process of this.processes) end = Math.max(end, process.details?.end ?? 0);
     this.end = end;
+  }
+
+  /** The code around the line of a frame; none if the page does not have the line itself. */
+  codeAround(frame: number): CodeLine[] {
+    const lines = this.source.get(this.frames.file[frame]!);
+    const line = this.frames.line[frame]!;
+    if (!lines?.has(line)) return [];
+    const around: CodeLine[] = [];
+    for (let number = line - AROUND; number <= line + AROUND; number++) {
+      const text = lines.get(number);
+      if (text !== undefined) around.push({ number, text });
+    }
+    return around;
   }
 
   /** The group that a site is added up in; the last one is for sites without a stack. */
@@ -398,6 +425,20 @@ export class Recording extends StackTable {
     }
     return split(this.threads, first);
   }
+}
+
+function decodeSource(columns: Columns): Map<number, Map<number, string>> {
+  const files = columns.indexes("source.file");
+  const first = firsts(columns.numbers("source.lines"));
+  const numbers = columns.sums("source.number");
+  const text = columns.text("source.text").split("\n");
+  const all = new Map<number, Map<number, string>>();
+  files.forEach((file, i) => {
+    const lines = new Map<number, string>();
+    for (let at = first[i]!; at < first[i + 1]!; at++) lines.set(numbers[at]!, text[at] ?? "");
+    all.set(file, lines);
+  });
+  return all;
 }
 
 /** Splits a list into those of each process. */

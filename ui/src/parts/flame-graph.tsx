@@ -63,7 +63,7 @@ export function Graph({ tree, zoomed, found, weights, look, from, theme, say, on
     const observer = new ResizeObserver(() => setWidth(target.clientWidth));
     observer.observe(target);
     return () => observer.disconnect();
-  }, []);
+  }, [theme]);
   useLayoutEffect(() => {
     if (width > 0) draw(canvas.current!, look, tree, cells, rows, width, found, at?.node ?? -1);
   }, [cells, found, at?.node, theme]);

@@ -62,13 +62,14 @@ export function MissingEvents() {
 
 /** Sentences on what the page does not have, or has only roughly. */
 export function leftOut(app: ReturnType<typeof useApp>): string[] {
-  const { left_out: left, names_cut, carried } = app.recording.meta;
-  const notes: string[] = [];
+  const { left_out: left, names_cut, carried, source } = app.recording.meta;
+  const notes: string[] = [...source];
   if (left.totals_only > 0) notes.push(`The ${count(carried)} processes with most allocations are here in full; of ${count(left.totals_only)} others only their totals.`);
   if (left.processes > 0) notes.push(`${plural(left.processes, "process", "processes")} with few allocations left out.`);
   if (left.stacks > 0) notes.push(`${plural(left.stacks, "light site")} (${plural(left.stack_allocations, "allocation")}) without callers: they are added up by function.`);
   if (left.widened > 0) notes.push(`${plural(left.widened, "site")} with times in buckets up to ${count(2 ** left.widest)} times as wide: in a range, their numbers are rough.`);
   if (left.details > 0) notes.push(`${plural(left.details, "site")} without sizes and who frees.`);
+  if (left.source > 0) notes.push(`${plural(left.source, "place")} without source code: there is no room for more.`);
   if (names_cut > 0) notes.push(`${plural(names_cut, "long name")} cut in the middle.`);
   return notes;
 }

@@ -1,6 +1,7 @@
 // What the pages of a recording and of a comparison have in common around their views: theme,
 // messages, the buttons at the top, and moving from row to row.
 
+import { options } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 export function Logo() {
@@ -37,12 +38,38 @@ export function useTheme(): { theme: number; switchTheme: () => void } {
     query.addEventListener("change", redraw);
     return () => query.removeEventListener("change", redraw);
   }, []);
+  useEffect(() => {
+    const redraw = (isPrinting: boolean) => {
+      document.documentElement.toggleAttribute("data-printing", isPrinting);
+      atOnce(() => setTheme((it) => it + 1));
+    };
+    const [before, after] = [() => redraw(true), () => redraw(false)];
+    addEventListener("beforeprint", before);
+    addEventListener("afterprint", after);
+    return () => {
+      removeEventListener("beforeprint", before);
+      removeEventListener("afterprint", after);
+    };
+  }, []);
   const switchTheme = () => {
     const dark = document.documentElement.dataset.theme === "dark" || (document.documentElement.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
     applyTheme(dark ? "light" : "dark");
     setTheme((it) => it + 1);
   };
   return { theme, switchTheme };
+}
+
+/** Makes a change and draws its effects before it returns: the browser prints what is there when
+ * the handlers of `beforeprint` return, and canvases have the width and colours of the screen. */
+function atOnce(change: () => void): void {
+  const before = { debounceRendering: options.debounceRendering, requestAnimationFrame: options.requestAnimationFrame };
+  options.debounceRendering = (run) => run();
+  options.requestAnimationFrame = (run) => run();
+  try {
+    change();
+  } finally {
+    Object.assign(options, before);
+  }
 }
 
 function applyTheme(theme: string): void {

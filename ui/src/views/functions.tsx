@@ -6,7 +6,7 @@ import { type App, useApp } from "../app";
 import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
 import { leftWord } from "../data/gaps";
-import { LIVE_AT_END, ORIGIN } from "../data/recording";
+import { type CodeLine, LIVE_AT_END, ORIGIN } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
@@ -288,6 +288,7 @@ function via({ recording }: App, site: number): string {
 export function Stack({ site }: { site: number }) {
   const { recording, state } = useApp();
   const [all, setAll] = useState(state.library);
+  const [switched, setSwitched] = useState<ReadonlySet<number>>(new Set());
   const frames = recording.stackOf(recording.sites.node[site]!);
   const headline = recording.sites.figures.headline[site]!;
   const isHidden = (frame: number, i: number) => !all && (i < headline || recording.frames.origin[frame] === ORIGIN.glue);
@@ -307,15 +308,20 @@ export function Stack({ site }: { site: number }) {
       continue;
     }
     const frame = frames[i]!;
-    const flags = recording.frames.flags[frame]!;
+    const code = recording.codeAround(frame);
+    // The code of the function that stands for the stack is open at first.
+    const isOpen = code.length > 0 && (i === headline) !== switched.has(i);
+    const at = i;
+    const toggle = () => {
+      const next = new Set(switched);
+      if (!next.delete(at)) next.add(at);
+      setSwitched(next);
+    };
     lines.push(
       <li key={i} class={i === headline ? "head" : ""}>
         <code title={recording.functionOf(frame)}>{recording.functionOf(frame)}</code>
-        <span class="place" title={recording.placeOf(frame, true)}>
-          {flags & 1 ? "inlined " : ""}
-          {flags & 2 ? "interrupted " : ""}
-          {recording.placeOf(frame)}
-        </span>
+        <Place frame={frame} isOpen={isOpen} onClick={code.length > 0 ? toggle : undefined} />
+        {isOpen && <Code lines={code} at={recording.frames.line[frame]!} name={recording.placeOf(frame)} />}
       </li>,
     );
     i++;
@@ -325,6 +331,43 @@ export function Stack({ site }: { site: number }) {
       {lines}
       {frames.length === 0 && <li class="quiet">no frames</li>}
     </ol>
+  );
+}
+
+/** Where a frame is; a button if there is code to show. */
+function Place({ frame, isOpen, onClick }: { frame: number; isOpen: boolean; onClick?: () => void }) {
+  const { recording } = useApp();
+  const flags = recording.frames.flags[frame]!;
+  const text = `${flags & 1 ? "inlined " : ""}${flags & 2 ? "interrupted " : ""}${recording.placeOf(frame)}`;
+  const title = recording.placeOf(frame, true);
+  if (!onClick) {
+    return (
+      <span class="place" title={title}>
+        {text}
+      </span>
+    );
+  }
+  return (
+    <button type="button" class="place" title={title} aria-expanded={isOpen} onClick={onClick}>
+      {text}
+    </button>
+  );
+}
+
+/** Lines of code with their numbers; one of them is marked. */
+function Code({ lines, at, name }: { lines: CodeLine[]; at: number; name: string }) {
+  return (
+    <pre class="source" role="group" aria-label={`Source code at ${name}`} tabIndex={0}>
+      {lines.map((it) => (
+        <span key={it.number} class={it.number === at ? "at" : undefined}>
+          <i>
+            {it.number === at ? "▸" : " "}
+            {it.number}
+          </i>
+          {it.text === "" ? " " : it.text}
+        </span>
+      ))}
+    </pre>
   );
 }
 

@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)] // every test file uses its own part of it
 
 pub mod compile;
+pub mod http;
 pub mod record;
 pub mod report;
 pub mod schema;

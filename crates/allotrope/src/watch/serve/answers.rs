@@ -1,6 +1,6 @@
 //! The pages and their contents.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use allotrope_watch::prometheus;
 use anyhow::Context;
 
 use super::{Seen, Served};
+use crate::http::Answer;
 use crate::watch::profile;
 
 /// How long a look may take to come. The session answers within 0.1 s unless it is writing a
@@ -67,52 +68,6 @@ fn check_query(query: &str) -> Result<(), Answer> {
     Ok(())
 }
 
-/// An answer over HTTP.
-#[derive(Debug)]
-pub struct Answer {
-    status: u16,
-    kind: &'static str,
-    /// Further header lines.
-    more: &'static str,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    /// A sentence.
-    pub fn text(status: u16, text: impl fmt::Display) -> Self {
-        Self {
-            status,
-            kind: "text/plain; charset=utf-8",
-            more: match status {
-                405 => "Allow: GET, HEAD\r\n",
-                _ => "",
-            },
-            body: format!("{text}\n").into_bytes(),
-        }
-    }
-
-    /// The status line and the headers.
-    pub fn head(&self) -> String {
-        let words = match self.status {
-            200 => "OK",
-            400 => "Bad Request",
-            403 => "Forbidden",
-            404 => "Not Found",
-            405 => "Method Not Allowed",
-            431 => "Request Header Fields Too Large",
-            503 => "Service Unavailable",
-            _ => "Internal Server Error",
-        };
-        format!(
-            "HTTP/1.1 {} {words}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-            self.status,
-            self.kind,
-            self.body.len(),
-            self.more,
-        )
-    }
-}
-
 /// Makes answers, one at a time.
 pub struct Answers {
     session: SyncSender<SyncSender<Seen>>,
@@ -158,8 +113,8 @@ impl Answers {
         Ok(Answer {
             status: 200,
             kind: "text/plain; version=0.0.4; charset=utf-8",
-            more: "",
-            body,
+            more: Cow::Borrowed(""),
+            body: body.into(),
         })
     }
 
@@ -171,8 +126,8 @@ impl Answers {
         Ok(Answer {
             status: 200,
             kind: "application/octet-stream",
-            more: "Content-Disposition: attachment; filename=\"heap.pb.gz\"\r\n",
-            body,
+            more: Cow::Borrowed("Content-Disposition: attachment; filename=\"heap.pb.gz\"\r\n"),
+            body: body.into(),
         })
     }
 }

@@ -1,18 +1,16 @@
 //! Export while running: `watch --pprof-listen` and `--prometheus` serve what is live over HTTP.
 //!
-//! One thread accepts the connections of an address; each connection has a thread of its own
-//! (`http.rs`), with limits of number, size and time. These threads never touch the watched
-//! processes: the session owns them. A thread that needs a look asks for it over a channel, which
-//! the session polls in its loop, and makes the answer itself (`answers.rs`). A lock lets one
-//! thread at a time do so. So at most one set of looks is under way, whoever asks how often, and a
-//! slow client holds up nobody else.
+//! The server is that of `http.rs`: each connection has a thread of its own, with limits of
+//! number, size and time. These threads never touch the watched processes: the session owns them.
+//! A thread that needs a look asks for it over a channel, which the session polls in its loop, and
+//! makes the answer itself (`answers.rs`). A lock lets one thread at a time do so. So at most one
+//! set of looks is under way, whoever asks how often, and a slow client holds up nobody else.
 
 mod answers;
-mod http;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use allotrope_symbols::Locator;
 use allotrope_trace::model::Exit;
@@ -20,8 +18,9 @@ use allotrope_watch::look::Look;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
+use crate::http::{self, Answer, Responder};
 use crate::message;
-use answers::Answers;
+use answers::{Answers, Page};
 
 /// Options of `watch`.
 #[derive(Debug, clap::Args)]
@@ -57,6 +56,32 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 struct Served {
     pprof: bool,
     prometheus: bool,
+}
+
+/// The pages of an address.
+struct Pages {
+    served: Served,
+    is_loopback: bool,
+    answers: Arc<Mutex<Answers>>,
+}
+
+impl Responder for Pages {
+    fn check_host(&self, host: &str) -> Result<(), &'static str> {
+        match self.is_loopback && !is_local_host(host) {
+            true => Err("the Host header must be an IP address or localhost"),
+            false => Ok(()),
+        }
+    }
+
+    fn answer(&self, target: &str) -> Answer {
+        let page = match Page::of(target, self.served) {
+            Ok(page) => page,
+            Err(refusal) => return refusal,
+        };
+        // A panic in another answer has broken nothing: it keeps no state.
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.answer(page)
+    }
 }
 
 /// What the session saw, for one answer.
@@ -98,7 +123,12 @@ impl Serving {
                 .with_context(cannot)
                 .status(BAD_INPUT)?;
             let address = listener.local_addr().with_context(cannot).status(FAILED)?;
-            http::start(listener, served, Arc::clone(&answers))
+            let pages = Pages {
+                served,
+                is_loopback: address.ip().is_loopback(),
+                answers: Arc::clone(&answers),
+            };
+            http::start(listener, pages)
                 .with_context(cannot)
                 .status(FAILED)?;
             if served.pprof {
@@ -136,4 +166,51 @@ fn wanted(arguments: &ServeArguments) -> Vec<(SocketAddr, Served)> {
         all.push((address, served));
     }
     all
+}
+
+/// Whether a Host header is an IP address or `localhost`, with a port or without.
+fn is_local_host(host: &str) -> bool {
+    let is_port = |port: &str| port.bytes().all(|it| it.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    if let Some(address) = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        return matches!(address.parse(), Ok(IpAddr::V6(_)));
+    }
+    name.eq_ignore_ascii_case("localhost") || matches!(name.parse(), Ok(IpAddr::V4(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_host_is_an_address_or_localhost() {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:6060",
+            "[::1]",
+            "[::1]:0",
+            "10.0.0.1",
+        ] {
+            assert!(is_local_host(host), "{host}");
+        }
+        for host in [
+            "",
+            ":80",
+            "evil.example",
+            "localhost.evil.example:6060",
+            "127.0.0.1.evil.example",
+            "[::1",
+            "::1",
+            "localhost:80:80",
+            "localhost:x",
+            "[127.0.0.1]",
+            "[localhost]",
+        ] {
+            assert!(!is_local_host(host), "{host}");
+        }
+    }
 }
