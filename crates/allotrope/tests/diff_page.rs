@@ -67,7 +67,12 @@ fn page(before: &Path, after: &Path, more: &[&str]) -> Page {
     words.extend(more.iter().map(OsStr::new));
     let output = diff(before, after, &words);
     assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
-    let text = std::fs::read_to_string(&out).expect("it was written");
+    read(&out, sentence(&output))
+}
+
+/// Reads a page; `said` is what the command said on stderr.
+fn read(out: &Path, said: String) -> Page {
+    let text = std::fs::read_to_string(out).expect("it was written");
     let mut parts = BTreeMap::new();
     for element in text.split("<script type=\"text/plain\" id=\"data-").skip(1) {
         let (name, rest) = element.split_once("\">").expect("an element");
@@ -82,7 +87,7 @@ fn page(before: &Path, after: &Path, more: &[&str]) -> Page {
     Page {
         names: names.split('\n').map(str::to_owned).collect(),
         meta: serde_json::from_str(&text_of("comparison", "meta")).expect("JSON"),
-        said: sentence(&output),
+        said,
         parts,
         text,
     }
@@ -416,8 +421,13 @@ fn several_runs_have_the_figures_of_the_one_in_the_middle() {
     ]);
     let output = support::allotrope(words);
     assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
-    assert!(out.exists());
-    serde_json::from_slice::<Value>(&output.stdout).expect("JSON is printed, too");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let page = read(&out, sentence(&output));
+    assert_eq!(page.comparisons()["allocations"], form_of_json(&printed));
+    assert_eq!(page.meta["sides"][0]["runs"], 2);
+    assert_eq!(page.meta["comparisons"][0]["before"], STEADY + GROWN[0]);
+    let noise = page.meta["comparisons"][0]["noise"].as_str();
+    assert!(noise.is_some_and(|it| it.starts_with("Noise: 2 runs before of 1,499")));
 }
 
 #[test]
