@@ -11,18 +11,23 @@ export function launch() {
 }
 
 /** Opens a page; its `problems` are errors of scripts and everything that it fetches. */
-export async function open(browser, file, fragment = "", { width = 1280, height = 1000, theme = "light" } = {}) {
+export function open(browser, file, fragment = "", how = {}) {
+  return openUrl(browser, `file://${file}`, fragment, how);
+}
+
+/** The same at a URL. */
+export async function openUrl(browser, address, fragment = "", { width = 1280, height = 1000, theme = "light" } = {}) {
   const page = await browser.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
   page.on("console", (message) => message.type() === "error" && page.problems.push(`console: ${message.text()}`));
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith("data:") && url.split("#")[0] !== `file://${file}`) page.problems.push(`fetches ${url.slice(0, 200)}`);
+    if (!url.startsWith("data:") && url.split("#")[0] !== address) page.problems.push(`fetches ${url.slice(0, 200)}`);
   });
   await page.setViewport({ width, height });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
-  await page.goto(`file://${file}${fragment}`);
+  await page.goto(`${address}${fragment}`);
   await page.waitForSelector("main h1", { timeout: 120_000 });
   return page;
 }

@@ -2,15 +2,17 @@
 // `allotrope report`.
 
 import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { chromium, go, hash, launch, open, text, until } from "./browser.mjs";
+import { chromium, go, hash, launch, open, openUrl, text, until } from "./browser.mjs";
 import { missing, Recordings, target } from "./recordings.mjs";
 
 const screenshots = join(target, "page-screenshots");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const pdftotext = spawnSync("pdftotext", ["-v"]).error === undefined;
 const why = chromium ? missing() : "chromium is not installed";
 if (why) console.log(`skipped: the page in a browser: ${why}`);
 
@@ -27,6 +29,7 @@ describe("the page", { skip: why !== null }, () => {
   const of = (name, ...rest) => all.page(all.record(name, ...rest));
 
   before(async () => {
+    mkdirSync(screenshots, { recursive: true });
     all = new Recordings();
     browser = await launch();
   });
@@ -201,6 +204,123 @@ describe("the page", { skip: why !== null }, () => {
       }
       assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${view} is too wide`);
     }
+  });
+
+  test_("the code around the lines of a stack is shown, and is text", async () => {
+    const evil = "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>";
+    const code = `#include <stdlib.h>
+#include <string.h>
+
+void *volatile kept;
+
+__attribute__((noipa)) void *with_code(void) {
+    /* ${evil} \u202etxt */
+\treturn malloc(100); /* the place */
+    /* after */
+}
+
+int main(void) {
+    kept = with_code(); /* the caller */
+    return 0;
+}
+`;
+    const recording = all.record("code", [], [], all.compile("code", code));
+    const file = all.page(recording, "--source");
+    assert.ok(!readFileSync(file, "utf8").includes("owned"));
+    const page = await at(file, "#/functions");
+    await page.click("main button.row");
+    const lines = () => page.$$eval("pre.source span", (all) => all.map((it) => [it.className, it.textContent]));
+    const shown = await lines();
+    // Line 8 and three lines around it, as they are in the file.
+    assert.deepEqual(shown.map(([, text]) => Number.parseInt(text.replace("▸", ""), 10)), [5, 6, 7, 8, 9, 10, 11]);
+    assert.deepEqual(shown.filter(([name]) => name === "at").map(([, text]) => text), ["▸8        return malloc(100); /* the place */"]);
+    assert.ok(shown[2][1].includes(evil) && shown[2][1].includes("\\u{202e}txt"), shown[2][1]);
+    assert.equal(await page.title(), "code · Allotrope");
+    assert.equal((await page.$$("img")).length, 0);
+    // The caller's code is closed at first.
+    await page.click('.frames button.place[aria-expanded="false"]');
+    await until(page, () => document.querySelectorAll("pre.source").length === 2);
+    assert.ok((await lines()).some(([name, text]) => name === "at" && text.includes("/* the caller */")));
+    await page.click(".frames li.head button.place");
+    await until(page, () => document.querySelectorAll("pre.source").length === 1);
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
+    assert.deepEqual(found.violations.map((it) => `${it.id} ${it.nodes[0].html}`), []);
+    assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth));
+    // Without --source there is none.
+    const without = await at(all.page(recording), "#/functions");
+    await without.click("main button.row");
+    assert.equal((await without.$$("pre.source, .frames button.place")).length, 0);
+  });
+
+  test_("allotrope view serves the page, and its policy lets all of it work", async () => {
+    const server = await all.view(all.record("phases"), "--source");
+    try {
+      const page = await openUrl(browser, server.url, "#/functions");
+      pages.push(page);
+      await page.click("main button.row");
+      assert.match(await text(page, "pre.source"), /malloc\(1000\)/);
+      // Styles that scripts set, canvases and links work as in a file.
+      await page.keyboard.press("2");
+      await until(page, () => document.querySelector(".lane .u-over")?.clientWidth > 100);
+      await page.keyboard.press("3");
+      await until(page, () => Number(document.querySelector("canvas.flame")?.dataset.cells) > 1);
+      await page.keyboard.press("d");
+      assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(15, 18, 22)");
+      await page.reload();
+      await page.waitForSelector("canvas.flame");
+      // What is not the page's own does not run.
+      const ran = await page.evaluate(() => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+        return window.ran === true;
+      });
+      assert.equal(ran, false);
+      assert.equal(page.problems.length, 1);
+      assert.match(page.problems.pop(), /Content Security Policy/);
+      await page.evaluate(() => localStorage.clear());
+    } finally {
+      assert.equal(await server.end(), 143);
+    }
+  });
+
+  test_("the overview and the functions can be printed", async () => {
+    for (const theme of ["light", "dark"]) {
+      for (const [view, words] of [
+        ["overview", ["at the peak", "Memory over the run", "What stands out", "first_phase", "second_phase", "15.6", "program.c"]],
+        ["functions", ["Functions and sites", "first_phase", "second_phase", "Who frees", "Sizes", "malloc(1000)"]],
+      ]) {
+        const page = await at(all.page(all.record("phases"), "--source"), `#/${view}`, { theme });
+        if (view === "functions") await page.click("main button.row");
+        const widths = () => page.$$eval("main canvas", (all) => all.map((it) => it.clientWidth));
+        const before = await widths();
+        // As it is on paper of 210 mm with margins of 12 mm.
+        await page.emulateMediaType("print");
+        await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+        assert.ok((await widths()).every((width) => width <= 700), `${before} ${await widths()}`);
+        assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
+        await page.setViewport({ width: 703, height: 1000 });
+        assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth), `${view} is wider than paper`);
+        for (const hidden of ["nav", ".controls", ".search", "button.link"]) {
+          const rests = await page.$$eval(hidden, (all) => all.filter((it) => it.getClientRects().length > 0).length);
+          assert.equal(rests, 0, hidden);
+        }
+        await page.screenshot({ path: join(screenshots, `print-${view}-${theme}.png`), fullPage: true });
+        await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+        await page.emulateMediaType();
+        await page.setViewport({ width: 1280, height: 1000 });
+        await until(page, (widths) => [...document.querySelectorAll("main canvas")].every((it, i) => it.clientWidth === widths[i]), before);
+        const pdf = join(screenshots, `print-${view}-${theme}.pdf`);
+        await page.pdf({ path: pdf, format: "A4", preferCSSPageSize: true, printBackground: false });
+        if (!pdftotext) continue;
+        const printed = execFileSync("pdftotext", ["-layout", pdf, "-"]).toString();
+        const missing = words.filter((it) => !printed.replaceAll("\u00a0", " ").includes(it));
+        assert.deepEqual(missing, [], printed);
+        assert.ok(printed.split("\f").length <= 4, "few pages");
+      }
+    }
+    if (!pdftotext) console.log("skipped: the text of printed pages: pdftotext is not installed");
   });
 
   test_("what was not recorded is absent, and nothing is blank", async () => {
@@ -425,7 +545,6 @@ describe("the page", { skip: why !== null }, () => {
 
   // To be looked at: target/page-screenshots.
   test_("each view fits a desktop and a phone, light and dark", async () => {
-    mkdirSync(screenshots, { recursive: true });
     const file = of("threads");
     for (const theme of ["light", "dark"]) {
       for (const width of [1280, 390]) {

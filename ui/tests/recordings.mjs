@@ -82,9 +82,9 @@ export class Recordings {
   }
 
   /** The page of a recording. */
-  page(recording) {
-    const page = `${recording}.html`;
-    if (!existsSync(page)) this.run(allotrope, ["report", recording, "--html", page], { stdio: ["ignore", "pipe", "pipe"] });
+  page(recording, ...options) {
+    const page = `${[recording, ...options].join("")}.html`;
+    if (!existsSync(page)) this.run(allotrope, ["report", recording, "--html", page, ...options], { stdio: ["ignore", "pipe", "pipe"] });
     return page;
   }
 
@@ -98,6 +98,29 @@ export class Recordings {
   /** The same as JSON. */
   diff(before, after, ...options) {
     return JSON.parse(this.run(allotrope, ["diff", before, after, "--format", "json", ...options]).toString());
+  }
+
+  /** A program of this C code. */
+  compile(name, code) {
+    const [source, program] = [this.path(`${name}.c`), this.path(name)];
+    writeFileSync(source, code);
+    this.run("gcc", ["-g", "-O1", source, "-o", program]);
+    return program;
+  }
+
+  /** Serves a recording with `allotrope view`; returns the URL, and a function that ends it and
+   * gives the exit status. */
+  async view(recording, ...options) {
+    const child = spawn(allotrope, ["view", recording, "--no-open", ...options], { stdio: ["ignore", "pipe", "inherit"] });
+    const ended = new Promise((resolve) => child.on("exit", resolve));
+    const url = await new Promise((resolve) => child.stdout.once("data", (data) => resolve(data.toString().trim())));
+    return {
+      url,
+      end: () => {
+        child.kill("SIGTERM");
+        return ended;
+      },
+    };
   }
 
   /** The JSON report of a recording. */

@@ -68,6 +68,7 @@ mod tests {
     use allotrope_profile::{Frame, Profile, Site, Stack};
 
     use super::*;
+    use crate::encode::Part;
     use crate::sampled::process_without_events;
 
     /// Names that deflate cannot make much shorter.

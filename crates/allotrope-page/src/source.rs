@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::sampled::process_without_events;
 
-    /// Sites with one frame each: a line of the file, and how many bytes it allocates.
+    /// Sites with one frame each: a line of the file, and how many blocks of one byte it allocates.
     fn profile(file: &Path, sites: &[(u32, u64)]) -> Profile {
         let mut process = process_without_events();
         let mut frames = Vec::new();
@@ -168,11 +168,11 @@ mod tests {
             process.sites.push(Site {
                 number,
                 stack: Stack::from(vec![number - 1]),
-                allocations: 1,
+                allocations: bytes,
                 allocated_bytes: bytes,
                 ..Site::default()
             });
-            process.totals.allocations += 1;
+            process.totals.allocations += bytes;
             process.totals.allocated_bytes += bytes;
         }
         Profile {

@@ -10,7 +10,7 @@ use crate::exit_status;
 use crate::{
     allocators, bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder,
     mark, paths, postmortem, record, replay, report, shell_files, show, standby, stat, symbolize,
-    test, watch,
+    test, view, watch,
 };
 
 /// Shown in the help.
@@ -40,6 +40,9 @@ pub enum Subcommand {
     /// Show a finding, a site or a function of a recording in full
     #[command(after_help = show::AFTER_HELP)]
     Show(show::Arguments),
+    /// Look at a recording in the browser
+    #[command(after_help = view::AFTER_HELP)]
+    View(view::Arguments),
     /// Run a program and show what it has allocated and freed, a line a second
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Arguments),

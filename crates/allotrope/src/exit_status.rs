@@ -29,7 +29,7 @@ Exit status:
   3        `diff --fail-on` found more than it allows, or a test exceeds its budget
   4        a test is better than its budget
   5        a test could not be built or measured
-  128+N    `test`, `compare` or `watch` was stopped by signal N
+  128+N    `test`, `compare`, `watch` or `view` was stopped by signal N
 `allotrope record` ends with the status of the program instead:
   0 to 255 the program's own
   128+N    the program was ended by signal N

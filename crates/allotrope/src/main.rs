@@ -51,10 +51,12 @@ mod standby;
 mod stat;
 mod suppressions;
 mod symbolize;
+mod tcp_owner;
 mod test;
 mod time;
 mod trace;
 mod unfinished;
+mod view;
 mod watch;
 mod window;
 
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
         Subcommand::Show(arguments) => show::run(&arguments),
+        Subcommand::View(arguments) => view::run(&arguments),
         Subcommand::Stat(arguments) => stat::run(&arguments),
         Subcommand::Standby(arguments) => standby::run(arguments),
         Subcommand::Watch(arguments) => watch::run(&arguments),
