@@ -226,7 +226,8 @@ function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: numb
   ctx.font = `600 ${11 * scale}px system-ui, sans-serif`;
   const boldWidth = ctx.measureText(bold).width;
   const whole = boldWidth + ctx.measureText(rest).width;
-  const left = x + 10 * scale + whole > bbox.left + bbox.width ? x - 10 * scale - whole : x + 10 * scale;
+  const beside = x + 10 * scale + whole > bbox.left + bbox.width ? x - 10 * scale - whole : x + 10 * scale;
+  const left = Math.max(beside, bbox.left + 4 * scale);
   const below = Math.min(y + 14 * scale, bbox.top + bbox.height - 10 * scale);
   const write = (text: string, at: number, weight: number) => {
     ctx.font = `${weight} ${11 * scale}px system-ui, sans-serif`;
