@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::env;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -81,6 +81,7 @@ pub struct Arguments {
 
 /// Serves the page until a signal comes.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let inherited = inherited_descriptors();
     // A port that is taken is noticed before the recording is read, which may take long.
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
     let cannot = || match arguments.port {
@@ -115,6 +116,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .status(FAILED)?;
     standard_output::print(|output| writeln!(output, "{url}"))?;
     if !arguments.no_open {
+        // The browser would inherit them, and may run for days: whoever waits for the end of
+        // such a pipe would wait for the browser. Nothing here uses them any more.
+        for number in inherited {
+            let _ = nix::unistd::close(number);
+        }
         open(&url, port);
     }
     loop {
@@ -132,6 +138,20 @@ fn ending_signals() -> Result<Signals, Failure> {
     Signals::new(signals.filter(|it| !ignored.contains(*it)))
         .context("cannot handle signals")
         .status(FAILED)
+}
+
+/// The descriptors beyond the standard streams that this process was started with. It must be
+/// called before any is opened.
+fn inherited_descriptors() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers: Vec<i32> = entries
+        .flatten()
+        .filter_map(|it| it.file_name().to_str()?.parse().ok())
+        .collect();
+    // The one of the folder that was read is closed now.
+    let is_open = |number: &i32| Path::new(&format!("/proc/self/fd/{number}")).is_symlink();
+    let inherited = numbers.into_iter().filter(|it| *it > 2 && is_open(it));
+    inherited.collect()
 }
 
 /// 128 random bits in hexadecimal.
