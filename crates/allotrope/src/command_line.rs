@@ -40,7 +40,7 @@ pub enum Subcommand {
     /// Show a finding, a site or a function of a recording in full
     #[command(after_help = show::AFTER_HELP)]
     Show(show::Arguments),
-    /// Look at a recording in the browser
+    /// Look at a recording, or at the comparison of two, in the browser
     #[command(after_help = view::AFTER_HELP)]
     View(view::Arguments),
     /// Run a program and show what it has allocated and freed, a line a second

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use allotrope_text::{Shown, shown};
 
 use allotrope_diff::chance::{SideFigures, add_intervals};
-use allotrope_diff::{Diff, DiffOptions, compare};
+use allotrope_diff::{Diff, DiffOptions, Glue, Suppressions, compare};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
 use anyhow::anyhow;
@@ -190,7 +190,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let glue = arguments.glue.read()?;
     let suppressions = arguments.suppressions.read()?;
-    let (sides, inputs) = read(arguments)?;
+    let files = match arguments.files.as_slice() {
+        [before, after] => [std::slice::from_ref(before), std::slice::from_ref(after)],
+        _ => [&arguments.before[..], &arguments.after[..]],
+    };
+    let wanted = Wanted {
+        window: arguments.window.as_deref(),
+        curves: arguments.html.is_some(),
+    };
+    let (sides, inputs) = read(files, &wanted)?;
+    if sides.sampled.is_some() {
+        check_sampled(arguments)?;
+    }
     let options = DiffOptions {
         metric: arguments.metric,
         per: arguments.per.or_else(|| sides.common_iterations()),
@@ -215,7 +226,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         })?;
     }
     if let Some(path) = &arguments.html {
-        page::write(path, arguments, &sides, &inputs, &diff, &options)?;
+        let files = [&arguments.files, &arguments.before, &arguments.after];
+        let files: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+        let filter = selection.filter.as_ref();
+        page::write(
+            path,
+            &files,
+            &page::bytes(&sides, &inputs, &diff, &options, filter)?,
+        )?;
     }
     match arguments.format {
         Format::Json => standard_output::print(|out| json::write(&diff, &selection, out))?,
@@ -226,6 +244,35 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
     }
     check_limits(arguments, &sides, &diff, &selection, options)
+}
+
+/// The page of the comparison of two files, which opens with the first metric that both give. Notes
+/// on the files are printed on stderr.
+pub fn page_of(
+    files: [&PathBuf; 2],
+    glue: Glue,
+    suppressions: Suppressions,
+) -> Result<Vec<u8>, Failure> {
+    let wanted = Wanted {
+        window: None,
+        curves: true,
+    };
+    let (sides, inputs) = read(files.map(std::slice::from_ref), &wanted)?;
+    let sets = || sides.before.iter().chain(&sides.after);
+    let is_given = |metric: &Metric| sets().all(|set| set.known.has(*metric));
+    let options = DiffOptions {
+        metric: Metric::OFFERED
+            .into_iter()
+            .find(is_given)
+            .unwrap_or(Metric::Allocations),
+        glue,
+        suppressions,
+        ..DiffOptions::default()
+    };
+    let diff = compared(&sides, &options)?;
+    inputs.iter().for_each(Input::print_notes);
+    sides.notes().iter().for_each(message::print);
+    page::bytes(&sides, &inputs, &diff, &options, None)
 }
 
 /// The two files, if they are reports of `allotrope paths`; `None` if none is.
@@ -268,29 +315,32 @@ impl Input {
     }
 }
 
+/// What is read of the files.
+struct Wanted<'a> {
+    /// What happened in the window with this name; all without one.
+    window: Option<&'a str>,
+    /// The curves of recordings, too, which a page has.
+    curves: bool,
+}
+
 /// Reads the files of both sides.
-fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
-    let (before, after) = match arguments.files.as_slice() {
-        [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
-        _ => (&arguments.before[..], &arguments.after[..]),
-    };
+fn read(files: [&[PathBuf]; 2], wanted: &Wanted<'_>) -> Result<(Sides, Vec<Input>), Failure> {
     let progress = Progress::new(false);
     let mut inputs = Vec::new();
     let mut iterations = Vec::new();
     let mut side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
         let mut sets = Vec::new();
         for path in paths {
-            if let Some(name) = &arguments.window {
+            if let Some(name) = wanted.window {
                 let mut runs = source::read_window(path, name, &progress)?;
                 sets.append(&mut runs.sets);
                 iterations.append(&mut runs.iterations);
                 inputs.push(Input::Window(runs));
                 continue;
             }
-            // The page has the curve of a recording.
-            let mut source = match arguments.html {
-                None => source::read(path, &progress)?,
-                Some(_) => source::read_recorded(path, trace::Wanted::default(), &progress)?,
+            let mut source = match wanted.curves {
+                false => source::read(path, &progress)?,
+                true => source::read_recorded(path, trace::Wanted::default(), &progress)?,
             };
             let mut set = std::mem::take(&mut source.set);
             // Errors and headings name the run by its title.
@@ -300,8 +350,9 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
         }
         Ok(sets)
     };
+    let [before, after] = files;
     let (before, after) = (side(before)?, side(after)?);
-    let sampled = sampled(arguments, &mut inputs)?;
+    let sampled = sampled(&mut inputs)?;
     let sides = Sides {
         before,
         after,
@@ -311,32 +362,18 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
     Ok((sides, inputs))
 }
 
-/// The samples of the sides. A sampled profile must be alone on its side, and figures with
-/// errors have no limits.
-fn sampled(
-    arguments: &Arguments,
-    inputs: &mut [Input],
-) -> Result<Option<[SideFigures; 2]>, Failure> {
+/// The samples of the sides, if one of them is a sampled profile, which must be alone on its
+/// side.
+fn sampled(inputs: &mut [Input]) -> Result<Option<[SideFigures; 2]>, Failure> {
     let is_sampled = |input: &Input| matches!(input, Input::Whole(it) if it.sampled.is_some());
     if !inputs.iter().any(is_sampled) {
         return Ok(None);
     }
-    let refusals = [
-        (
-            arguments.per.is_some(),
-            "a sampled profile has no iterations; leave --per out",
-        ),
-        (
-            !arguments.fail_on.is_empty(),
-            "the figures of a sampled profile are estimates, and --fail-on needs recordings",
-        ),
-        (
-            inputs.len() != 2,
-            "a sampled profile is compared alone: name one file for each side",
-        ),
-    ];
-    if let Some((_, sentence)) = refusals.into_iter().find(|(is_so, _)| *is_so) {
-        return Err(Failure::new(BAD_INPUT, anyhow!(sentence)));
+    if inputs.len() != 2 {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("a sampled profile is compared alone: name one file for each side"),
+        ));
     }
     let mut figures = inputs.iter_mut().map(|input| match input {
         Input::Whole(Source { sampled, .. }) => match sampled.take() {
@@ -350,6 +387,24 @@ fn sampled(
         Input::Window(_) => SideFigures::Exact,
     });
     Ok(figures.next().zip(figures.next()).map(<[_; 2]>::from))
+}
+
+/// Fails for options that sampled profiles have no answer to: figures with errors have no limits.
+fn check_sampled(arguments: &Arguments) -> Result<(), Failure> {
+    let refusals = [
+        (
+            arguments.per.is_some(),
+            "a sampled profile has no iterations; leave --per out",
+        ),
+        (
+            !arguments.fail_on.is_empty(),
+            "the figures of a sampled profile are estimates, and --fail-on needs recordings",
+        ),
+    ];
+    match refusals.into_iter().find(|(is_so, _)| *is_so) {
+        Some((_, sentence)) => Err(Failure::new(BAD_INPUT, anyhow!(sentence))),
+        None => Ok(()),
+    }
 }
 
 fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {

@@ -1,6 +1,6 @@
-//! `allotrope view`: serves the page of a recording on the loopback address, and opens it in a
-//! browser. `page.rs` makes the page, `http.rs` is the server. This file says who gets the page,
-//! and how a browser is found.
+//! `allotrope view`: serves the page of a recording, or of the comparison of two, on the loopback
+//! address, and opens it in a browser. `page.rs` and `diff/page.rs` make the page, `http.rs` is the
+//! server. This file says who gets the page, and how a browser is found.
 //!
 //! Other users of this machine, and web pages that a browser has open, can send requests to the
 //! port. The page is at a path with a random token, and the `Host` header must be the address
@@ -23,6 +23,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::diff;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
@@ -37,17 +38,17 @@ use crate::tcp_owner::{Owner, owner};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-The page is that of `allotrope report FILE --html` (docs/page.md). It is served
-at 127.0.0.1 only, at a URL that cannot be guessed, until Ctrl-C, SIGTERM or
-SIGHUP ends the command. The URL goes to the standard output, everything else to
-stderr.
+The page is that of `allotrope report FILE --html`, and with OTHER that of
+`allotrope diff FILE OTHER --html` (docs/page.md). It is served at 127.0.0.1
+only, at a URL that cannot be guessed, until Ctrl-C, SIGTERM or SIGHUP ends the
+command. The URL goes to the standard output, everything else to stderr.
 
 The browser is the first that starts of BROWSER (commands separated by colons;
 %s in one stands for the URL), or xdg-open. In an ssh session none is started;
 the command to run on your own machine is printed instead.
 
 Exit status: 128+N after signal N (130 after Ctrl-C), 1 if allotrope failed, 2
-if FILE cannot be read or the port is taken.";
+if a file cannot be read or the port is taken.";
 
 /// Arguments of `allotrope view`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// A trace that `allotrope record` wrote, or a sampled profile
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Show what changed from FILE to this one, which may be whatever `allotrope diff` reads
+    #[arg(value_name = "OTHER", conflicts_with_all = ["source", "all_leaks", "off", "files"])]
+    other: Option<PathBuf>,
     /// Listen at this port [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -97,17 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .status(FAILED)?
         .port();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let options = PageOptions {
-        glue: arguments.glue.read()?,
-        suppressions: match arguments.all_leaks {
-            true => Suppressions::none(),
-            false => arguments.suppressions.read()?,
-        },
-        findings: &arguments.findings,
-        source: arguments.source.then_some(&*arguments.source_path),
-        is_last: false,
-    };
-    let page = page::bytes(&arguments.file, &options)?;
+    let page = page(arguments)?;
     let mut signals = ending_signals()?;
     let view = View::new(page, token()?, address);
     let url = view.url();
@@ -128,6 +122,26 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             return Ok(stopped_by(signal));
         }
     }
+}
+
+/// The page of the recording, or of the comparison of two.
+fn page(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
+    let glue = arguments.glue.read()?;
+    let suppressions = match arguments.all_leaks {
+        true => Suppressions::none(),
+        false => arguments.suppressions.read()?,
+    };
+    if let Some(other) = &arguments.other {
+        return diff::page_of([&arguments.file, other], glue, suppressions);
+    }
+    let options = PageOptions {
+        glue,
+        suppressions,
+        findings: &arguments.findings,
+        source: arguments.source.then_some(&*arguments.source_path),
+        is_last: false,
+    };
+    page::bytes(&arguments.file, &options)
 }
 
 /// Signals that end the command, but for those that were ignored when it was started: nohup(1)

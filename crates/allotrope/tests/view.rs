@@ -155,6 +155,38 @@ fn the_page_is_that_of_report() {
 }
 
 #[test]
+fn the_page_of_two_files_is_that_of_diff() {
+    let recording = recording();
+    let folder = recording.folder.path();
+    let stacks = folder.join("before.stacks");
+    let exported = support::allotrope([
+        OsStr::new("export"),
+        recording.trace.as_os_str(),
+        OsStr::new("--to"),
+        OsStr::new("stacks"),
+        OsStr::new("-o"),
+        stacks.as_os_str(),
+    ]);
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    for before in [&recording.trace, &stacks] {
+        let file = folder.join("comparison.html");
+        let written = support::allotrope([
+            OsStr::new("diff"),
+            before.as_os_str(),
+            recording.trace.as_os_str(),
+            OsStr::new("--html"),
+            file.as_os_str(),
+        ]);
+        assert_eq!(written.status.code(), Some(0), "{written:?}");
+        let after = recording.trace.to_str().expect("plain names");
+        let view = View::with(before, &["--no-open", after], &[]);
+        let page = view.page();
+        assert_eq!(page.status, 200, "{}", page.head);
+        assert_eq!(page.body, fs::read(file).expect("it was written"));
+    }
+}
+
+#[test]
 fn without_the_token_and_with_other_hosts_there_is_no_page() {
     let recording = recording();
     let view = View::quiet(&recording.trace);
@@ -476,10 +508,11 @@ fn what_cannot_be_served_is_refused_with_a_sentence() {
     bytes.fill(b'x');
     fs::write(&damaged, bytes).expect("the folder is ours");
     let damaged = damaged.to_str().expect("plain names");
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (&[trace, "--port", &port], "cannot listen at 127.0.0.1:"),
         (&["/none/x.allotrope"], "/none/x.allotrope"),
         (&[damaged], "damaged.allotrope"),
+        (&[trace, damaged], "damaged.allotrope"),
         (&[folder.to_str().expect("plain names")], "folder"),
         (&[trace, "--glue", "/none/list.txt"], "/none/list.txt"),
     ];
@@ -494,6 +527,8 @@ fn what_cannot_be_served_is_refused_with_a_sentence() {
     }
     for words in [
         &["--port", "0"][..],
+        &[trace, "--source"],
+        &[trace, "--no-finding", "queue"],
         &["--port", "65536"],
         &["--source-path", "a=b"],
     ] {

@@ -1,28 +1,35 @@
-//! `allotrope diff --html OUT.html`: writes the comparison as a page. What is on it, and how
+//! The comparison as a page, for `allotrope diff --html OUT.html` and `allotrope view FILE OTHER`. What is on it, and how
 //! large it may be, is the business of `allotrope-page`.
 
 use std::path::{Path, PathBuf};
 
 use allotrope_diff::{Diff, DiffOptions};
 use allotrope_page::{ComparedSide, Comparison};
-use allotrope_profile::{Metric, Profile, StackSet};
+use allotrope_profile::{Filter, Metric, Profile, StackSet};
 use allotrope_text::Shown;
+use anyhow::Context;
 
-use super::{Arguments, Input, Sides, compared, titles};
-use crate::exit_status::Failure;
+use super::{Input, Sides, compared, titles};
+use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::export;
 use crate::message;
 
-/// Writes the page of this comparison, and of the same sides by all other metrics that they
-/// give, to the file `out`.
-pub fn write(
-    out: &Path,
-    arguments: &Arguments,
+/// Writes a page to the file `out`, which must be none of those that were read.
+pub fn write(out: &Path, read: &[PathBuf], page: &[u8]) -> Result<(), Failure> {
+    export::create(out, read, |output| output.write_all(page))?;
+    message::print(format_args!("wrote the page {}", out.shown()));
+    Ok(())
+}
+
+/// The page of this comparison, and of the same sides by all other metrics that they give. It has
+/// the entries that match the filter.
+pub fn bytes(
     sides: &Sides,
     inputs: &[Input],
     diff: &Diff,
     options: &DiffOptions,
-) -> Result<(), Failure> {
+    filter: Option<&Filter>,
+) -> Result<Vec<u8>, Failure> {
     let mut diffs = vec![diff.clone()];
     for metric in other_metrics(sides, diff.metric) {
         let options = DiffOptions {
@@ -33,16 +40,16 @@ pub fn write(
     }
     let mut notes = sides.notes();
     notes.extend(inputs.iter().flat_map(|input| input.notes().to_vec()));
-    let filter = arguments.filter.filter();
     let side = |sets, total, inputs| Side {
         titles: titles(sets),
         sets,
         profile: profile(sets, diff.metric, total, inputs),
     };
     // A window has several runs of one file, and no curve of its own.
-    let (before, after) = match arguments.window {
-        None => inputs.split_at(sides.before.len().min(inputs.len())),
-        Some(_) => (&[][..], &[][..]),
+    let has_windows = inputs.iter().any(|it| matches!(it, Input::Window(_)));
+    let (before, after) = match has_windows {
+        false => inputs.split_at(sides.before.len().min(inputs.len())),
+        true => (&[][..], &[][..]),
     };
     let sides = [
         side(&sides.before, diff.before, before),
@@ -52,16 +59,14 @@ pub fn write(
         diffs: &diffs,
         sides: sides.each_ref().map(Side::compared),
         glue: &options.glue,
-        filter: filter.as_ref(),
+        filter,
         notes: &notes,
     };
-    let read = [&arguments.files, &arguments.before, &arguments.after];
-    let read: Vec<PathBuf> = read.into_iter().flatten().cloned().collect();
-    export::create(out, &read, |output| {
-        allotrope_page::write_comparison(&comparison, output)
-    })?;
-    message::print(format_args!("wrote the page {}", out.shown()));
-    Ok(())
+    let mut page = Vec::new();
+    allotrope_page::write_comparison(&comparison, &mut page)
+        .context("cannot make the page")
+        .status(FAILED)?;
+    Ok(page)
 }
 
 struct Side<'a> {
