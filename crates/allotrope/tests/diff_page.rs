@@ -5,7 +5,6 @@
 mod support;
 
 #[path = "../../allotrope-sampled/tests/support/mod.rs"]
-#[allow(dead_code, reason = "only a part is about sampled profiles")]
 mod story;
 
 use std::collections::BTreeMap;
