@@ -1,5 +1,5 @@
 //! A recording as a page: `allotrope report FILE --html OUT.html` writes it to a file
-//! ([`write`]), and `allotrope view` serves it ([`bytes`]). What is on it, and how large it may
+//! ([`write()`]), and `allotrope view` serves it ([`bytes`]). What is on it, and how large it may
 //! be, is the business of `allotrope-page`.
 
 use std::path::{Path, PathBuf};
