@@ -1,10 +1,12 @@
-// Starts the page of a recording or of a comparison. That of a recording: keeps the state in
+// Starts the page of a recording, of a comparison or of an allocator report. That of a recording: keeps the state in
 // the URL, listens to keys.
 
 import { render } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { AllocatorsPage, titleOf as titleOfAllocators } from "./allocators/page";
 import { type App, AppContext, Model } from "./app";
 import { ComparisonPage, titleOf } from "./comparison/page";
+import { AllocatorReport } from "./data/allocators";
 import { Comparison } from "./data/comparison";
 import { load } from "./data/load";
 import { programOf, programs } from "./data/programs";
@@ -266,7 +268,10 @@ const element = document.getElementById("app")!;
 load().then(
   (data) => {
     element.replaceChildren();
-    if (data instanceof Comparison) {
+    if (data instanceof AllocatorReport) {
+      document.title = `${titleOfAllocators(data)} · Allotrope`;
+      render(<AllocatorsPage data={data} />, element);
+    } else if (data instanceof Comparison) {
       document.title = `${titleOf(data)} · Allotrope`;
       render(<ComparisonPage comparison={data} />, element);
     } else {

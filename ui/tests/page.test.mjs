@@ -735,6 +735,164 @@ int main(void) {
     }
   });
 
+  /** Runs a test with the page of an allocator report and its JSON. */
+  const testAllocators = (name, run) =>
+    test_(`allocators: ${name}`, async () => {
+      const report = all.allocators();
+      if (report === null) console.log("skipped: the page of allocators: the kernel refuses ptrace");
+      else await run(report.page, report.json);
+    });
+  const cells = (page, caption) => page.$$eval("main table", (tables, title) => [...tables.find((it) => it.caption.textContent.startsWith(title)).tBodies[0].rows].map((row) => [...row.cells].map((it) => it.textContent.replaceAll("\u00a0", " ").trim())), caption);
+
+  testAllocators("opens with the answer, and has the figures of the JSON", async (file, json) => {
+    const page = await at(file);
+    assert.equal(await page.title(), "words: allocators · Allotrope");
+    assert.equal(await text(page, "h1"), json.summary[0]);
+    assert.deepEqual((await page.$$eval(".answers:first-of-type li", (all) => all.map((it) => it.textContent))).slice(0, json.summary.length - 1), json.summary.slice(1));
+    const rows = await cells(page, "Allocators");
+    assert.deepEqual(rows.map((it) => it[0]), ["glibc", "old", "new", "missing"]);
+    const words = { less: "faster", more: "slower", tied: "tied", unknown: "one run does not tell" };
+    json.allocators.slice(0, 3).forEach((it, i) => {
+      const { median, low, high } = it.ns_per_operation;
+      assert.equal(rows[i][1], `${median.toFixed(1)} ns ${low.toFixed(1)} – ${high.toFixed(1)}`);
+      assert.equal(rows[i][2], i === 0 ? "–" : words[it.compared]);
+      assert.equal(rows[i][3], it.instructions[0].mean.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
+      assert.equal(rows[i][5], `${it.peak_overhead.toFixed(2)}×`);
+    });
+    // What was not measured is not 0.
+    assert.deepEqual(rows[3].slice(1), ["unavailable", "not measured", ...Array(4).fill("unavailable")]);
+    assert.ok((await page.$$("svg .whisker")).length >= 3);
+    // Each free of the old one calls getenv; the new one's does not.
+    assert.match(await text(page, "main"), /old: free looks up the environment in 100\.0% of its operations/);
+    const changes = await cells(page, "Instructions an operation, before and after");
+    const change = (name) => changes.find((it) => it[0] === name)[4];
+    assert.match(change("free"), /^▼ −/);
+    assert.equal(change("malloc"), "the same");
+    // The one that was not measured stays last, both ways.
+    for (const direction of ["time", "-time"]) {
+      await go(page, `#/summary?sort=${direction}`);
+      assert.equal((await cells(page, "Allocators"))[3][0], "missing");
+    }
+  });
+
+  testAllocators("paths have the report's parts, and calls that have no business are marked", async (file, json) => {
+    const page = await at(file, "#/paths?a=old");
+    const old = json.allocators[1];
+    const percent = (part) => `${(part * 100).toFixed(1)} %`;
+    const rows = await cells(page, "Paths");
+    assert.equal(rows.length, old.paths.length);
+    for (const path of old.paths) {
+      const name = path.functions.map((it) => it.function + (it.allocator ? "" : "*")).join(" → ");
+      const row = rows.find((it) => it[0] === name && it[1] === path.entry_point);
+      assert.deepEqual(row.slice(2, 4), [percent(path.share_of_operations), percent(path.share_of_instructions)]);
+    }
+    const callees = await cells(page, "Callees");
+    const line = readFileSync(all.path("allocator.c"), "utf8").split("\n").findIndex((it) => it.includes("getenv(")) + 1;
+    const getenv = callees.find((it) => it[0] === "getenv");
+    assert.equal(getenv[1], "! environment");
+    assert.match(getenv[2], new RegExp(`allocator\\.c:${line}$`));
+    // Memory functions are an allocator's business.
+    assert.ok(callees.filter((it) => it[1].includes("memory")).every((it) => it[1] === "memory"));
+    await page.type("#search", "getenv");
+    await until(page, () => location.hash.includes("q=getenv"));
+    // All paths of free have it, no other one.
+    assert.deepEqual(new Set((await cells(page, "Paths")).map((it) => it[1])), new Set(["free"]));
+    const again = await at(file, await hash(page));
+    assert.equal(await again.$eval("#search", (it) => it.value), "getenv");
+    assert.deepEqual(await cells(again, "Paths"), await cells(page, "Paths"));
+    await go(again, "#/nonsense?a=none&row=99&z=%%&sort=x");
+    assert.equal(await text(again, 'nav [aria-current="page"]'), "Summary");
+  });
+
+  testAllocators("everything can be done with the keyboard", async (file) => {
+    const page = await at(file);
+    const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
+    await press("2");
+    await until(page, () => location.hash === "#/paths");
+    assert.match(await text(page, "h1"), /^glibc: /);
+    await press("a");
+    await until(page, () => location.hash === "#/paths?a=old");
+    await press("j", "Enter");
+    await until(page, () => document.querySelector("tr.detail .frames") !== null);
+    await press("Escape");
+    await until(page, () => document.querySelector("tr.detail") === null);
+    await page.focus("canvas.flame");
+    // The entry point with most instructions is free, which asks the environment.
+    await press("ArrowDown");
+    await until(page, () => document.querySelector(".strip code").textContent === "free");
+    await press("ArrowDown");
+    await until(page, () => /^path 1 · /.test(document.querySelector(".strip code").textContent));
+    await press("Enter");
+    await until(page, () => location.hash.includes("z="));
+    const zoomed = await at(file, await hash(page));
+    assert.match(await text(zoomed, ".strip code"), /^path 1 · /);
+    // Keys go to the page in front.
+    await page.bringToFront();
+    await press("Escape");
+    await until(page, () => !location.hash.includes("z="));
+    await press("1", "/");
+    await until(page, () => document.activeElement?.id === "search");
+    await page.keyboard.type("getenv");
+    await until(page, () => location.hash.includes("q=getenv"));
+    await press("Escape", "Escape", "3");
+    await until(page, () => location.hash.startsWith("#/appendix"));
+    await press("?");
+    await page.waitForSelector("dialog[open]");
+    await press("Escape");
+    await until(page, () => document.querySelector("dialog") === null);
+    await page.goBack();
+    await until(page, () => location.hash.startsWith("#/paths"));
+  });
+
+  testAllocators("the appendix has commands, and counters with their source", async (file, json) => {
+    const page = await at(file, "#/appendix");
+    assert.deepEqual(await page.$$eval(".commands dd code", (all) => all.map((it) => it.textContent)), json.commands.map((it) => it.command));
+    for (const it of json.allocators.slice(0, 3)) {
+      const rows = await cells(page, `Counters of ${it.name} `);
+      it.counters.forEach((counter, i) => {
+        const isThere = counter.per_operation !== null;
+        assert.equal(rows[i][2], isThere ? counter.source : counter.why);
+        assert.equal(rows[i][1] === "unavailable", !isThere);
+      });
+    }
+  });
+
+  testAllocators("axe finds nothing, and it fits a desktop and a phone", async (file) => {
+    mkdirSync(screenshots, { recursive: true });
+    for (const theme of ["light", "dark"]) {
+      for (const width of [1280, 390]) {
+        const page = await at(file, "", { theme, width });
+        for (const view of ["summary", "paths?a=old&row=0", "appendix"]) {
+          await go(page, `#/${view}`);
+          assert.deepEqual(await violations(page), [], `${view} ${theme} ${width}`);
+          const name = `allocators-${view.split("?")[0]}-${width}-${theme}.png`;
+          await page.screenshot({ path: join(screenshots, name), fullPage: true });
+          assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is too wide`);
+        }
+      }
+    }
+  });
+
+  test_("allocators: hostile names stay text", async () => {
+    const evil = "evil</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>\u202etxt";
+    const report = all.allocators("hostile", { class_of: evil });
+    if (report === null) {
+      console.log("skipped: the page of allocators: the kernel refuses ptrace");
+      return;
+    }
+    assert.ok(!readFileSync(report.page, "utf8").includes("owned"));
+    assert.ok(JSON.stringify(report.json).includes("evil</script>"));
+    for (const fragment of ["#/summary", "#/paths?a=old", "#/appendix"]) {
+      const page = await at(report.page, fragment);
+      assert.equal(await page.title(), "words: allocators · Allotrope");
+      assert.equal((await page.$$("img")).length, 0);
+      const shown = await text(page, "main");
+      assert.ok(!shown.includes("\u202e"));
+      if (fragment.includes("paths")) assert.ok(shown.includes(evil.replace("\u202e", "\\u{202e}")), shown.slice(0, 2000));
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${fragment} is too wide`);
+    }
+  });
+
   // Five recordings, ten ranges each: what the page says is what `allotrope report` says.
   for (const name of ["phases", "threads", "churn", "forks", "kept"]) {
     test_(`the numbers of ranges are those of report: ${name}`, async () => {

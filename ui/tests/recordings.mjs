@@ -1,7 +1,7 @@
 // Records the programs of program.c and writes their pages.
 
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -98,6 +98,42 @@ export class Recordings {
   /** The same as JSON. */
   diff(before, after, ...options) {
     return JSON.parse(this.run(allotrope, ["diff", before, after, "--format", "json", ...options]).toString());
+  }
+
+  /** The allocators of examples/allocator-getenv: `old` asks the environment in each `free`, `new`
+   * does not. With `functions`, old's have other names. Writes the page of glibc, both, and one
+   * that is not there; returns it and the JSON of the same measurement, or null if this machine
+   * cannot step. */
+  allocators(name = "words", functions = {}) {
+    const page = this.path(`${name}.html`);
+    if (!this.pages.has(page)) {
+      const example = here("../../examples/allocator-getenv");
+      const [code, patched] = [this.path("allocator.c"), this.path(`${name}-new`)];
+      copyFileSync(join(example, "allocator.c"), code);
+      this.run("gcc", ["-O2", "-g", join(example, "words.c"), "-o", this.path("words")]);
+      const flags = ["-O2", "-g", "-fPIC", "-ftls-model=initial-exec", "-fno-builtin-malloc"];
+      let source = code;
+      if (Object.keys(functions).length > 0) {
+        // Debug information would still have the old names.
+        source = this.path(`${name}.o`);
+        const renamed = Object.entries(functions).flatMap(([from, to]) => ["--redefine-sym", `${from}=${to}`]);
+        this.run("gcc", ["-O1", "-fno-inline", ...flags.slice(2), "-c", code, "-o", source]);
+        this.run("objcopy", [...renamed, source]);
+      }
+      this.run("gcc", [...flags, "-shared", source, "-o", this.path(`${name}-old.so`)]);
+      mkdirSync(patched, { recursive: true });
+      copyFileSync(code, join(patched, "allocator.c"));
+      this.run("git", ["apply", join(example, "ask-once.patch")], { cwd: patched });
+      this.run("gcc", [...flags, "-shared", join(patched, "allocator.c"), "-o", this.path(`${name}-new.so`)]);
+      const recording = this.record("words", [], [], this.path("words"));
+      const [before, after] = [this.path(`${name}-old.so`), this.path(`${name}-new.so`)];
+      const words = ["allocators", recording, "-q", "--runs", "2", "--operations", "300", "--alloc", `glibc,old=${before},new=${after},missing=/nonexistent.so`, "--before", `new=${before}`];
+      // Status 2, because one of them is not there.
+      const result = spawnSync(allotrope, [...words, "--format", "json", "--html", page], { maxBuffer: 1 << 28 });
+      if (result.stderr.includes("cannot be stepped")) return null;
+      this.pages.set(page, JSON.parse(result.stdout.toString()));
+    }
+    return { page, json: this.pages.get(page) };
   }
 
   /** A program of this C code. */

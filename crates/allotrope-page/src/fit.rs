@@ -41,7 +41,7 @@ pub fn fit_with<L, P: Copy>(
         let parts = encode(&limits);
         let mut done: Vec<(P, String)> = parts
             .into_iter()
-            .map(|(part, columns)| (part, STANDARD.encode(deflate(&columns.encode()))))
+            .map(|(part, columns)| (part, compressed(&columns.encode())))
             .collect();
         let sum: usize = done.iter().map(|(_, data)| data.len() + AROUND).sum();
         if sum > most {
@@ -52,6 +52,11 @@ pub fn fit_with<L, P: Copy>(
         }
         return done;
     }
+}
+
+/// The text of a part: base64 of raw deflate.
+pub fn compressed(bytes: &[u8]) -> String {
+    STANDARD.encode(deflate(bytes))
 }
 
 /// Raw deflate (RFC 1951), which every browser can decompress.

@@ -1,6 +1,7 @@
 //! A recording as one self-contained HTML page ([`write()`]), which `allotrope report --html`
 //! writes; or the comparison of two ([`write_comparison()`]), which `allotrope diff --html`
-//! writes.
+//! writes; or a report of allocators ([`write_allocators()`]), which `allotrope allocators
+//! --html` writes.
 //!
 //! The page is `page.html`, which is built from `ui/`, with the recording's data in it. The
 //! data is columns of numbers (`docs/page-data.md`), compressed and in base64: so nothing of
@@ -20,7 +21,8 @@
 //! ```
 //!
 //! A comparison has parts of its own (`comparison`), with the same columns for names and
-//! stacks: the page knows by its parts what it shows.
+//! stacks: the page knows by its parts what it shows. A report of allocators is one part, its
+//! JSON.
 //!
 //! The crate reads no traces, and draws nothing: the scripts of the page do.
 #![forbid(unsafe_code)]
@@ -95,6 +97,15 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// If `out` cannot be written to.
 pub fn write_comparison(comparison: &Comparison<'_>, out: &mut dyn Write) -> io::Result<()> {
     write_parts(&comparison::parts(comparison, room()), out)
+}
+
+/// Writes the page of a report of allocators, from its JSON (`allotrope-allocators/1`). The page
+/// has the whole of it, however large it is: tens of kilobytes for each allocator.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write_allocators(json: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    write_parts(&[("allocators", fit::compressed(json))], out)
 }
 
 /// The most bytes of the data of a page.

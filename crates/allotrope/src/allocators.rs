@@ -2,17 +2,20 @@
 //! recording's calls, as one report. `allotrope-allocators` measures and composes; this file
 //! chooses the process and the allocators, and prints.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allotrope_allocators::document::{Document, write_markdown, write_text};
 use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
 use allotrope_paths::Samples;
 use allotrope_replay::allocators::{Candidate, allocators};
 use allotrope_replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
+use allotrope_text::{Shown, to_json_writer};
 use anyhow::Context;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
+use crate::export;
+use crate::message;
 use crate::progress::Progress;
 use crate::replay;
 use crate::report::{Color, style};
@@ -23,6 +26,7 @@ pub const AFTER_HELP: &str = "\
 allotrope record -o prog.allotrope -- ./prog
 allotrope allocators prog.allotrope --alloc glibc,jemalloc,mine=./mine.so
 allotrope allocators prog.allotrope --alloc mine=./new.so --before mine=./old.so
+allotrope allocators prog.allotrope --html out.html
 
 One report: is switching worth it and how sure is that; hot functions and lines, paths and
 callees by exact instructions; counters an operation with their source; what a change would
@@ -73,6 +77,10 @@ pub struct Arguments {
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    /// Write a page to look at, too: one HTML file that needs no other one, with the whole report
+    /// and a flame graph of each allocator's instructions
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -96,7 +104,13 @@ enum Format {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
     let candidates = replay::candidates(&arguments.alloc);
-    let earlier = pairs(&candidates, allocators(&arguments.before)).status(BAD_INPUT)?;
+    let earlier_ones = allocators(&arguments.before);
+    let read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
+    // Measuring takes long.
+    if let Some(out) = &arguments.html {
+        export::check(out, &read)?;
+    }
+    let earlier = pairs(&candidates, earlier_ones).status(BAD_INPUT)?;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
     let cannot = "cannot read the operations";
@@ -135,7 +149,30 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     arguments.print(&report)?;
+    if let Some(out) = &arguments.html {
+        write_page(out, &read, &report)?;
+    }
     Ok(replay::refuse(report.refused()))
+}
+
+/// The files that are not to be overwritten: the recording, and the libraries.
+fn read_files<'a>(file: &Path, all: impl Iterator<Item = &'a Candidate>) -> Vec<PathBuf> {
+    let libraries = all.filter_map(|(allocator, _)| allocator.library.clone());
+    libraries.chain([file.to_owned()]).collect()
+}
+
+/// Writes the page: its data is the JSON.
+fn write_page(out: &Path, read: &[PathBuf], report: &Report) -> Result<(), Failure> {
+    let mut json = Vec::new();
+    let written = to_json_writer(&mut json, report);
+    written
+        .context("cannot write the report as JSON")
+        .status(FAILED)?;
+    export::create(out, read, |output| {
+        allotrope_page::write_allocators(&json, output)
+    })?;
+    message::print(format_args!("wrote the page {}", out.shown()));
+    Ok(())
 }
 
 impl Arguments {

@@ -181,6 +181,25 @@ fn write(
     }
 }
 
+/// Refuses a file to write that is one of those that are read, `inputs`.
+pub fn check<'a>(
+    path: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    let is_this = |input: &PathBuf| match (fs::canonicalize(input), fs::canonicalize(path)) {
+        (Ok(input), Ok(output)) => input == output,
+        _ => false,
+    };
+    if !inputs.into_iter().any(is_this) {
+        return Ok(());
+    }
+    let sentence = anyhow!(
+        "{} is read by this command; write to another file",
+        path.shown()
+    );
+    Err(Failure::new(BAD_INPUT, sentence))
+}
+
 /// Creates or replaces the file `path` with what `write` writes. Refuses if `path` is
 /// one of the files that are read, `inputs`.
 pub fn create<'a>(
@@ -188,17 +207,7 @@ pub fn create<'a>(
     inputs: impl IntoIterator<Item = &'a PathBuf>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let is_this = |input: &PathBuf| match (fs::canonicalize(input), fs::canonicalize(path)) {
-        (Ok(input), Ok(output)) => input == output,
-        _ => false,
-    };
-    if inputs.into_iter().any(is_this) {
-        let sentence = anyhow!(
-            "{} is read by this command; write to another file",
-            path.shown()
-        );
-        return Err(Failure::new(BAD_INPUT, sentence));
-    }
+    check(path, inputs)?;
     let created = Target::of(path)
         .and_then(unfinished::create)
         .and_then(|output| {

@@ -4,9 +4,12 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use support::{Recording, compiled, record, skip};
 
@@ -98,6 +101,24 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
+/// The JSON in a page, as `docs/page-data.md` describes it.
+#[track_caller]
+fn data_of(page: &str) -> String {
+    let parts: Vec<&str> = page
+        .split("<script type=\"text/plain\" id=\"data-")
+        .skip(1)
+        .collect();
+    assert_eq!(parts.len(), 1);
+    let (name, rest) = parts[0].split_once("\">").expect("an element");
+    assert_eq!(name, "allocators");
+    let (data, _) = rest.split_once("</script>").expect("its end");
+    let deflated = STANDARD.decode(data).expect("base64");
+    let mut text = String::new();
+    let mut inflated = flate2::read::DeflateDecoder::new(&deflated[..]);
+    inflated.read_to_string(&mut text).expect("deflate");
+    text
+}
+
 #[test]
 fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     let example = Example::new();
@@ -137,8 +158,18 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
         "mine=./old.so",
         "--format",
         "json",
+        "--html",
+        "out.html",
     ];
-    let after = json(&example.report(&pair));
+    let output = example.report(&pair);
+    let after = json(&output);
+    assert!(
+        errors(&output).contains("wrote the page out.html"),
+        "{}",
+        errors(&output)
+    );
+    let page = fs::read_to_string(example.folder.path().join("out.html")).expect("it was written");
+    assert_eq!(format!("{}\n", data_of(&page)), out(&output));
     let change = &after["changes"][0];
     let (estimated, measured) = (
         number(&change["estimated_saving"]),
@@ -322,6 +353,22 @@ fn allocators_that_cannot_be_used_leave_the_others() {
     let change = &report["changes"][0];
     assert!(change["measured_saving"].is_null());
     assert!(change["time"].is_null() && change["not_timed"].is_string());
+}
+
+/// What is read stays as it is: nothing is measured before a page would replace it.
+#[test]
+fn a_page_replaces_neither_the_recording_nor_a_library() {
+    let example = Example::new();
+    for out in ["words.allotrope", "./new.so", "old.so"] {
+        let before = fs::read(example.folder.path().join(out)).expect("it is there");
+        let pair = ["--alloc", "mine=./new.so", "--before", "mine=./old.so"];
+        let output = example.report(&[&pair[..], &["--html", out]].concat());
+        let errors = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("is read by this command"), "{errors}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(fs::read(example.folder.path().join(out)).expect("it is there") == before);
+    }
 }
 
 #[test]

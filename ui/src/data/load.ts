@@ -1,15 +1,18 @@
-// Takes the data out of the page: base64, raw deflate, columns. Its parts say whether it is
-// the page of a recording or of a comparison.
+// Takes the data out of the page: base64, raw deflate, columns or JSON. Its parts say whether it
+// is the page of a recording, of a comparison or of an allocator report.
 
+import { AllocatorReport } from "./allocators";
 import { Comparison, type ComparisonParts } from "./comparison";
 import { type Parts, Recording } from "./recording";
 
 const RECORDING = ["run", "names", "stacks", "sites", "details", "cells", "source"] as const;
 const COMPARISON = ["comparison", "names", "stacks", "entries"] as const;
+const ALLOCATORS = ["allocators"] as const;
 
 /** Reads what this page has. */
-export async function load(): Promise<Recording | Comparison> {
+export async function load(): Promise<Recording | Comparison | AllocatorReport> {
   if (document.getElementById("data-comparison")) return new Comparison((await parts(COMPARISON)) as ComparisonParts);
+  if (document.getElementById("data-allocators")) return new AllocatorReport(new TextDecoder().decode((await parts(ALLOCATORS)).allocators));
   return new Recording((await parts(RECORDING)) as Parts);
 }
 

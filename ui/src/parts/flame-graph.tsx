@@ -131,17 +131,19 @@ export function Graph({ tree, zoomed, found, weights, look, from, theme, say, on
           Copy the stack <kbd>c</kbd>
         </button>
       </p>
-      <table class="hidden">
-        <caption>What {label(zoomed)} {from === "main" ? "calls" : "is called by"}</caption>
-        <tbody>
-          {children.map((child) => (
-            <tr key={child}>
-              <td>{label(child)}</td>
-              <td>{look.amount(child)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <div class="hidden">
+        <table>
+          <caption>What {label(zoomed)} {from === "main" ? "calls" : "is called by"}</caption>
+          <tbody>
+            {children.map((child) => (
+              <tr key={child}>
+                <td>{label(child)}</td>
+                <td>{look.amount(child)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </>
   );
 }

@@ -4,6 +4,7 @@ import { useApp } from "../app";
 import { ofGroup, ofSite, ofTotal } from "../data/estimates";
 import type { Group } from "../data/groups";
 import { bytes, count, duration, plural } from "../format";
+import { Whisker } from "./whisker";
 
 /** Warnings of the recording, and what the page does not have. */
 export function Notes() {
@@ -87,19 +88,13 @@ export function Uncertain({ metric, value, group, site, most }: { metric: string
   const { low, high: highest, samples } = estimate;
   const interval = { low, high: highest };
   const isSeen = samples < FEW_SAMPLES;
-  const high = Math.max(most ?? interval.high, 1);
-  const at = (part: number) => `${((part / high) * 56).toFixed(1)}`;
   return (
     <span class="uncertain" title={`${count(interval.low)} to ${count(interval.high)}, with 95 % confidence`}>
       {isSeen && samples > 0 ? "seen" : show(value)}{" "}
       <small>
         {show(interval.low)} – {show(interval.high)} · {plural(samples, "sample")}
       </small>
-      <svg width="58" height="8" aria-hidden="true">
-        <path d={`M0 4H${at(Math.min(value, high))}`} class="value" />
-        <path d={`M${at(interval.low)} 4H${at(interval.high)}M${at(interval.low)} 1V7M${at(interval.high)} 1V7`} class="whisker" />
-        <circle cx={at(Math.min(value, high))} cy="4" r="2.2" class="estimate" />
-      </svg>
+      <Whisker value={value} low={interval.low} high={interval.high} most={Math.max(most ?? interval.high, 1)} />
     </span>
   );
 }
