@@ -20,7 +20,7 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use super::output::{Event, Format, Output};
 use super::push::Pushing;
 use super::serve::{Seen, Serving};
-use super::started::Started;
+use super::started::{START, Started};
 use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
@@ -34,8 +34,6 @@ const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
 const SEARCHES: Duration = Duration::from_secs(1);
 /// How long a program may take to end without a message.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a program may take until it has its memory.
-const START: Duration = Duration::from_secs(10);
 /// The time between reports, and until the first one with poireau's lines.
 const EVERY: Duration = Duration::from_secs(10);
 const POIREAU_EVERY: Duration = Duration::from_secs(600);
@@ -129,7 +127,9 @@ impl<'a> Session<'a> {
                 }
             }
             if self.program_has_ended() {
-                message::print("the program has ended before it could be watched");
+                if !self.may_find_others() {
+                    message::print("the program has ended before it could be watched");
+                }
                 return Ok(());
             }
             sleep(Duration::from_millis(1));
@@ -147,10 +147,17 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// Whether the program has left processes behind, such as a daemon, that may be found soon.
+    fn may_find_others(&self) -> bool {
+        let started = self.started.as_ref();
+        started.is_some_and(Started::may_have_left_others)
+    }
+
     /// Whether nothing is left to watch.
     pub(super) fn is_over(&mut self) -> bool {
         let has_ended = self.program_has_ended();
-        self.attached.is_empty() && (self.started.is_none() || has_ended)
+        let is_alone = self.started.is_none() || has_ended && !self.may_find_others();
+        self.attached.is_empty() && is_alone
     }
 
     /// The exit status at the end.

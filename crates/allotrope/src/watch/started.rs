@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_text::Shown;
@@ -19,6 +20,8 @@ use crate::exit_status::{Failure, RECORD_FAILED, WithStatus, stopped_by};
 use crate::message;
 use crate::standby::Prepared;
 
+/// How long a process may take until it has its memory.
+pub const START: Duration = Duration::from_secs(10);
 /// Most generations between a process and the watcher.
 const GENERATIONS: usize = 256;
 
@@ -28,6 +31,10 @@ pub struct Started {
     /// Its id.
     pub process: u32,
     status: Option<u8>,
+    /// When its end was noticed.
+    ended: Option<Instant>,
+    /// Whether processes that it has started run on.
+    has_left_others: bool,
 }
 
 impl Started {
@@ -56,13 +63,17 @@ impl Started {
         Ok(Self {
             process,
             status: None,
+            ended: None,
+            has_left_others: false,
         })
     }
 
     /// Takes the statuses of children that have ended.
     pub fn reap(&mut self) {
         // Children that have lost their parents are among them.
-        while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
+        let mut next = wait(WaitOptions::NOHANG);
+        while let Ok(Some((process, status))) = next {
+            next = wait(WaitOptions::NOHANG);
             if u32::try_from(process.as_raw_nonzero().get()) != Ok(self.process) {
                 continue;
             }
@@ -71,12 +82,21 @@ impl Started {
                 Some(signal) => Some(stopped_by(signal)),
                 None => Some(exit.unwrap_or(RECORD_FAILED)),
             };
+            self.ended = Some(Instant::now());
         }
+        // Without children it is an error.
+        self.has_left_others = self.status.is_some() && next.is_ok();
     }
 
     /// The program's exit status, or 128+N if signal N has ended it; `None`: it runs.
     pub fn status(&self) -> Option<u8> {
         self.status
+    }
+
+    /// Whether the program has ended a short time ago and processes that it has started run on,
+    /// which may not have their memories yet.
+    pub fn may_have_left_others(&self) -> bool {
+        self.has_left_others && self.ended.is_some_and(|it| it.elapsed() < START)
     }
 
     /// Sends the program a signal.
