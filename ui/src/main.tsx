@@ -1,8 +1,8 @@
-// Starts the page of a recording, of a comparison or of an allocator report. That of a recording: keeps the state in
-// the URL, listens to keys.
+// Starts the page of a recording, of a comparison or of an allocator report; and the page of a
+// recording itself.
 
 import { render } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { AllocatorsPage, titleOf as titleOfAllocators } from "./allocators/page";
 import { type App, AppContext, Model } from "./app";
 import { ComparisonPage, titleOf } from "./comparison/page";
@@ -15,7 +15,7 @@ import type { Recording } from "./data/recording";
 import { bytes, count, duration, fileName, plural } from "./format";
 import { Curve } from "./parts/curve";
 import { KEYS, Keys } from "./parts/keys";
-import { Controls, Logo, Said, isTyping, moveRow, restoreTheme, useSaid, useTheme } from "./parts/page";
+import { Controls, Logo, Said, Views, restoreTheme, useKeys, useSaid, useTheme, useUrlState } from "./parts/page";
 import { type State, type View, fromFragment, toFragment } from "./state";
 import "./style.css";
 import { Flame } from "./views/flame";
@@ -46,48 +46,22 @@ function Page({ recording }: { recording: Recording }) {
     if (state.process !== null && !isThere(recording, state.process)) state.process = null;
     return state;
   };
-  const [state, setState] = useState<State>(read);
+  const url = useUrlState<State>(read, (it) => toFragment(it, recording.start), changed);
+  const { state, set } = url;
   const { theme, switchTheme } = useTheme();
   const [help, setHelp] = useState(false);
   const { said, say } = useSaid();
-  const latest = useRef(state);
-  const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  latest.current = state;
-
-  const set = useCallback((patch: Partial<State>) => {
-    const before = latest.current;
-    const next = { ...before, ...patch };
-    if (patch.view !== undefined && patch.view !== before.view) {
-      if (patch.sort === undefined) next.sort = "";
-      if (patch.row === undefined) next.row = "";
-      clearTimeout(writing.current);
-      history.replaceState(null, "", toFragment(before, recording.start));
-      history.pushState(null, "", toFragment(next, recording.start));
-      scrollTo(0, 0);
-    } else {
-      // Browsers refuse it when it happens as often as a brush moves.
-      clearTimeout(writing.current);
-      writing.current = setTimeout(() => history.replaceState(null, "", toFragment(latest.current, recording.start)), 150);
-    }
-    latest.current = next;
-    setState(next);
-  }, [recording]);
-
-  useEffect(() => {
-    const back = () => setState(read());
-    addEventListener("popstate", back);
-    addEventListener("hashchange", back);
-    return () => {
-      removeEventListener("popstate", back);
-      removeEventListener("hashchange", back);
-    };
-  }, []);
   const app: App = { model, recording, state, set, theme, say };
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => key(event, { ...app, state: latest.current }, views, { switchTheme, setHelp, help });
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  });
+  const move = (from: number, to: number) => moveRange({ ...app, state: url.latest.current }, from, to);
+  const actions = {
+    l: () => set({ library: !url.latest.current.library, zoom: [] }),
+    i: () => set({ from: url.latest.current.from === "main" ? "allocation" : "main", zoom: [] }),
+    "[": () => move(-1, -1),
+    "]": () => move(1, 1),
+    "{": () => move(1, -1),
+    "}": () => move(-1, 1),
+  };
+  useKeys({ views, url, actions, undo: (now) => undo(now, set), help, setHelp, switchTheme });
 
   const View = { overview: Overview, timeline: Timeline, flame: Flame, functions: Functions, tables: Tables }[state.view];
   const hasRibbon = (state.view === "flame" || state.view === "functions" || state.view === "tables") && recording.meta.kind === "recording" && recording.sites.count > 0;
@@ -125,22 +99,7 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
         <strong title={recording.meta.command}>{name}</strong>
         <span class="facts">{facts.join(" · ")}</span>
       </div>
-      <nav aria-label="Views">
-        {views.map((view) => (
-          <a
-            key={view}
-            href={toFragment({ ...state, view, row: "", sort: "" }, recording.start)}
-            aria-current={view === state.view ? "page" : undefined}
-            onClick={(event) => {
-              if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-              event.preventDefault();
-              set({ view });
-            }}
-          >
-            {TITLES[view]}
-          </a>
-        ))}
-      </nav>
+      <Views views={views} titles={TITLES} shown={state.view} href={(view) => toFragment(changed(state, { view }), recording.start)} onView={(view) => set({ view })} />
       <div class="controls">
         {recording.processes.length > 1 && (
           <select
@@ -195,43 +154,18 @@ function Ribbon({ app }: { app: App }) {
   );
 }
 
-/** What a key does anywhere on the page. */
-function key(event: KeyboardEvent, app: App, views: View[], page: { switchTheme: () => void; setHelp: (shown: boolean) => void; help: boolean }): void {
-  const target = event.target as HTMLElement;
-  const typing = isTyping(target);
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") {
-    if (page.help) page.setHelp(false);
-    else if (typing && app.state.search !== "") app.set({ search: "" });
-    else if (typing) target.blur();
-    else undo(app);
-    event.preventDefault();
-    return;
+/** The state after a change: rows and columns of another view are others. */
+function changed(before: State, patch: Partial<State>): State {
+  const next = { ...before, ...patch };
+  if (next.view !== before.view) {
+    next.sort = patch.sort ?? "";
+    next.row = patch.row ?? "";
   }
-  if (typing || page.help) return;
-  const view = views[Number(event.key) - 1];
-  const { state, set } = app;
-  const actions: Record<string, () => void> = {
-    "/": () => document.getElementById("search")?.focus(),
-    "?": () => page.setHelp(true),
-    d: page.switchTheme,
-    l: () => set({ library: !state.library, zoom: [] }),
-    i: () => set({ from: state.from === "main" ? "allocation" : "main", zoom: [] }),
-    j: () => moveRow(1),
-    k: () => moveRow(-1),
-    "[": () => moveRange(app, -1, -1),
-    "]": () => moveRange(app, 1, 1),
-    "{": () => moveRange(app, 1, -1),
-    "}": () => moveRange(app, -1, 1),
-  };
-  if (view) set({ view });
-  else if (actions[event.key]) actions[event.key]!();
-  else return;
-  event.preventDefault();
+  return next;
 }
 
 /** Undoes one thing: the zoom, the open row, the search, the range. */
-function undo({ state, set }: App): void {
+function undo(state: State, set: App["set"]): void {
   if (state.zoom.length > 0) set({ zoom: [] });
   else if (state.row !== "") set({ row: "" });
   else if (state.search !== "") set({ search: "" });

@@ -7,6 +7,7 @@ import { ORIGIN } from "../data/stacks";
 import { count, fileName, moment, nameParts, plural } from "../format";
 import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
+import { FrameList } from "../parts/frames";
 import { Bytes, FunctionName } from "../parts/names";
 import { SearchField } from "../parts/search";
 import { type Column, Table } from "../parts/table";
@@ -345,31 +346,9 @@ function Frames({ entry, part }: { entry: Entry; part: Part }) {
   const isBlamed = (frame: number) => frame === entry.blame || of.group[frame] === of.group[entry.blame];
   const blamed = frames.findIndex(isBlamed);
   const differs = (frame: number, i: number) => frame === entry.is || frame === entry.was || (was !== null && was[i] !== undefined && comparison.placeOf(was[i]!, true) !== comparison.placeOf(frame, true));
-  const isHidden = (frame: number, i: number) => !all && i !== blamed && !differs(frame, i) && of.origin[frame] === ORIGIN.glue;
-  const lines: preact.ComponentChild[] = [];
-  for (let i = 0; i < frames.length; ) {
-    let end = i;
-    while (end < frames.length && isHidden(frames[end]!, end)) end++;
-    if (end > i) {
-      lines.push(
-        <li key={i}>
-          <button type="button" class="quiet" onClick={() => setAll(true)}>
-            ⋯ {plural(end - i, i === 0 ? "inner frame" : "library frame")}
-          </button>
-        </li>,
-      );
-      i = end;
-      continue;
-    }
-    lines.push(<Frame key={i} frame={frames[i]!} was={was?.[i] ?? null} entry={entry} blamed={i === blamed} />);
-    i++;
-  }
-  return (
-    <ol class="frames">
-      {lines}
-      {frames.length === 0 && <li class="quiet">no frames</li>}
-    </ol>
-  );
+  const isHidden = (i: number) => !all && i !== blamed && !differs(frames[i]!, i) && of.origin[frames[i]!] === ORIGIN.glue;
+  const line = (i: number) => <Frame key={i} frame={frames[i]!} was={was?.[i] ?? null} entry={entry} blamed={i === blamed} />;
+  return <FrameList count={frames.length} isHidden={isHidden} onShow={() => setAll(true)} frame={line} />;
 }
 
 function Frame({ frame, was, entry, blamed }: { frame: number; was: number | null; entry: Entry; blamed: boolean }) {

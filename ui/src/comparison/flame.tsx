@@ -2,8 +2,8 @@
 // seen; more and less are a colour and a sign.
 
 import { useMemo } from "preact/hooks";
-import { type Comparison, type Weights, weightsOf } from "../data/comparison";
-import { type FlameTree, FromAllocation, FromMain, foundValue, nodeAt } from "../data/flame";
+import { type Weights, weightsOf } from "../data/comparison";
+import { type FlameTree, foundValue, nodeAt, treeOf } from "../data/flame";
 import { plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Graph, type Look, foldedLabel } from "../parts/flame-graph";
@@ -13,19 +13,6 @@ import { capital, leftOut } from "./changes";
 
 /** Up to this part of the larger side, both are shown as the same. */
 const SAME = 0.02;
-
-/** Trees are made once: their shape is that of all stacks, whatever the metric. */
-const trees = new Map<string, FlameTree>();
-
-function treeOf(comparison: Comparison, from: "main" | "allocation", library: boolean): FlameTree {
-  const key = `${from} ${library}`;
-  let tree = trees.get(key);
-  if (!tree) {
-    tree = from === "main" ? new FromMain(comparison, library) : new FromAllocation(comparison, library);
-    trees.set(key, tree);
-  }
-  return tree;
-}
 
 export type Change = "new" | "gone" | "more" | "less" | "same";
 

@@ -1,10 +1,10 @@
 // The page of a comparison: keeps the state in the URL, listens to keys.
 
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Comparison } from "../data/comparison";
 import { fileName } from "../format";
 import { Keys } from "../parts/keys";
-import { Controls, Logo, Said, isTyping, moveRow, useSaid, useTheme } from "../parts/page";
+import { Controls, Logo, Said, Views, useKeys, useSaid, useTheme, useUrlState } from "../parts/page";
 import { type App, AppContext } from "./app";
 import { Changes } from "./changes";
 import { DifferentialFlame } from "./flame";
@@ -34,47 +34,21 @@ export function titleOf({ meta }: Comparison): string {
 
 export function ComparisonPage({ comparison }: { comparison: Comparison }) {
   const metrics = comparison.all.map((it) => it.metric);
-  const read = () => fromFragment(location.hash, metrics);
-  const [state, setState] = useState<State>(read);
+  const url = useUrlState<State>(() => fromFragment(location.hash, metrics), toFragment, changed);
+  const { state, set } = url;
   const { theme, switchTheme } = useTheme();
   const [help, setHelp] = useState(false);
   const { said, say } = useSaid();
-  const latest = useRef(state);
-  const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  latest.current = state;
-
-  const set = useCallback((patch: Partial<State>) => {
-    const before = latest.current;
-    const next = { ...before, ...patch };
-    // An entry of another metric is another one.
-    if (patch.metric !== undefined && patch.metric !== before.metric) [next.row, next.zoom] = ["", []];
-    clearTimeout(writing.current);
-    if (next.view !== before.view) {
-      history.replaceState(null, "", toFragment(before));
-      history.pushState(null, "", toFragment(next));
-      scrollTo(0, 0);
-    } else {
-      // Browsers refuse it when it happens as often as somebody types.
-      writing.current = setTimeout(() => history.replaceState(null, "", toFragment(latest.current)), 150);
-    }
-    latest.current = next;
-    setState(next);
-  }, []);
-
-  useEffect(() => {
-    const back = () => setState(read());
-    addEventListener("popstate", back);
-    addEventListener("hashchange", back);
-    return () => {
-      removeEventListener("popstate", back);
-      removeEventListener("hashchange", back);
-    };
-  }, []);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => key(event, { state: latest.current, set, metrics, switchTheme, help, setHelp });
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  });
+  const actions = {
+    l: () => set({ library: !url.latest.current.library, zoom: [] }),
+    i: () => set({ from: url.latest.current.from === "main" ? "allocation" : "main", zoom: [] }),
+    m: () => {
+      const next = (Math.max(metrics.indexOf(url.latest.current.metric), 0) + 1) % metrics.length;
+      set({ metric: next === 0 ? "" : metrics[next]! });
+    },
+    c: () => document.querySelector<HTMLElement>("tr.detail button.copy")?.click(),
+  };
+  useKeys({ views: VIEWS, url, actions, undo: (now) => undo(now, set), help, setHelp, switchTheme });
 
   const compared = comparison.all.find((it) => it.metric === state.metric) ?? comparison.all[0]!;
   const app: App = { comparison, compared, state, set, theme, say };
@@ -85,22 +59,7 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
           <Logo />
           <strong class="two" title={titleOf(comparison)}>{titleOf(comparison)}</strong>
         </div>
-        <nav aria-label="Views">
-          {VIEWS.map((view) => (
-            <a
-              key={view}
-              href={toFragment({ ...state, view })}
-              aria-current={view === state.view ? "page" : undefined}
-              onClick={(event) => {
-                if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-                event.preventDefault();
-                set({ view });
-              }}
-            >
-              {TITLES[view]}
-            </a>
-          ))}
-        </nav>
+        <Views views={VIEWS} titles={TITLES} shown={state.view} href={(view) => toFragment({ ...state, view })} onView={(view) => set({ view })} />
         <div class="controls">
           <Controls onTheme={switchTheme} onHelp={() => setHelp(true)} />
         </div>
@@ -115,48 +74,11 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
   );
 }
 
-interface Page {
-  state: State;
-  set: (patch: Partial<State>) => void;
-  metrics: string[];
-  switchTheme: () => void;
-  help: boolean;
-  setHelp: (shown: boolean) => void;
-}
-
-/** What a key does anywhere on the page. */
-function key(event: KeyboardEvent, { state, set, metrics, switchTheme, help, setHelp }: Page): void {
-  const target = event.target as HTMLElement;
-  const typing = isTyping(target);
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") {
-    if (help) setHelp(false);
-    else if (typing && state.search !== "") set({ search: "" });
-    else if (typing) target.blur();
-    else undo(state, set);
-    event.preventDefault();
-    return;
-  }
-  if (typing || help) return;
-  const view = VIEWS[Number(event.key) - 1];
-  const actions: Record<string, () => void> = {
-    "/": () => document.getElementById("search")?.focus(),
-    "?": () => setHelp(true),
-    d: switchTheme,
-    l: () => set({ library: !state.library, zoom: [] }),
-    i: () => set({ from: state.from === "main" ? "allocation" : "main", zoom: [] }),
-    j: () => moveRow(1),
-    k: () => moveRow(-1),
-    m: () => {
-      const next = (Math.max(metrics.indexOf(state.metric), 0) + 1) % metrics.length;
-      set({ metric: next === 0 ? "" : metrics[next]! });
-    },
-    c: () => document.querySelector<HTMLElement>("tr.detail button.copy")?.click(),
-  };
-  if (view) set({ view });
-  else if (actions[event.key]) actions[event.key]!();
-  else return;
-  event.preventDefault();
+/** The state after a change: an entry of another metric is another one. */
+function changed(before: State, patch: Partial<State>): State {
+  const next = { ...before, ...patch };
+  if (patch.metric !== undefined && patch.metric !== before.metric) [next.row, next.zoom] = ["", []];
+  return next;
 }
 
 /** Undoes one thing: the zoom, the open row, the search, the kind. */

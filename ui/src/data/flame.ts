@@ -269,6 +269,22 @@ export class FromAllocation implements FlameTree {
   }
 }
 
+/** Trees are made once: their shape does not change. */
+const trees = new WeakMap<Stacks, Map<string, FlameTree>>();
+
+/** The tree from main or from what allocates, with library frames or without. */
+export function treeOf(stacks: Stacks, from: "main" | "allocation", library: boolean): FlameTree {
+  const made = trees.get(stacks) ?? new Map<string, FlameTree>();
+  trees.set(stacks, made);
+  const key = `${from} ${library}`;
+  let tree = made.get(key);
+  if (!tree) {
+    tree = from === "main" ? new FromMain(stacks, library) : new FromAllocation(stacks, library);
+    made.set(key, tree);
+  }
+  return tree;
+}
+
 /** A cell of the drawing, in pixels; the row counts from the zoomed node. */
 export interface Cell {
   node: number;

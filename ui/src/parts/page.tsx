@@ -1,8 +1,132 @@
-// What the pages of a recording and of a comparison have in common around their views: theme,
-// messages, the buttons at the top, and moving from row to row.
+// What all pages have in common around their views: the state in the URL, keys, theme, messages,
+// the links and buttons at the top, and moving from row to row.
 
 import { options } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+
+/** The state of a page, which is in the URL. */
+interface UrlState<S> {
+  state: S;
+  /** The state now, for handlers that were made before. */
+  latest: { current: S };
+  set: (patch: Partial<S>) => void;
+}
+
+/** Keeps the state in the URL. `read` reads it there, `toFragment` writes it; `change` applies a
+ * patch. A change of the view is a step of the browser's history. */
+export function useUrlState<S extends { view: string }>(read: () => S, toFragment: (state: S) => string, change: (before: S, patch: Partial<S>) => S): UrlState<S> {
+  const [state, setState] = useState<S>(read);
+  const latest = useRef(state);
+  const writing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  latest.current = state;
+  const set = useCallback((patch: Partial<S>) => {
+    const before = latest.current;
+    const next = change(before, patch);
+    clearTimeout(writing.current);
+    if (next.view !== before.view) {
+      history.replaceState(null, "", toFragment(before));
+      history.pushState(null, "", toFragment(next));
+      scrollTo(0, 0);
+    } else {
+      // Browsers refuse it when it happens as often as somebody types or a brush moves.
+      writing.current = setTimeout(() => history.replaceState(null, "", toFragment(latest.current)), 150);
+    }
+    latest.current = next;
+    setState(next);
+  }, []);
+  useEffect(() => {
+    const back = () => setState(read());
+    addEventListener("popstate", back);
+    addEventListener("hashchange", back);
+    return () => {
+      removeEventListener("popstate", back);
+      removeEventListener("hashchange", back);
+    };
+  }, []);
+  return { state, latest, set };
+}
+
+/** What keys do on a page. */
+interface KeyActions<S> {
+  views: readonly string[];
+  url: UrlState<S>;
+  /** By key. */
+  actions: Record<string, () => void>;
+  /** What Escape does outside of fields. */
+  undo: (state: S) => void;
+  help: boolean;
+  setHelp: (shown: boolean) => void;
+  switchTheme: () => void;
+}
+
+/** Listens to the keys of all pages, and to those of `actions`. */
+export function useKeys<S extends { view: string; search: string }>(keys: KeyActions<S>): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => key(event, keys);
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  });
+}
+
+function key<S extends { view: string; search: string }>(event: KeyboardEvent, { views, url, actions, undo, help, setHelp, switchTheme }: KeyActions<S>): void {
+  const target = event.target as HTMLElement;
+  const typing = isTyping(target);
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const { latest, set } = url;
+  if (event.key === "Escape") {
+    if (help) setHelp(false);
+    else if (typing && latest.current.search !== "") set({ search: "" } as Partial<S>);
+    else if (typing) target.blur();
+    else undo(latest.current);
+    event.preventDefault();
+    return;
+  }
+  if (typing || help) return;
+  const all: Record<string, () => void> = {
+    "/": () => document.getElementById("search")?.focus(),
+    "?": () => setHelp(true),
+    d: switchTheme,
+    j: () => moveRow(1),
+    k: () => moveRow(-1),
+    ...actions,
+  };
+  const view = views[Number(event.key) - 1];
+  if (view) set({ view } as Partial<S>);
+  else if (all[event.key]) all[event.key]!();
+  else return;
+  event.preventDefault();
+}
+
+interface ViewsProps<V extends string> {
+  views: readonly V[];
+  titles: Record<V, string>;
+  shown: V;
+  /** The fragment that shows a view. */
+  href: (view: V) => string;
+  onView: (view: V) => void;
+}
+
+/** The links to the views. */
+export function Views<V extends string>({ views, titles, shown, href, onView }: ViewsProps<V>) {
+  return (
+    <nav aria-label="Views">
+      {views.map((view) => (
+        <a
+          key={view}
+          href={href(view)}
+          aria-current={view === shown ? "page" : undefined}
+          onClick={(event) => {
+            if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+            event.preventDefault();
+            onView(view);
+          }}
+        >
+          {titles[view]}
+        </a>
+      ))}
+    </nav>
+  );
+}
 
 export function Logo() {
   return (
@@ -111,12 +235,12 @@ export function Said({ text }: { text: string }) {
 }
 
 /** Whether keys are typed into the element. */
-export function isTyping(element: HTMLElement): boolean {
+function isTyping(element: HTMLElement): boolean {
   return element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
 }
 
 /** Moves the focus from row to row of a table. */
-export function moveRow(by: number): void {
+function moveRow(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>("main button.row")];
   if (rows.length === 0) return;
   const at = rows.indexOf(document.activeElement as HTMLElement);

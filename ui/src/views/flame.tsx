@@ -3,8 +3,8 @@
 
 import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
-import { type FlameTree, FromAllocation, FromMain, foundValue, nodeAt } from "../data/flame";
-import { ORIGIN, type Recording } from "../data/recording";
+import { type FlameTree, foundValue, nodeAt, treeOf } from "../data/flame";
+import { ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
 import { MODE_NAMES } from "../data/ranges";
 import { bytes, count, plural, share } from "../format";
@@ -13,19 +13,6 @@ import { Graph, type Look, foldedLabel } from "../parts/flame-graph";
 import { Search } from "../parts/search";
 import type { Weight } from "../state";
 import { isOwn } from "./overview";
-
-/** Trees are made once: their shape does not change. */
-const trees = new Map<string, FlameTree>();
-
-function treeOf(recording: Recording, from: "main" | "allocation", library: boolean): FlameTree {
-  const key = `${from} ${library}`;
-  let tree = trees.get(key);
-  if (!tree) {
-    tree = from === "main" ? new FromMain(recording, library) : new FromAllocation(recording, library);
-    trees.set(key, tree);
-  }
-  return tree;
-}
 
 /** The weights that this recording knows, with their names. */
 function weightsOf({ recording, state, model }: App): [Weight, string][] {

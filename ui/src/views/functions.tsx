@@ -10,6 +10,7 @@ import { type CodeLine, LIVE_AT_END, ORIGIN } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
+import { FrameList } from "../parts/frames";
 import { Bytes, FunctionName } from "../parts/names";
 import { Uncertain, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
@@ -291,47 +292,26 @@ export function Stack({ site }: { site: number }) {
   const [switched, setSwitched] = useState<ReadonlySet<number>>(new Set());
   const frames = recording.stackOf(recording.sites.node[site]!);
   const headline = recording.sites.figures.headline[site]!;
-  const isHidden = (frame: number, i: number) => !all && (i < headline || recording.frames.origin[frame] === ORIGIN.glue);
-  const lines: preact.ComponentChild[] = [];
-  for (let i = 0; i < frames.length; ) {
-    let end = i;
-    while (end < frames.length && isHidden(frames[end]!, end)) end++;
-    if (end > i) {
-      lines.push(
-        <li key={i}>
-          <button type="button" class="quiet" onClick={() => setAll(true)}>
-            ⋯ {plural(end - i, i === 0 ? "inner frame" : "library frame")}
-          </button>
-        </li>,
-      );
-      i = end;
-      continue;
-    }
+  const isHidden = (i: number) => !all && (i < headline || recording.frames.origin[frames[i]!] === ORIGIN.glue);
+  const line = (i: number) => {
     const frame = frames[i]!;
     const code = recording.codeAround(frame);
     // The code of the function that stands for the stack is open at first.
     const isOpen = code.length > 0 && (i === headline) !== switched.has(i);
-    const at = i;
     const toggle = () => {
       const next = new Set(switched);
-      if (!next.delete(at)) next.add(at);
+      if (!next.delete(i)) next.add(i);
       setSwitched(next);
     };
-    lines.push(
+    return (
       <li key={i} class={i === headline ? "head" : ""}>
         <code title={recording.functionOf(frame)}>{recording.functionOf(frame)}</code>
         <Place frame={frame} isOpen={isOpen} onClick={code.length > 0 ? toggle : undefined} />
         {isOpen && <Code lines={code} at={recording.frames.line[frame]!} name={recording.placeOf(frame)} />}
-      </li>,
+      </li>
     );
-    i++;
-  }
-  return (
-    <ol class="frames">
-      {lines}
-      {frames.length === 0 && <li class="quiet">no frames</li>}
-    </ol>
-  );
+  };
+  return <FrameList count={frames.length} isHidden={isHidden} onShow={() => setAll(true)} frame={line} />;
 }
 
 /** Where a frame is; a button if there is code to show. */
