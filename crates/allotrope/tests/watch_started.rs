@@ -140,6 +140,17 @@ fn a_process_that_has_lost_its_parent_is_watched_and_waited_for() {
     assert_eq!(started.end(), Some(4));
 }
 
+#[test]
+fn a_process_that_is_prepared_after_the_program_has_ended_is_watched() {
+    // The second shell is not prepared, nor is what it leaves behind before that is the program.
+    let leaving = "exec 3<&0; export KEPT=\"$LD_PRELOAD\"; exec env -u LD_PRELOAD sh -c \
+                   '(sleep 1; LD_PRELOAD=\"$KEPT\" exec \"$0\") <&3 & exit 4' \"$0\"";
+    let mut started = Started::new(&["sh", "-c", leaving]);
+    started.program.tell("malloc 100 1000");
+    started.wait_for(|it| blocks_of(it, "by_malloc") == 100.0);
+    assert_eq!(started.end(), Some(4));
+}
+
 /// In the last report.
 fn blocks(started: &Started) -> Option<f64> {
     let last = started.reports().pop()?;
