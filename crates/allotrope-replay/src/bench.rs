@@ -23,6 +23,8 @@ use crate::spread::Spread;
 pub const FORMAT: &str = "allotrope-bench/1";
 /// Name of the system's allocator in the second run of a round.
 const AGAIN: &str = "glibc again";
+/// How many runs are tried until one says something.
+const ATTEMPTS: u32 = 10;
 
 /// A pattern of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -262,12 +264,34 @@ fn describe(case: &Case) -> String {
     )
 }
 
-/// Runs one process. The inner error is a refusal.
+/// Measures an allocator in one benchmark. The inner error is a refusal.
 fn one(
     plan: &BenchPlan<'_>,
     case: &Case,
     allocator: &Allocator,
 ) -> io::Result<Result<BenchFigures, String>> {
+    until_measured(|| run(plan, case, allocator))
+}
+
+/// Repeats a run that says nothing.
+fn until_measured<T>(
+    mut run: impl FnMut() -> io::Result<Result<Option<T>, String>>,
+) -> io::Result<Result<T, String>> {
+    for _ in 0..ATTEMPTS {
+        if let Some(result) = run()?.transpose() {
+            return Ok(result);
+        }
+    }
+    Ok(Err("was not measured: its calls take no time".to_owned()))
+}
+
+/// Runs one process. The inner error is a refusal; there are no figures if the calls took no
+/// more time than the null loop, which happens if the null loop was interrupted.
+fn run(
+    plan: &BenchPlan<'_>,
+    case: &Case,
+    allocator: &Allocator,
+) -> io::Result<Result<Option<BenchFigures>, String>> {
     let library = allocator.library.as_deref();
     let settings = [
         (results::MODE, results::MODE_BENCH),
@@ -292,9 +316,7 @@ fn one(
                     figures.library.display()
                 ))
             }
-            _ => results
-                .bench_figures()
-                .ok_or_else(|| "was not measured: its calls take no time".to_owned()),
+            _ => Ok(results.bench_figures()),
         },
         Outcome::Crashed {
             signal, message, ..
@@ -352,6 +374,22 @@ fn verdict(ratio: Spread, noise: Spread) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_says_nothing_is_repeated() {
+        let mut runs = [Ok(None), Ok(None), Ok(Some(7))].into_iter();
+        let measured = until_measured(|| Ok(runs.next().unwrap())).unwrap();
+        assert_eq!(measured, Ok(7));
+        let mut count = 0;
+        let never = until_measured::<u32>(|| {
+            count += 1;
+            Ok(Ok(None))
+        });
+        assert!(never.unwrap().unwrap_err().contains("take no time"));
+        assert_eq!(count, ATTEMPTS);
+        let refused = until_measured::<u32>(|| Ok(Err("crashed".to_owned())));
+        assert_eq!(refused.unwrap(), Err("crashed".to_owned()));
+    }
 
     #[test]
     fn a_ratio_inside_the_noise_is_a_tie() {
