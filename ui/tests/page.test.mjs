@@ -768,6 +768,13 @@ int main(void) {
     const change = (name) => changes.find((it) => it[0] === name)[4];
     assert.match(change("free"), /^▼ −/);
     assert.equal(change("malloc"), "the same");
+    // The curves are those of the points; that of the one that was not measured is not there.
+    const { label, shown } = await page.$eval("main .curve", (it) => ({ label: it.getAttribute("aria-label"), shown: it.parentElement.querySelector(".legend").textContent }));
+    const live = Math.max(...json.allocators[0].points.map((it) => it.live_bytes));
+    assert.equal(live, json.recording.peak_live_bytes);
+    for (const name of ["glibc", "old", "new"]) assert.ok(label.includes(`${name}: at most `) && shown.includes(`${name}: at most `), label);
+    assert.ok(!label.includes("missing"));
+    assert.ok(await page.$eval("main .curve canvas", (it) => it.width > 0));
     // The one that was not measured stays last, both ways.
     for (const direction of ["time", "-time"]) {
       await go(page, `#/summary?sort=${direction}`);
@@ -802,6 +809,36 @@ int main(void) {
     assert.deepEqual(await cells(again, "Paths"), await cells(page, "Paths"));
     await go(again, "#/nonsense?a=none&row=99&z=%%&sort=x");
     assert.equal(await text(again, 'nav [aria-current="page"]'), "Summary");
+  });
+
+  testAllocators("the earlier version has its own flame graph, paths and callees", async (file, json) => {
+    const page = await at(file);
+    await page.keyboard.press("b");
+    await until(page, () => location.hash === "#/paths?a=new&v=before");
+    const { before } = json.changes[0];
+    const mean = (it) => it.instructions[0].mean.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+    assert.equal(await text(page, "h1"), `new, before the change: ${mean(before)} instructions an operation`);
+    assert.match(await text(page, "main > .facts"), new RegExp(`· ${mean(json.allocators[2])} after the change$`));
+    // It is the library that `old` is, and it is stepped through the same operations.
+    const tables = async (tab) => [await cells(tab, "Paths"), await cells(tab, "Callees"), await tab.$eval("canvas.flame", (it) => it.dataset.cells)];
+    const old = await at(file, "#/paths?a=old");
+    assert.deepEqual(await tables(page), await tables(old));
+    const getenv = (rows) => rows.filter((it) => it[0] === "getenv").length;
+    assert.equal(getenv(await cells(page, "Callees")), 1);
+    await page.bringToFront();
+    await page.focus("canvas.flame");
+    for (const key of ["ArrowDown", "Enter"]) await page.keyboard.press(key);
+    await until(page, () => location.hash.includes("z="));
+    await page.keyboard.press("b");
+    await until(page, () => location.hash === "#/paths?a=new");
+    assert.equal(await text(page, "h1"), `new: ${mean(json.allocators[2])} instructions an operation`);
+    assert.equal(getenv(await cells(page, "Callees")), 0);
+    await page.click('[aria-label="Version"] button:first-child');
+    await until(page, () => location.hash === "#/paths?a=new&v=before");
+    // The next allocator has no earlier version.
+    await page.keyboard.press("a");
+    await until(page, () => location.hash === "#/paths");
+    assert.equal(await page.$('[aria-label="Version"]'), null);
   });
 
   testAllocators("everything can be done with the keyboard", async (file) => {
@@ -862,10 +899,10 @@ int main(void) {
     for (const theme of ["light", "dark"]) {
       for (const width of [1280, 390]) {
         const page = await at(file, "", { theme, width });
-        for (const view of ["summary", "paths?a=old&row=0", "appendix"]) {
+        for (const view of ["summary", "paths?a=old&row=0", "paths?a=new&v=before", "appendix"]) {
           await go(page, `#/${view}`);
           assert.deepEqual(await violations(page), [], `${view} ${theme} ${width}`);
-          const name = `allocators-${view.split("?")[0]}-${width}-${theme}.png`;
+          const name = `allocators-${view.split("?")[0]}${view.includes("v=") ? "-before" : ""}-${width}-${theme}.png`;
           await page.screenshot({ path: join(screenshots, name), fullPage: true });
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is too wide`);
         }

@@ -13,9 +13,9 @@ use allotrope_symbols::Locator;
 use crate::commands::Invocation;
 use crate::counters::{count, counters};
 use crate::findings::impossible;
-use crate::report::{Allocator, Change, ChangedTime, FORMAT, Report, Stepping, summary};
+use crate::report::{Allocator, Change, ChangedTime, FORMAT, Report, Stepping, Steps, summary};
 use crate::verification::{checks, finding};
-use crate::what_if::{change, estimates, functions};
+use crate::what_if::{change, estimates};
 
 /// What is measured, and how.
 pub struct Request<'a> {
@@ -181,23 +181,12 @@ fn allocator(
     Allocator {
         replay: row,
         not_stepped,
-        cut: stepped.map_or(0, |it| it.cut),
-        instructions: list(stepped, |it| it.instructions.clone()),
-        size_classes: list(stepped, |it| it.size_classes.clone()),
-        functions: list(stepped, functions),
-        lines: list(stepped, |it| it.lines.clone()),
-        paths: list(stepped, |it| it.paths.clone()),
-        callees: list(stepped, |it| it.callees.clone()),
+        steps: stepped.cloned().map(Steps::new).unwrap_or_default(),
         counters,
-        what_if: list(stepped, estimates),
+        what_if: stepped.map(estimates).unwrap_or_default(),
         verification,
         findings,
     }
-}
-
-/// A list of an allocator; empty if it was not stepped.
-fn list<T>(stepped: Option<&Stepped>, list: fn(&Stepped) -> Vec<T>) -> Vec<T> {
-    stepped.map_or_else(Vec::new, list)
 }
 
 /// Steps through an earlier version, and compares. The time is not compared here.
@@ -220,12 +209,15 @@ fn changed(
     match measured {
         Ok((before, later)) => {
             let operations = request.plan.operations.len();
-            change(&before, later, operations, request.samples.every)
+            let mut change = change(&before, later, operations, request.samples.every);
+            change.before = Some(Steps::new(before));
+            change
         }
         Err(refused) => Change {
             name: name.to_owned(),
             before_library: library,
             refused: Some(refused),
+            before: None,
             rows: Vec::new(),
             removed: Vec::new(),
             estimated_saving: None,

@@ -1,12 +1,16 @@
 //! The report: its fields are the JSON (`docs/allocators.md`,
 //! `docs/allocators.schema.json`).
 
+use std::borrow::Cow;
+
 use allotrope_paths::compare::Row as ChangedRow;
-use allotrope_paths::report::{Callee, Instructions, Line, Path, SizeClass};
+use allotrope_paths::report::{Allocator as Stepped, Callee, Instructions, Line, Path, SizeClass};
 use allotrope_replay::report::{Recorded, Row, Setup, SpreadRow, SwitchRow, Switching};
 use allotrope_replay::{Spread, Verdict};
 use allotrope_text::numbers::{bytes, duration};
 use serde::Serialize;
+
+use crate::what_if::functions;
 
 /// The format's name and version.
 pub const FORMAT: &str = "allotrope-allocators/1";
@@ -54,6 +58,22 @@ pub struct Allocator {
     /// Why its operations were not stepped although it was replayed; `null` if they were. The
     /// lists that follow are empty then.
     pub not_stepped: Option<String>,
+    /// What the stepped operations did.
+    #[serde(flatten)]
+    pub steps: Steps,
+    /// Figures an operation with their source.
+    pub counters: Vec<Counter>,
+    /// What would be saved, estimated, the most first.
+    pub what_if: Vec<Estimate>,
+    /// Figures that were counted in two ways.
+    pub verification: Vec<Check>,
+    /// Sentences, each with its evidence.
+    pub findings: Vec<String>,
+}
+
+/// What the stepped operations of an allocator did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Steps {
     /// Operations that were too long to be stepped to their end.
     pub cut: u64,
     /// Instructions an operation, `all` first.
@@ -68,14 +88,20 @@ pub struct Allocator {
     pub paths: Vec<Path>,
     /// What it calls.
     pub callees: Vec<Callee>,
-    /// Figures an operation with their source.
-    pub counters: Vec<Counter>,
-    /// What would be saved, estimated, the most first.
-    pub what_if: Vec<Estimate>,
-    /// Figures that were counted in two ways.
-    pub verification: Vec<Check>,
-    /// Sentences, each with its evidence.
-    pub findings: Vec<String>,
+}
+
+impl Steps {
+    pub(crate) fn new(stepped: Stepped) -> Self {
+        Self {
+            functions: functions(&stepped),
+            cut: stepped.cut,
+            instructions: stepped.instructions,
+            size_classes: stepped.size_classes,
+            lines: stepped.lines,
+            paths: stepped.paths,
+            callees: stepped.callees,
+        }
+    }
 }
 
 /// A function.
@@ -158,6 +184,8 @@ pub struct Change {
     pub before_library: Option<String>,
     /// Why nothing was compared; `null` if it was.
     pub refused: Option<String>,
+    /// What the stepped operations of the earlier version did; `null` if they were not stepped.
+    pub before: Option<Steps>,
     /// Instructions an operation, `all` first.
     pub rows: Vec<ChangedRow>,
     /// Callees that are not called any more, with the estimate that the earlier version gave.
@@ -242,20 +270,24 @@ pub struct CommandRow {
 impl Allocator {
     /// Instructions an operation; `None` if it was not stepped.
     pub fn mean(&self) -> Option<f64> {
-        self.instructions.first().map(|it| it.mean)
+        self.steps.instructions.first().map(|it| it.mean)
     }
 }
 
 impl Report {
     /// Names and reasons of what could not be measured, as ends of sentences that begin with
     /// the name.
-    pub fn refused(&self) -> impl Iterator<Item = (&String, &String)> {
+    pub fn refused(&self) -> impl Iterator<Item = (Cow<'_, str>, &String)> {
         let allocators = self.allocators.iter().filter_map(|it| {
             let why = it.replay.refused.as_ref().or(it.not_stepped.as_ref())?;
-            Some((&it.replay.name, why))
+            Some((Cow::from(&it.replay.name), why))
         });
-        let changes = self.changes.iter();
-        allocators.chain(changes.filter_map(|it| Some((&it.name, it.refused.as_ref()?))))
+        // Their reasons are whole sentences.
+        let changes = self.changes.iter().filter_map(|it| {
+            let why = it.refused.as_ref()?;
+            Some((format!("{}:", it.name).into(), why))
+        });
+        allocators.chain(changes)
     }
 }
 
@@ -341,7 +373,12 @@ fn certainty(report: &Report) -> Vec<String> {
         ),
     }];
     let stepped = report.allocators.iter().filter(|it| it.mean().is_some());
-    let spread = |it: &Allocator| it.instructions.first().map_or(0.0, Instructions::spread);
+    let spread = |it: &Allocator| {
+        it.steps
+            .instructions
+            .first()
+            .map_or(0.0, Instructions::spread)
+    };
     let (same, other): (Vec<&Allocator>, Vec<&Allocator>) =
         stepped.partition(|it| spread(it) == 0.0);
     let names = |all: &[&Allocator]| -> String {

@@ -155,6 +155,7 @@ pub(crate) fn change(
             saved.sum()
         }),
         refused,
+        before: None,
         rows,
         removed,
         time: None,

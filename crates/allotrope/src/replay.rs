@@ -1,6 +1,7 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
 //! allocators, and compares time and memory. `allotrope-replay` does the work.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -220,13 +221,13 @@ pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
 }
 
 /// Prints a sentence for each reason why allocators were not measured; returns the exit status.
-pub fn refuse<'a>(refused: impl Iterator<Item = (&'a String, &'a String)>) -> u8 {
+pub fn refuse<'a>(refused: impl Iterator<Item = (impl Into<Cow<'a, str>>, &'a String)>) -> u8 {
     // One machine often refuses all of them for one reason.
-    let mut reasons: Vec<(&String, Vec<&str>)> = Vec::new();
+    let mut reasons: Vec<(&String, Vec<Cow<'a, str>>)> = Vec::new();
     for (name, why) in refused {
         match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, names)) => names.push(name),
-            None => reasons.push((why, vec![name])),
+            Some((_, names)) => names.push(name.into()),
+            None => reasons.push((why, vec![name.into()])),
         }
     }
     for (why, names) in &reasons {

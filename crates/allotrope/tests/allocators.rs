@@ -168,6 +168,11 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
         "{}",
         errors(&output)
     );
+    // What the earlier version did is what it did when it was measured alone.
+    let earlier = &after["changes"][0]["before"];
+    for list in ["instructions", "paths", "callees", "lines"] {
+        assert_eq!(earlier[list], mine[list], "{list}");
+    }
     let page = fs::read_to_string(example.folder.path().join("out.html")).expect("it was written");
     assert_eq!(format!("{}\n", data_of(&page)), out(&output));
     let change = &after["changes"][0];
@@ -343,7 +348,7 @@ fn allocators_that_cannot_be_used_leave_the_others() {
         "{errors}"
     );
     assert!(
-        errors.contains("mine the earlier version cannot be used"),
+        errors.contains("mine: the earlier version cannot be used"),
         "{errors}"
     );
     let report = json(&output);
@@ -351,7 +356,7 @@ fn allocators_that_cannot_be_used_leave_the_others() {
     let mine = named(&report["allocators"], "name", "mine");
     assert!(mine["refused"].is_null() && mine["instructions"].is_array());
     let change = &report["changes"][0];
-    assert!(change["measured_saving"].is_null());
+    assert!(change["measured_saving"].is_null() && change["before"].is_null());
     assert!(change["time"].is_null() && change["not_timed"].is_string());
 }
 

@@ -16,6 +16,7 @@ const TITLES: Record<View, string> = { summary: "Summary", paths: "Paths", appen
 const KEYS: [string, string][] = [
   ["1 – 3", "views"],
   ["a", "the paths of the next allocator"],
+  ["b", "the paths before the change, or after it"],
   ["/", "search in the paths"],
   ["j k", "next and previous row; Enter opens it"],
   ["↑ ↓ ← →", "in the flame graph: choose a cell; Enter zooms"],
@@ -51,6 +52,12 @@ export function AllocatorsPage({ data }: { data: AllocatorReport }) {
       const next = view === "paths" ? names[(at + 1) % names.length]! : names[at]!;
       set({ view: "paths", allocator: next === names[0] ? "" : next });
     },
+    b: () => {
+      const { view, allocator, before } = url.latest.current;
+      const now = view === "paths" ? allocator || names[0]! : "";
+      const name = data.before(now) ? now : names.find((it) => data.before(it));
+      if (name !== undefined) set({ view: "paths", allocator: name === names[0] ? "" : name, before: name !== now || !before });
+    },
   };
   useKeys({ views: VIEWS, url, actions, undo: (now) => undo(now, set), help, setHelp, switchTheme });
 
@@ -83,11 +90,13 @@ export function AllocatorsPage({ data }: { data: AllocatorReport }) {
   );
 }
 
-/** The state after a change: rows, columns and cells of another table or allocator are others. */
-function changed(before: State, patch: Partial<State>): State {
-  const next = { ...before, ...patch };
-  const isOther = next.view !== before.view;
-  if (isOther || next.allocator !== before.allocator) {
+/** The state after a change: rows, columns and cells of another table, allocator or version are
+ * others. */
+function changed(now: State, patch: Partial<State>): State {
+  const next = { ...now, ...patch };
+  const isOther = next.view !== now.view;
+  if (isOther || next.allocator !== now.allocator) next.before = patch.before ?? false;
+  if (isOther || next.allocator !== now.allocator || next.before !== now.before) {
     next.row = patch.row ?? "";
     next.zoom = patch.zoom ?? [];
   }

@@ -1,7 +1,7 @@
 // The second view of an allocator report: where an allocator's instructions go.
 
 import { useMemo } from "preact/hooks";
-import { type Allocator, type Callee, type Estimate, type Line, type Path, type PathTree, type SizeClass, pathText, placeOf } from "../data/allocators";
+import { type Allocator, type Callee, type Estimate, type Line, type Path, type PathTree, type SizeClass, type Steps, pathText, placeOf } from "../data/allocators";
 import { nodeAt } from "../data/flame";
 import { bytes, count, plural, share } from "../format";
 import { Choice } from "../parts/choice";
@@ -14,6 +14,11 @@ import { Changed } from "./summary";
 
 /** The values of the tree are those of the report, so none are set. */
 const NO_WEIGHTS = new Float64Array();
+
+const VERSIONS = [
+  ["before", "Before the change"],
+  ["after", "After"],
+] as const;
 
 export function Paths() {
   const { data, chosen } = useApp();
@@ -36,24 +41,31 @@ function PathsOf({ chosen }: { chosen: Allocator }) {
   const { data, state, set, theme, say } = useApp();
   const { report } = data;
   const stepped = report.allocators.filter((it) => it.instructions.length > 0);
-  const tree = data.tree(chosen);
+  const earlier = data.before(chosen.name);
+  const isBefore = state.before && earlier !== undefined;
+  const steps: Steps = isBefore ? earlier : chosen;
+  const other = isBefore ? chosen : earlier;
+  const tree = data.tree(isBefore ? `${chosen.name}, before the change` : chosen.name, steps);
   const zoomed = useMemo(() => nodeAt(tree, state.zoom), [tree, state.zoom.join()]);
   const found = useMemo(() => tree.search(state.search), [tree, state.search]);
   const foundPart = found ? tree.foundValue(found) : 0;
   const change = report.changes.find((it) => it.name === chosen.name);
-  const all = chosen.instructions[0]!;
+  const all = steps.instructions[0]!;
   return (
     <>
       <h1>
-        {chosen.name}: {figure(all.mean)} instructions an operation
+        {chosen.name}
+        {isBefore ? ", before the change" : ""}: {figure(all.mean)} instructions an operation
       </h1>
       <p class="facts">
         exact counts of {plural(all.operations, "stepped operation")}, one of {count(report.stepping.every)} · median {count(all.median)}, 99th percentile {count(all.p99)}
         {all.high > all.low ? ` · runs from ${figure(all.low)} to ${figure(all.high)}` : report.stepping.runs > 1 ? ` · identical in ${plural(report.stepping.runs, "run")}` : ""}
-        {chosen.cut > 0 ? ` · ${plural(chosen.cut, "operation")} too long to be stepped to the end` : ""}
+        {steps.cut > 0 ? ` · ${plural(steps.cut, "operation")} too long to be stepped to the end` : ""}
+        {other && ` · ${figure(other.instructions[0]!.mean)} ${isBefore ? "after" : "before"} the change`}
       </p>
       <div class="tools">
         {stepped.length > 1 && <Choice label="Allocator" values={stepped.map((it) => [it.name, it.name] as const)} value={chosen.name} onChange={(name) => set({ allocator: name === stepped[0]!.name ? "" : name })} />}
+        {earlier && <Choice label="Version" values={VERSIONS} value={isBefore ? "before" : "after"} onChange={(version) => set({ before: version === "before" })} />}
         <SearchField value={state.search} onInput={(search) => set({ search })}>
           {found ? share(foundPart, tree.value(0)) : ""}
         </SearchField>
@@ -73,12 +85,12 @@ function PathsOf({ chosen }: { chosen: Allocator }) {
         <span class="quiet end">as wide as instructions · a path’s functions are beside each other · click zooms</span>
       </p>
       <Graph tree={tree} zoomed={zoomed} found={found} weights={NO_WEIGHTS} look={lookOf(tree)} from="main" theme={theme} say={say} onZoom={(zoom) => set({ zoom })} />
-      <PathTable chosen={chosen} found={found} tree={tree} />
-      <Callees rows={chosen.callees} />
+      <PathTable steps={steps} found={found} tree={tree} />
+      <Callees rows={steps.callees} />
       {change && <Changed change={change} />}
-      <WhatIf rows={chosen.what_if} />
-      <Lines rows={chosen.lines} />
-      <Sizes rows={chosen.size_classes} />
+      {!isBefore && <WhatIf rows={chosen.what_if} />}
+      <Lines rows={steps.lines} />
+      <Sizes rows={steps.size_classes} />
     </>
   );
 }
@@ -108,13 +120,13 @@ interface NumberedPath extends Path {
   index: number;
 }
 
-function PathTable({ chosen, found, tree }: { chosen: Allocator; found: Set<number> | null; tree: PathTree }) {
+function PathTable({ steps, found, tree }: { steps: Steps; found: Set<number> | null; tree: PathTree }) {
   const { state, set } = useApp();
   const wanted = state.search.trim().toLowerCase();
   const has = (path: Path) => [path.entry_point, ...path.functions.flatMap((it) => [it.function, it.file, it.module])].some((text) => text.toLowerCase().includes(wanted));
-  const numbered: NumberedPath[] = chosen.paths.map((path, index) => ({ ...path, index }));
+  const numbered: NumberedPath[] = steps.paths.map((path, index) => ({ ...path, index }));
   const rows = found === null ? numbered : numbered.filter(has);
-  const ofAll = (it: NumberedPath) => tree.shareOf(chosen.paths[it.index]!);
+  const ofAll = (it: NumberedPath) => tree.shareOf(steps.paths[it.index]!);
   const columns: Column<NumberedPath>[] = [
     { key: "path", title: "Path", text: true, value: (it) => pathText(it), cell: (it) => <code title={pathText(it)}>{pathText(it)}</code> },
     { key: "entry", title: "Of", text: true, wide: true, value: (it) => it.entry_point, cell: (it) => <code>{it.entry_point}</code> },

@@ -8,6 +8,8 @@ export interface State {
   view: View;
   /** The allocator whose paths are shown; empty: the first one that was stepped. */
   allocator: string;
+  /** Whether the paths are those of its earlier version. */
+  before: boolean;
   search: string;
   /** The row that is open; empty: none. */
   row: string;
@@ -17,7 +19,7 @@ export interface State {
   zoom: number[];
 }
 
-export const FIRST: State = { view: "summary", allocator: "", search: "", row: "", sort: "", zoom: [] };
+export const FIRST: State = { view: "summary", allocator: "", before: false, search: "", row: "", sort: "", zoom: [] };
 
 /** The fragment of a state. */
 export function toFragment(state: State): string {
@@ -26,6 +28,7 @@ export function toFragment(state: State): string {
     if (value !== "") words.set(name, value);
   };
   add("a", state.allocator);
+  add("v", state.before ? "before" : "");
   add("q", state.search);
   add("row", state.row);
   add("sort", state.sort);
@@ -43,6 +46,7 @@ export function fromFragment(fragment: string, names: string[]): State {
   return {
     view: VIEWS.find((it) => it === path) ?? FIRST.view,
     allocator: names.find((it) => it === words.get("a")) ?? "",
+    before: words.get("v") === "before",
     search: (words.get("q") ?? "").slice(0, 1000),
     row: words.get("row") ?? "",
     sort: words.get("sort") ?? "",

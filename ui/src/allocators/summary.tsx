@@ -6,6 +6,7 @@ import { bytes, count, duration, fileName, plural } from "../format";
 import { Bytes, Prose } from "../parts/names";
 import { type Column, Table } from "../parts/table";
 import { Whisker } from "../parts/whisker";
+import { Memory } from "./memory";
 import { figure, nanoseconds, percent, useApp } from "./app";
 
 export function Summary() {
@@ -26,6 +27,7 @@ export function Summary() {
         ))}
       </ul>
       <Allocators />
+      <Memory />
       <Switching />
       {report.changes.map((it) => (
         <Changed key={it.name} change={it} />
@@ -164,11 +166,27 @@ function Switching() {
 
 /** An allocator before and after its change. */
 export function Changed({ change }: { change: Change }) {
+  const { data, state, set } = useApp();
   const { time } = change;
+  const show = (before: boolean) => set({ view: "paths", allocator: change.name, before });
   const most = time ? Math.max(time.before_ns_per_operation.high, time.after_ns_per_operation.high, 1) : 1;
   return (
     <section>
-      <h2>{change.name}, before and after the change</h2>
+      <div class="heading">
+        <h2>{change.name}, before and after the change</h2>
+        {state.view === "summary" && data.before(change.name) && (
+          <p>
+            Flame graph{" "}
+            <button type="button" class="link" onClick={() => show(true)}>
+              before
+            </button>{" "}
+            ·{" "}
+            <button type="button" class="link" onClick={() => show(false)}>
+              after
+            </button>
+          </p>
+        )}
+      </div>
       {change.refused !== null && <p class="quiet">The instructions cannot be compared: {change.refused}</p>}
       {change.not_timed !== null && <p class="quiet">The earlier version has no time: it {change.not_timed}</p>}
       <dl class="totals">

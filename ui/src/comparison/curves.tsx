@@ -1,41 +1,19 @@
 // Live bytes of both sides on one axis, each over the time since its own start.
 
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import type { Comparison, SideCurve } from "../data/comparison";
 import { bytes, duration } from "../format";
 import { color } from "../parts/colors";
-import { byteSplits, ceiling, timeSplits } from "../parts/curve";
+import { bottomAxis, byteAxis, ceiling, roundSplits, showTip, usePlot } from "../parts/plot";
 import { useApp } from "./app";
 
 const NAMES = ["before", "after"] as const;
 
 export function SideCurves() {
   const { comparison, theme } = useApp();
-  const element = useRef<HTMLDivElement>(null);
   const data = useMemo(() => columns(comparison.curves), [comparison]);
-  useEffect(() => {
-    const target = element.current;
-    if (!target || data === null) return;
-    let plot: uPlot | null = null;
-    const make = () => {
-      plot?.destroy();
-      plot = new uPlot(options(comparison.curves, target.clientWidth), data, target);
-    };
-    make();
-    let width = target.clientWidth;
-    const observer = new ResizeObserver(() => {
-      if (target.clientWidth === width) return;
-      width = target.clientWidth;
-      make();
-    });
-    observer.observe(target);
-    return () => {
-      observer.disconnect();
-      plot?.destroy();
-    };
-  }, [data, theme]);
+  const { element } = usePlot(data, (width) => options(comparison.curves, width), [theme]);
   if (data === null) return null;
   const missing = NAMES.filter((_, i) => comparison.curves[i]!.bytes.length === 0);
   const sums = NAMES.filter((_, i) => comparison.curves[i]!.processes > 1);
@@ -91,7 +69,6 @@ function columns(curves: SideCurve[]): uPlot.AlignedData | null {
 }
 
 function options(curves: SideCurve[], width: number): uPlot.Options {
-  const axis = { stroke: color("text3"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const end = Math.max(...curves.map((it) => it.end), 1);
   const largest = Math.max(...curves.map(most), 1);
   const stepped = uPlot.paths.stepped!({ align: 1 });
@@ -101,10 +78,7 @@ function options(curves: SideCurve[], width: number): uPlot.Options {
     legend: { show: false },
     padding: [8, width < 600 ? 8 : 24, 0, 0],
     scales: { x: { time: false, range: [0, end] }, y: { range: [0, ceiling(largest)] } },
-    axes: [
-      { ...axis, size: 28, grid: { show: false }, values: (_, ticks) => ticks.map((it) => (it === 0 ? "0" : duration(it).replace(/\.0+(?=\D)/, ""))), splits: (_plot, _axis, from, to) => timeSplits(from, to, 0, width) },
-      { ...axis, size: 64, values: (_, ticks) => ticks.map((it) => (it === 0 ? "0" : bytes(it).replace(".0", ""))), splits: (_plot, _axis, _min, max) => byteSplits(max) },
-    ],
+    axes: [bottomAxis((it) => (it === 0 ? "0" : duration(it).replace(/\.0+(?=\D)/, "")), (from, to) => roundSplits(from, to, 0, width)), byteAxis()],
     // Dashed and solid, because colour alone says nothing to some.
     series: [
       {},
@@ -118,23 +92,15 @@ function options(curves: SideCurve[], width: number): uPlot.Options {
 
 /** What both curves are at the pointer. */
 function hover(self: uPlot, curves: SideCurve[]): void {
-  let tip = self.over.querySelector<HTMLDivElement>(".tip");
-  if (!tip) {
-    tip = document.createElement("div");
-    tip.className = "tip";
-    self.over.append(tip);
-  }
   const left = self.cursor.left ?? -1;
-  tip.hidden = left < 0;
-  if (tip.hidden) return;
+  if (left < 0) return showTip(self, null);
   const time = self.posToVal(left, "x");
-  const parts = [duration(time)];
+  const words = [duration(time)];
   curves.forEach((curve, i) => {
     const at = Math.floor((time - curve.from) / Math.max(curve.width, 1));
     if (curve.bytes.length === 0) return;
     const value = curve.bytes[Math.min(at, curve.bytes.length - 1)];
-    parts.push(time > curve.end ? `${NAMES[i]} has ended` : `${NAMES[i]} ${bytes(at < 0 ? 0 : (value ?? 0))}`);
+    words.push(time > curve.end ? `${NAMES[i]} has ended` : `${NAMES[i]} ${bytes(at < 0 ? 0 : (value ?? 0))}`);
   });
-  tip.textContent = parts.join(" · ");
-  tip.style.transform = `translateX(${Math.min(left + 8, Math.max(0, self.over.clientWidth - tip.offsetWidth))}px)`;
+  showTip(self, words);
 }

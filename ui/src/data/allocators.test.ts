@@ -22,7 +22,7 @@ const allocator = {
 } as unknown as Allocator;
 
 describe("the tree of an allocator's instructions", () => {
-  const tree = new PathTree(allocator);
+  const tree = new PathTree("mine", allocator);
   const named = (parent: number) => tree.children(parent).map((it) => [tree.nodes[it]!.name, Number(tree.value(it).toFixed(6))]);
 
   test("has entry points, their paths and functions, with instructions an operation of all", () => {
@@ -65,9 +65,22 @@ describe("the tree of an allocator's instructions", () => {
   });
 
   test("of an allocator that was not stepped is empty", () => {
-    const empty = new PathTree({ ...allocator, instructions: [], paths: [] });
+    const empty = new PathTree("mine", { ...allocator, instructions: [], paths: [] });
     expect([empty.value(0), empty.children(0)]).toEqual([0, []]);
   });
+});
+
+test("the earlier version has a tree of its own", () => {
+  const [all, ...others] = allocator.instructions;
+  const before = { instructions: [{ ...all!, mean: 35 }, ...others], paths: [] };
+  const changes = [{ name: "mine", before }, { name: "other", before: null }, { name: "empty", before: { instructions: [], paths: [] } }];
+  const data = new AllocatorReport(JSON.stringify({ format: "allotrope-allocators/1", allocators: [allocator], changes }));
+  const [mine] = data.report.allocators;
+  const earlier = data.before("mine")!;
+  expect(data.tree("mine", earlier).value(0)).toBe(35);
+  expect(data.tree("mine", mine!).value(0)).toBe(30);
+  expect(data.tree("mine", earlier)).toBe(data.tree("mine", earlier));
+  for (const name of ["other", "empty", "none"]) expect(data.before(name)).toBeUndefined();
 });
 
 test("paths mark what is not the allocator's, and places have no folders", () => {
@@ -85,7 +98,7 @@ test("hidden characters of names are escaped as everywhere else", () => {
 });
 
 test("the state survives its fragment, and nonsense is as at first", () => {
-  const state = { view: "paths", allocator: "a b&c", search: "x=y", row: "3", sort: "-share", zoom: [1, 40] } as const;
+  const state = { view: "paths", allocator: "a b&c", before: true, search: "x=y", row: "3", sort: "-share", zoom: [1, 40] } as const;
   expect(fromFragment(toFragment({ ...state, zoom: [...state.zoom] }), ["glibc", "a b&c"])).toEqual(state);
-  expect(fromFragment("#/nonsense?a=none&z=%%.-", ["glibc"])).toEqual({ view: "summary", allocator: "", search: "", row: "", sort: "", zoom: [] });
+  expect(fromFragment("#/nonsense?a=none&z=%%.-", ["glibc"])).toEqual({ view: "summary", allocator: "", before: false, search: "", row: "", sort: "", zoom: [] });
 });

@@ -92,7 +92,17 @@ export interface Check {
   agrees: boolean | null;
 }
 
-export interface Allocator {
+/** What the stepped operations of an allocator did. */
+export interface Steps {
+  cut: number;
+  instructions: Instructions[];
+  size_classes: SizeClass[];
+  lines: Line[];
+  paths: Path[];
+  callees: Callee[];
+}
+
+export interface Allocator extends Steps {
   name: string;
   library: string | null;
   refused: string | null;
@@ -105,12 +115,7 @@ export interface Allocator {
   final_rss_bytes: number | null;
   peak_overhead: number | null;
   page_faults: number | null;
-  cut: number;
-  instructions: Instructions[];
-  size_classes: SizeClass[];
-  lines: Line[];
-  paths: Path[];
-  callees: Callee[];
+  points: { operations: number; live_bytes: number; rss_bytes: number }[];
   counters: Counter[];
   what_if: Estimate[];
   verification: Check[];
@@ -133,6 +138,8 @@ export interface Change {
   name: string;
   before_library: string | null;
   refused: string | null;
+  /** Of the earlier version; null: it was not stepped. */
+  before: Steps | null;
   rows: { entry_point: string; operations: number; before: number; after: number; noise: number }[];
   removed: Estimate[];
   estimated_saving: number | null;
@@ -188,7 +195,7 @@ export function shown(text: string): string {
 
 export class AllocatorReport {
   readonly report: Report;
-  private readonly trees = new Map<string, PathTree>();
+  private readonly trees = new Map<Steps, PathTree>();
 
   constructor(json: string) {
     const report = JSON.parse(json, (_, value: unknown) => (typeof value === "string" ? shown(value) : value)) as Report;
@@ -200,11 +207,19 @@ export class AllocatorReport {
     return this.report.allocators.find((it) => it.name === name);
   }
 
-  tree(allocator: Allocator): PathTree {
-    let tree = this.trees.get(allocator.name);
+  /** What the earlier version of an allocator did; undefined: there is none, or it was not
+   * stepped. */
+  before(name: string): Steps | undefined {
+    const steps = this.report.changes.find((it) => it.name === name)?.before;
+    return steps && steps.instructions.length > 0 ? steps : undefined;
+  }
+
+  /** The tree of an allocator's instructions, of this version or of the earlier one. */
+  tree(name: string, steps: Steps): PathTree {
+    let tree = this.trees.get(steps);
     if (!tree) {
-      tree = new PathTree(allocator);
-      this.trees.set(allocator.name, tree);
+      tree = new PathTree(name, steps);
+      this.trees.set(steps, tree);
     }
     return tree;
   }
@@ -237,15 +252,15 @@ export class PathTree implements FlameTree {
   private readonly keys = new Map<string, number>();
   private readonly ofPaths = new Map<Path, number>();
 
-  constructor(allocator: Allocator) {
-    const [all, ...entries] = allocator.instructions;
+  constructor(name: string, steps: Steps) {
+    const [all, ...entries] = steps.instructions;
     const operations = all?.operations ?? 0;
-    this.nodes.push({ kind: "all", name: allocator.name, place: "", value: all?.mean ?? 0, share: 1, own: true, parent: 0, key: -1, children: [] });
+    this.nodes.push({ kind: "all", name, place: "", value: all?.mean ?? 0, share: 1, own: true, parent: 0, key: -1, children: [] });
     if (operations === 0) return;
     for (const entry of entries) {
       const part = entry.operations / operations;
       const at = this.add(0, `entry ${entry.entry_point}`, { kind: "entry", name: entry.entry_point, place: "", value: entry.mean * part, share: part, own: true });
-      const paths = allocator.paths.filter((it) => it.entry_point === entry.entry_point);
+      const paths = steps.paths.filter((it) => it.entry_point === entry.entry_point);
       paths.forEach((path, i) => {
         const times = path.share_of_operations * part;
         const below = this.add(at, `path ${entry.entry_point} ${i}`, { kind: "path", name: `path ${i + 1}`, place: pathText(path), value: path.instructions * times, share: path.share_of_operations, own: true });

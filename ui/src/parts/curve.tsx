@@ -3,13 +3,13 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import { useApp } from "../app";
 import { bytes, bytesParts, duration } from "../format";
 import type { Range } from "../data/ranges";
 import { color } from "./colors";
 import { type CurveData, useCurve } from "./curve-data";
 import { hatch } from "./hatch";
+import { bottomAxis, byteAxis, ceiling, roundSplits, showTip, usePlot } from "./plot";
 
 interface Props {
   height: number;
@@ -21,7 +21,6 @@ interface Props {
 
 export function Curve({ height, small = false, left = 64 }: Props) {
   const app = useApp();
-  const element = useRef<HTMLDivElement>(null);
   const data = useCurve();
   const { state, model } = app;
   const range = state.range ? model.range(state) : null;
@@ -30,28 +29,7 @@ export function Curve({ height, small = false, left = 64 }: Props) {
     range,
     brush: (brushed) => app.set({ range: brushed && model.range({ ...state, range: brushed }) }),
   };
-  const plot = useRef<uPlot | null>(null);
-
-  useEffect(() => {
-    const target = element.current!;
-    const make = () => {
-      plot.current?.destroy();
-      plot.current = new uPlot(options(data, target.clientWidth, height, small, left, latest), data.columns, target);
-    };
-    make();
-    let width = target.clientWidth;
-    const observer = new ResizeObserver(() => {
-      if (target.clientWidth === width) return;
-      width = target.clientWidth;
-      make();
-    });
-    observer.observe(target);
-    return () => {
-      observer.disconnect();
-      plot.current?.destroy();
-      plot.current = null;
-    };
-  }, [data, height, small, left, app.theme]);
+  const { element, plot } = usePlot(data.columns, (width) => options(data, width, height, small, left, latest), [data, height, small, left, app.theme]);
 
   useEffect(() => plot.current?.redraw(false), [range?.[0], range?.[1]]);
 
@@ -66,7 +44,6 @@ function options(
   left: number,
   latest: { current: { range: Range | null; brush: (range: Range | null) => void } },
 ): uPlot.Options {
-  const axis = { stroke: color("text3"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const most = Math.max(small ? data.mostLive : data.most, 1);
   const right = small ? 0 : width < 600 ? 8 : 96;
   return {
@@ -78,8 +55,8 @@ function options(
     axes: small
       ? [{ show: false }, { show: false }]
       : [
-          { ...axis, size: 28, grid: { show: false }, values: (_, ticks) => ticks.map((it) => (it === data.zero ? "0" : duration(it - data.zero).replace(/\.0+(?=\D)/, ""))), splits: (_plot, _axis, from, to) => timeSplits(from, to, data.zero, width) },
-          { ...axis, size: left, values: (_, ticks) => ticks.map((it) => (it === 0 ? "0" : bytes(it).replace(".0", ""))), splits: (_plot, _axis, _min, max) => byteSplits(max) },
+          bottomAxis((it) => (it === data.zero ? "0" : duration(it - data.zero).replace(/\.0+(?=\D)/, "")), (from, to) => roundSplits(from, to, data.zero, width)),
+          byteAxis(left),
         ],
     series: [
       {},
@@ -134,50 +111,14 @@ function brush(self: uPlot, choose: (range: Range | null) => void): void {
   });
 }
 
-/** The end of the axis of bytes: a round number above the largest. */
-export function ceiling(most: number): number {
-  const splits = byteSplits(most);
-  const step = splits[1] ?? most;
-  return Math.ceil((most * 1.02) / step) * step;
-}
-
-/** Three to six round numbers of bytes. */
-export function byteSplits(max: number): number[] {
-  const unit = 1024 ** Math.floor(Math.log(Math.max(max, 1)) / Math.log(1024));
-  const steps = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 256, 512].map((it) => it * unit);
-  const fractions = [unit / 8, unit / 4, unit / 2].filter((it) => it >= 1);
-  const step = [...fractions, ...steps].find((it) => max / it <= 5) ?? max;
-  return Array.from({ length: Math.floor(max / step + 1e-9) + 1 }, (_, i) => i * step);
-}
-
-export function timeSplits(from: number, to: number, zero: number, width: number): number[] {
-  const count = Math.max(3, Math.floor(width / 120));
-  const raw = Math.max((to - from) / count, 1);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((it) => it * power).find((it) => it >= raw) ?? raw;
-  const first = Math.ceil((from - zero) / step) * step + zero;
-  const splits: number[] = [];
-  for (let at = first; at <= to; at += step) splits.push(at);
-  return splits;
-}
-
 /** What the curve is at the pointer. */
 function hover(self: uPlot, data: CurveData): void {
-  let tip = self.over.querySelector<HTMLDivElement>(".tip");
-  if (!tip) {
-    tip = document.createElement("div");
-    tip.className = "tip";
-    self.over.append(tip);
-  }
   const index = self.cursor.idx;
-  const left = self.cursor.left ?? -1;
-  tip.hidden = index === null || index === undefined || left < 0;
-  if (tip.hidden) return;
-  const [time, live, resident] = self.data.map((column) => column[index!]);
-  const parts = [duration(time! - data.zero), `live ${bytes(live ?? 0)}`];
-  if (resident !== null && resident !== undefined) parts.push(`resident ${bytes(resident)}`);
-  tip.textContent = parts.join(" · ");
-  tip.style.transform = `translateX(${Math.min(left + 8, Math.max(0, self.over.clientWidth - tip.offsetWidth))}px)`;
+  if (index === null || index === undefined || (self.cursor.left ?? -1) < 0) return showTip(self, null);
+  const [time, live, resident] = self.data.map((column) => column[index]);
+  const words = [duration(time! - data.zero), `live ${bytes(live ?? 0)}`];
+  if (resident !== null && resident !== undefined) words.push(`resident ${bytes(resident)}`);
+  showTip(self, words);
 }
 
 function decorate(self: uPlot, data: CurveData, small: boolean, range: Range | null): void {

@@ -99,10 +99,10 @@ fn of_allocator(allocator: &Allocator, top: usize, sections: &mut Vec<Section>) 
         false => Block::List(allocator.findings.clone()),
     };
     let mut blocks = vec![findings];
-    if allocator.cut > 0 {
+    if allocator.steps.cut > 0 {
         blocks.push(text(format!(
             "{} operations were too long to be stepped to their end.",
-            count(allocator.cut)
+            count(allocator.steps.cut)
         )));
     }
     sections.push(section(
@@ -124,7 +124,7 @@ fn of_allocator(allocator: &Allocator, top: usize, sections: &mut Vec<Section>) 
 }
 
 fn functions(allocator: &Allocator, top: usize) -> Vec<Block> {
-    let rows = allocator.functions.iter().map(|it| {
+    let rows = allocator.steps.functions.iter().map(|it| {
         let place = place(&it.file, it.line).unwrap_or_else(|| base(&it.module).to_owned());
         let outside = if it.allocator {
             ""
@@ -146,12 +146,12 @@ fn functions(allocator: &Allocator, top: usize) -> Vec<Block> {
 }
 
 fn lines(allocator: &Allocator, top: usize) -> Vec<Block> {
-    if allocator.lines.is_empty() {
+    if allocator.steps.lines.is_empty() {
         return vec![text(
             "No debug information names lines (-g, or a -dbgsym package).",
         )];
     }
-    let rows = allocator.lines.iter().map(|it| {
+    let rows = allocator.steps.lines.iter().map(|it| {
         vec![
             percent(it.share_of_instructions),
             format!("{:.2}", it.instructions),
@@ -162,7 +162,7 @@ fn lines(allocator: &Allocator, top: usize) -> Vec<Block> {
 }
 
 fn paths(allocator: &Allocator, top: usize) -> Vec<Block> {
-    let rows = allocator.paths.iter().map(|it| {
+    let rows = allocator.steps.paths.iter().map(|it| {
         vec![
             it.entry_point.clone(),
             percent(it.share_of_operations),
@@ -182,10 +182,10 @@ fn paths(allocator: &Allocator, top: usize) -> Vec<Block> {
 }
 
 fn callees(allocator: &Allocator, top: usize) -> Vec<Block> {
-    if allocator.callees.is_empty() {
+    if allocator.steps.callees.is_empty() {
         return vec![text("It calls nothing outside its own code.")];
     }
-    let rows = allocator.callees.iter().map(|it| {
+    let rows = allocator.steps.callees.iter().map(|it| {
         let place = place(&it.file, it.line).map_or_else(String::new, |it| format!(" {it}"));
         vec![
             percent(it.share_of_operations),

@@ -30,7 +30,7 @@ pub fn check_sampled(report: &Value) {
     }
 }
 
-/// Fails unless a value has the form of this schema, a file of `docs` without references.
+/// Fails unless a value has the form of this schema, a file of `docs`.
 #[track_caller]
 pub fn check_with(schema: &str, value: &Value) {
     let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
@@ -91,11 +91,16 @@ pub fn check(report: &Value) {
 
 /// Whether a value has the form of a schema; otherwise where and why not.
 pub fn valid(value: &Value, schema: &Value, path: &str) -> Result<(), String> {
+    fits(value, schema, schema, path)
+}
+
+/// As [`valid`], for a part of the schema `whole`, in which its references are looked up.
+fn fits(value: &Value, schema: &Value, whole: &Value, path: &str) -> Result<(), String> {
     let schema = match schema["$ref"].as_str() {
         None => schema,
         Some(name) => {
             let pointer = name.strip_prefix('#').ok_or("a reference elsewhere")?;
-            SCHEMA.pointer(pointer).ok_or(format!("no {name}"))?
+            whole.pointer(pointer).ok_or(format!("no {name}"))?
         }
     };
     let fault = |what: &str| Err(format!("{path}: {} {what}", start_of(value)));
@@ -119,14 +124,14 @@ pub fn valid(value: &Value, schema: &Value, path: &str) -> Result<(), String> {
             }
             "oneOf" => {
                 let forms = list(rule).iter();
-                let fitting = forms.filter(|form| valid(value, form, path).is_ok());
+                let fitting = forms.filter(|form| fits(value, form, whole, path).is_ok());
                 if fitting.count() != 1 {
                     return fault("has not one of the forms");
                 }
             }
             "items" => {
                 for (at, item) in value.as_array().into_iter().flatten().enumerate() {
-                    valid(item, rule, &format!("{path}[{at}]"))?;
+                    fits(item, rule, whole, &format!("{path}[{at}]"))?;
                 }
             }
             "properties" => {
@@ -134,7 +139,7 @@ pub fn valid(value: &Value, schema: &Value, path: &str) -> Result<(), String> {
                     let Some(rule) = rule.get(name) else {
                         return fault(&format!("has {name}, which is not documented"));
                     };
-                    valid(member, rule, &format!("{path}.{name}"))?;
+                    fits(member, rule, whole, &format!("{path}.{name}"))?;
                 }
             }
             "required" => {
