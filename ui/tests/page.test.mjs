@@ -811,6 +811,24 @@ int main(void) {
     assert.equal(await text(again, 'nav [aria-current="page"]'), "Summary");
   });
 
+  testAllocators("what lies inside the noise is tied", async (file, json) => {
+    // Measured figures are not the same on every machine, so these are made up.
+    const changed = structuredClone(json);
+    const [, old] = changed.allocators;
+    old.compared = "tied";
+    old.ns_per_operation = { median: 10, low: 5, high: 15 };
+    changed.changes[0].time = { ...changed.changes[0].time, measured_saving_ns: -1, measured_saving_ns_error: 4, verdict: "tied" };
+    Object.assign(changed.switching, { from: "glibc", unknown: null });
+    changed.switching.to = [{ name: "old", worth: "no", why: null, saved_seconds: 0.001, saved_seconds_error: 0.01, saved_share: 0.01, saved_share_error: 0.05, saved_peak_rss_bytes: 100, saved_peak_rss_bytes_error: 10 }];
+    const page = await at(all.changedAllocators(file, changed));
+    const row = (await cells(page, "Allocators"))[1];
+    assert.deepEqual(row.slice(0, 3), ["old", "10.0 ns 5.0 – 15.0", "tied"]);
+    const [switched] = await cells(page, "What switching saves");
+    assert.deepEqual(switched.slice(0, 3), ["old", "no", "1.0 % ±5.0 % inside the noise"]);
+    assert.equal(switched[4], "100 B ±10 B");
+    assert.match(await text(page, "main"), /−1\.0.ns ±4\.0.ns, tied/);
+  });
+
   testAllocators("the earlier version has its own flame graph, paths and callees", async (file, json) => {
     const page = await at(file);
     await page.keyboard.press("b");

@@ -5,6 +5,7 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdir
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { deflateRawSync } from "node:zlib";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 /** Cargo's folder. */
@@ -134,6 +135,15 @@ export class Recordings {
       this.pages.set(page, JSON.parse(result.stdout.toString()));
     }
     return { page, json: this.pages.get(page) };
+  }
+
+  /** A copy of the page of an allocator report whose figures are changed. */
+  changedAllocators(page, json) {
+    const copy = page.replace(".html", "-changed.html");
+    const data = deflateRawSync(JSON.stringify(json)).toString("base64");
+    const text = readFileSync(page, "utf8");
+    writeFileSync(copy, text.replace(/(id="data-allocators">)[^<]*/, (_, start) => start + data));
+    return copy;
   }
 
   /** A program of this C code. */

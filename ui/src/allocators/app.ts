@@ -28,14 +28,19 @@ export function useApp(): App {
 
 /** A figure an operation, such as instructions. */
 export function figure(value: number): string {
-  return value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  return signed(value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
 }
 
 export function nanoseconds(value: number): string {
-  return `${value.toFixed(1)}\u00a0ns`;
+  return signed(`${value.toFixed(1)}\u00a0ns`);
 }
 
 /** A part from 0 to 1 in percent. */
 export function percent(part: number): string {
   return `${(part * 100).toFixed(1)}\u00a0%`;
+}
+
+/** With a minus instead of a hyphen. */
+function signed(text: string): string {
+  return text.replace(/^-/, "\u2212");
 }
