@@ -72,7 +72,7 @@ function options(measured: Allocator[], width: number): uPlot.Options {
     width,
     height: HEIGHT,
     legend: { show: false },
-    padding: [8, width < 600 ? 8 : 24, 0, 0],
+    padding: [8, 24, 0, 0],
     scales: { x: { time: false, range: [0, end] }, y: { range: [0, ceiling(most)] } },
     axes: [bottomAxis((it) => (it === 0 ? "0 operations" : count(it)), (from, to) => roundSplits(from, to, 0, width)), byteAxis()],
     series: [

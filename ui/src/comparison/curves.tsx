@@ -76,7 +76,7 @@ function options(curves: SideCurve[], width: number): uPlot.Options {
     width,
     height: 180,
     legend: { show: false },
-    padding: [8, width < 600 ? 8 : 24, 0, 0],
+    padding: [8, 24, 0, 0],
     scales: { x: { time: false, range: [0, end] }, y: { range: [0, ceiling(largest)] } },
     axes: [bottomAxis((it) => (it === 0 ? "0" : duration(it).replace(/\.0+(?=\D)/, "")), (from, to) => roundSplits(from, to, 0, width)), byteAxis()],
     // Dashed and solid, because colour alone says nothing to some.
