@@ -4,6 +4,7 @@
 use std::io;
 
 use allotrope_sampling::Period;
+use allotrope_watched::writer::FirstAllocation;
 
 use crate::look::Look;
 use crate::names::NamedFrame;
@@ -35,12 +36,15 @@ pub struct BlockRow {
     pub size: u64,
     /// The period at which it was sampled.
     pub period: Period,
-    /// When it was allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    /// When it was allocated or reallocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
-    /// Its age in nanoseconds; until it was freed, if it was.
+    /// How long ago that was, in nanoseconds; until it was freed, if it was.
     pub age: u64,
-    /// The allocation's stack, innermost first.
+    /// The stack of that, innermost first.
     pub stack: Vec<NamedFrame>,
+    /// How long ago the block was first allocated, in nanoseconds, and the stack of that, if it was
+    /// reallocated since and is live.
+    pub first: Option<(u64, Vec<NamedFrame>)>,
     /// When it was freed, by the same clock, and the stack of that.
     pub freed: Option<(u64, Vec<NamedFrame>)>,
 }
@@ -52,6 +56,7 @@ struct Bare {
     period: Period,
     allocated: u64,
     stack: u32,
+    first: Option<FirstAllocation>,
     freed: Option<(u64, u32)>,
 }
 
@@ -73,14 +78,17 @@ pub fn each(
     };
     for blocks in blocks.chunks(AT_ONCE) {
         let allocated = blocks.iter().map(|it| it.stack);
-        let freed = blocks
-            .iter()
-            .filter_map(|it| it.freed.map(|(_, stack)| stack));
-        let ids: Vec<u32> = allocated.chain(freed).collect();
-        let mut stacks = watch.names.stacks(look, &ids);
-        let mut of_frees = stacks.split_off(blocks.len()).into_iter();
-        for (block, stack) in blocks.iter().zip(stacks) {
+        let first = blocks.iter().filter_map(|it| it.first.map(|it| it.stack));
+        let freed = blocks.iter().filter_map(|it| it.freed.map(|it| it.1));
+        let ids: Vec<u32> = allocated.chain(first).chain(freed).collect();
+        let mut stacks = watch.names.stacks(look, &ids).into_iter();
+        let allocated: Vec<_> = stacks.by_ref().take(blocks.len()).collect();
+        let first = blocks.iter().filter(|it| it.first.is_some()).count();
+        let first: Vec<_> = stacks.by_ref().take(first).collect();
+        let (mut first, mut freed) = (first.into_iter(), stacks);
+        for (block, stack) in blocks.iter().zip(allocated) {
             let end = block.freed.map_or(look.time, |(time, _)| time);
+            let mut next = |stacks: &mut std::vec::IntoIter<_>| stacks.next().unwrap_or_default();
             show(&BlockRow {
                 process: look.process,
                 address: block.address,
@@ -89,9 +97,11 @@ pub fn each(
                 allocated: block.allocated,
                 age: end.saturating_sub(block.allocated),
                 stack,
-                freed: block
-                    .freed
-                    .map(|(time, _)| (time, of_frees.next().unwrap_or_default())),
+                first: block.first.map(|it| {
+                    let age = end.saturating_sub(it.allocated);
+                    (age, next(&mut first))
+                }),
+                freed: block.freed.map(|(time, _)| (time, next(&mut freed))),
             })?;
         }
     }
@@ -106,6 +116,7 @@ fn live(look: &Look) -> Vec<Bare> {
         period: it.period,
         allocated: it.allocated,
         stack: it.stack,
+        first: it.first,
         freed: None,
     });
     let mut blocks: Vec<Bare> = blocks.collect();
@@ -131,6 +142,7 @@ fn freed(look: &Look) -> Vec<Bare> {
         period: it.period,
         allocated: it.allocated,
         stack: it.stack,
+        first: None,
         freed: Some((it.deallocation.time, it.deallocation.stack)),
     });
     blocks.collect()

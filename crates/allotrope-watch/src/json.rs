@@ -141,6 +141,10 @@ fn block(row: &BlockRow, kind: &str) -> Map<String, Value> {
     object.insert("period_bytes".into(), row.period.bytes().into());
     object.insert("age_seconds".into(), seconds(row.age));
     object.insert("stack".into(), stack(&row.stack));
+    if let Some((age, first)) = &row.first {
+        object.insert("first_age_seconds".into(), seconds(*age));
+        object.insert("first_stack".into(), stack(first));
+    }
     if let Some((_, freed)) = &row.freed {
         object.insert("free_stack".into(), stack(freed));
     }

@@ -74,18 +74,19 @@ pub fn write_high_water(watch: &mut Watch, is_new: bool, out: &mut dyn Write) ->
 fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let stack = names(&block.stack);
-    match &block.freed {
-        None => writeln!(
+    let (size, age) = (block.size, seconds(block.age));
+    match (&block.freed, &block.first) {
+        (None, None) => writeln!(out, "\tsize={size} c_age={age:.6} alloc={stack}"),
+        (None, Some((first_age, first))) => writeln!(
             out,
-            "\tsize={} c_age={:.6} alloc={stack}",
-            block.size,
-            seconds(block.age)
+            "\tsize={size} c_age={:.6} alloc={} m_age={age:.6} realloc={stack}",
+            seconds(*first_age),
+            names(first),
         ),
-        Some((time, freed)) => writeln!(
+        (Some((time, freed)), _) => writeln!(
             out,
-            "\tptr={:x} size={} f_time={:.6} free={} alloc={stack} ctime={:.6}",
+            "\tptr={:x} size={size} f_time={:.6} free={} alloc={stack} ctime={:.6}",
             block.address,
-            block.size,
             seconds(*time),
             names(freed),
             seconds(block.allocated),

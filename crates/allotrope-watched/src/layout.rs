@@ -27,7 +27,7 @@ use allotrope_shm::wire::ADDRESS_MASK;
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
@@ -230,7 +230,14 @@ pub struct SampleSlot {
     pub stack_and_thread: AtomicU64,
     /// Number of the function that allocated it (`EntryPoint` of `allotrope-shm`).
     pub entry: AtomicU64,
+    /// When the block was first allocated, if it was reallocated since.
+    pub first_allocated: AtomicU64,
+    /// The stack of that in the lower half; [`REALLOCATED`], without which both mean nothing.
+    pub first_stack: AtomicU64,
 }
+
+/// Bit of [`SampleSlot::first_stack`]: see there.
+pub const REALLOCATED: u64 = 1 << 32;
 
 /// Totals of the samples of one stack, size class and period. They only grow.
 #[repr(C, align(64))]
@@ -277,6 +284,7 @@ const _: () = {
     assert!(size_of::<FreedSlot>() == 64);
     // None of them lies on two pages.
     assert!(size_of::<Bucket>() == 512);
+    assert!(size_of::<SampleSlot>() == 64);
     assert!(size_of::<TotalSlot>() == 64);
     assert!(size_of::<NodeSlot>() == 16);
     assert!(NODES < u32::MAX as usize && INDEX >= 2 * NODES);

@@ -19,8 +19,8 @@ use allotrope_sampling::Period;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::byte_table::MULTIPLIER;
-use crate::layout::{BUCKETS, Bucket, SampleSlot, WAYS};
-use crate::writer::{Host, Sample, Writer};
+use crate::layout::{BUCKETS, Bucket, REALLOCATED, SampleSlot, WAYS};
+use crate::writer::{FirstAllocation, Host, Sample, Writer};
 
 /// Bit of a key that is being written.
 pub(crate) const BEING_WRITTEN: u64 = 1;
@@ -65,6 +65,14 @@ impl<H: Host> Writer<'_, H> {
         let stack_and_thread = u64::from(sample.stack) | u64::from(sample.thread) << 32;
         slot.stack_and_thread.store(stack_and_thread, Relaxed);
         slot.entry.store(sample.entry as u64, Relaxed);
+        let first_stack = match sample.first {
+            Some(first) => {
+                slot.first_allocated.store(first.allocated, Relaxed);
+                u64::from(first.stack) | REALLOCATED
+            }
+            None => 0,
+        };
+        slot.first_stack.store(first_stack, Relaxed);
         slot.version.store(version.wrapping_add(1), Release);
         self.private.recognised.add(sample.address);
         bucket.keys[way].store(sample.address, Release);
@@ -141,6 +149,11 @@ impl SampleSlot {
     pub(crate) fn sample(&self, address: u64) -> Option<Sample> {
         let stack_and_thread = self.stack_and_thread.load(Relaxed);
         let entry = u8::try_from(self.entry.load(Relaxed)).ok()?;
+        let first_stack = self.first_stack.load(Relaxed);
+        let first = (first_stack & REALLOCATED != 0).then(|| FirstAllocation {
+            allocated: self.first_allocated.load(Relaxed),
+            stack: first_stack as u32,
+        });
         Some(Sample {
             address,
             size: self.size.load(Relaxed),
@@ -149,6 +162,7 @@ impl SampleSlot {
             stack: stack_and_thread as u32,
             thread: (stack_and_thread >> 32) as u32,
             entry: EntryPoint::from_number(entry)?,
+            first,
         })
     }
 }

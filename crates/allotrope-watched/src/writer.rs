@@ -87,6 +87,27 @@ pub struct Sample {
     pub thread: u32,
     /// The function that allocated it.
     pub entry: EntryPoint,
+    /// Its first allocation, if this one is a reallocation of a sampled block.
+    pub first: Option<FirstAllocation>,
+}
+
+/// How a block was allocated that was reallocated since, and was sampled each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstAllocation {
+    /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    pub allocated: u64,
+    /// The id of the stack.
+    pub stack: u32,
+}
+
+impl Sample {
+    /// The first allocation of its block.
+    pub fn first_allocation(&self) -> FirstAllocation {
+        self.first.unwrap_or(FirstAllocation {
+            allocated: self.allocated,
+            stack: self.stack,
+        })
+    }
 }
 
 impl<'a, H: Host> Writer<'a, H> {

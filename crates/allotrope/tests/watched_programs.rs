@@ -123,6 +123,18 @@ fn a_reallocation_is_a_new_block_and_a_failed_one_changes_nothing() {
     assert!(new.iter().all(|it| it.entry == EntryPoint::Realloc));
     let youngest = of_size(&before, SIZE).iter().map(|it| it.allocated).max();
     assert!(new.iter().all(|it| Some(it.allocated) > youngest));
+    // Its first allocation stays known, also after the next reallocation.
+    let of = |it: &Sample| (it.first_allocation().allocated, it.first_allocation().stack);
+    let mut first: Vec<_> = of_size(&before, SIZE).into_iter().map(of).collect();
+    first.sort_unstable();
+    for size in [5432, 6543] {
+        program.tell(&format!("realloc {size}"));
+        let state = program.state();
+        let mut now: Vec<_> = of_size(&state, size).into_iter().map(of).collect();
+        now.sort_unstable();
+        assert_eq!(now, first);
+        assert!(of_size(&state, size).iter().all(|it| it.first.is_some()));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_unwind::CallKind;
 use allotrope_watched::frees::Deallocation;
-use allotrope_watched::writer::Sample;
+use allotrope_watched::writer::{FirstAllocation, Sample};
 
 use crate::capture::unwind;
 use crate::hooks::probes;
@@ -28,7 +28,7 @@ pub fn allocated(
     size: usize,
     caller: Caller<'_>,
 ) {
-    if let Some(sample) = sample(thread, entry, block, size, caller) {
+    if let Some(sample) = sample(thread, entry, block, size, None, caller) {
         probes::malloc(&sample);
     }
 }
@@ -50,19 +50,21 @@ pub fn free(block: *mut c_void, caller: Caller<'_>) {
 /// The next `calloc` returned a block of so many elements, of `size` bytes in all.
 pub fn calloc_allocated(block: *mut c_void, elements: usize, size: usize, caller: Caller<'_>) {
     let sample = with_thread(caller, |thread| {
-        sample(thread, EntryPoint::Calloc, block, size, caller)
+        sample(thread, EntryPoint::Calloc, block, size, None, caller)
     });
     if let Some(sample) = sample.flatten() {
         probes::calloc(&sample, elements);
     }
 }
 
-/// Counts an allocation down and adds its block to the live ones, if it is sampled.
+/// Counts an allocation down and adds its block to the live ones, if it is sampled. `first`: it is
+/// a reallocation of a sampled block.
 fn sample(
     thread: OwnThread,
     entry: EntryPoint,
     block: *mut c_void,
     size: usize,
+    first: Option<FirstAllocation>,
     caller: Caller<'_>,
 ) -> Option<Sample> {
     // A pool's block lies in memory that was allocated: it would be there twice.
@@ -80,6 +82,7 @@ fn sample(
         stack,
         thread: thread.tid.load(Relaxed),
         entry,
+        first,
     };
     writer.insert(&sample).then_some(sample)
 }
@@ -138,7 +141,8 @@ pub fn reallocate(
         if result.is_null() {
             return taken.iter().for_each(probes::free);
         }
-        let new = sample(thread, entry, result, size, caller);
+        let first = taken.as_ref().map(Sample::first_allocation);
+        let new = sample(thread, entry, result, size, first, caller);
         probes::realloc(block, taken.as_ref(), (result as u64, size, new.as_ref()));
     });
     result

@@ -101,6 +101,7 @@ impl Story {
                 stack: stack.expect("a node"),
                 thread: 1,
                 entry: EntryPoint::Malloc,
+                first: None,
             });
         }
         self.allocated[0] += 1;

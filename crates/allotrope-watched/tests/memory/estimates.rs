@@ -59,6 +59,7 @@ impl Program<'_> {
                 stack: writer.node(0, frame).expect("a node"),
                 thread: 1,
                 entry: EntryPoint::Malloc,
+                first: None,
             });
         }
         self.allocated[0] += 1;

@@ -8,7 +8,7 @@ use allotrope_shm::numbers::EntryPoint;
 use allotrope_watched::file::Mapped;
 use allotrope_watched::layout::{BYTES, Memory, NAME};
 use allotrope_watched::reader::State;
-use allotrope_watched::writer::{Host, Private, Process, Sample, Writer};
+use allotrope_watched::writer::{FirstAllocation, Host, Private, Process, Sample, Writer};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 
 /// A new file, as a process makes it.
@@ -102,6 +102,10 @@ pub fn sample(address: u64, number: u64) -> Sample {
         stack: mix as u32,
         thread: number as u32,
         entry: EntryPoint::Calloc,
+        first: (mix & 1 << 40 != 0).then_some(FirstAllocation {
+            allocated: mix >> 3,
+            stack: (mix >> 5) as u32,
+        }),
     }
 }
 

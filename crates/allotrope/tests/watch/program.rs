@@ -16,7 +16,7 @@ use allotrope_watched::frees::Deallocation;
 use allotrope_watched::layout::{BYTES, NAME};
 use allotrope_watched::modules::Module;
 use allotrope_watched::stacks::Frame;
-use allotrope_watched::writer::{Host, Private, Process, Sample, Writer};
+use allotrope_watched::writer::{FirstAllocation, Host, Private, Process, Sample, Writer};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -219,7 +219,14 @@ impl Story {
         }
     }
 
-    fn insert(&mut self, function: &str, address: u64, size: u64, age: u64) {
+    fn insert(
+        &mut self,
+        function: &str,
+        address: u64,
+        size: u64,
+        age: u64,
+        first: Option<FirstAllocation>,
+    ) {
         let sample = Sample {
             address,
             size,
@@ -228,6 +235,7 @@ impl Story {
             stack: self.stack(function),
             thread: 1,
             entry: EntryPoint::Malloc,
+            first,
         };
         assert!(self.writer().insert(&sample));
         self.live
@@ -239,7 +247,7 @@ impl Story {
     fn allocate(&mut self, function: &str, count: u64, size: u64, age: u64) {
         for _ in 0..count {
             self.next += 64;
-            self.insert(function, self.next, size, age);
+            self.insert(function, self.next, size, age, None);
         }
     }
 
@@ -265,7 +273,8 @@ impl Story {
     fn reallocate(&mut self, function: &str) {
         for _ in 0..self.live[function].len() {
             let sample = self.take(function);
-            self.insert(function, sample.address, sample.size, 0);
+            let first = Some(sample.first_allocation());
+            self.insert(function, sample.address, sample.size, 0, first);
         }
     }
 
@@ -289,6 +298,8 @@ impl Story {
                 slot.period.store(random() >> (random() % 64), Relaxed);
                 slot.allocated.store(random(), Relaxed);
                 slot.stack_and_thread.store(random() % 300_000, Relaxed);
+                slot.first_allocated.store(random(), Relaxed);
+                slot.first_stack.store(random(), Relaxed);
             }
         }
         for module in &memory.modules {

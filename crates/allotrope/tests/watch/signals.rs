@@ -68,6 +68,39 @@ fn signals_print_what_is_live_old_and_freed() {
 }
 
 #[test]
+fn a_reallocated_block_has_both_ages_and_stacks() {
+    let mut program = Program::new("sampled");
+    program.tell("alloc leak 2 1000 20");
+    program.tell("alloc cache 1 500 20");
+    program.tell("realloc leak");
+    let mut watcher = program.start_watch(&["--format", "poireau", "--every", "1h"]);
+    watcher.signal(Signal::HUP);
+    let lines = list(&mut watcher, " live allocations", 3);
+    let order = |line: &str| {
+        let fields = line.trim_start().split(' ').filter(|it| it.contains('='));
+        let names = fields.map(|it| it.split('=').next().unwrap_or_default().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(order(&lines[0]), ["size", "c_age", "alloc"]);
+    for line in &lines[1..] {
+        assert_eq!(order(line), ["size", "c_age", "alloc", "m_age", "realloc"]);
+        let [since_first, since_last] =
+            ["c_age", "m_age"].map(|it| field(line, it).parse::<f64>().expect("an age"));
+        assert!(since_first >= 20.0 && since_last < since_first, "{line:?}");
+        for stack in ["alloc", "realloc"] {
+            assert!(field(line, stack).contains("story_leak;"), "{line:?}");
+        }
+    }
+    drop(watcher);
+    let mut watcher = program.start_watch(&["--format", "json", "--every", "1h"]);
+    watcher.report(|_| true);
+    watcher.signal(Signal::HUP);
+    let block = watcher.object(|it| it["kind"] == "live_block" && it["size"] == 1000);
+    assert!(block["first_age_seconds"].as_f64() > block["age_seconds"].as_f64());
+    assert_eq!(block["first_stack"], block["stack"]);
+}
+
+#[test]
 fn the_high_water_mark_in_poireaus_lines() {
     let mut program = Program::new("sampled");
     program.tell("alloc leak 3 67108864 0");
