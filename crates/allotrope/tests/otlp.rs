@@ -629,6 +629,72 @@ fn what_cannot_be_sent_is_refused_at_once() {
     refused(&[&id, "--otlp", url, "--otlp-every", "0"], &[]);
 }
 
+/// A self-signed certificate for 127.0.0.1, and its key.
+fn certificate(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
+    let files = ["certificate.pem", "key.pem"].map(|it| folder.join(it));
+    let made = Command::new("openssl")
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '),
+        )
+        .args([
+            "-subj",
+            "/CN=collector",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-out")
+        .arg(&files[0])
+        .arg("-keyout")
+        .arg(&files[1])
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{made:?}");
+    files
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn https_needs_a_certificate_that_the_machine_trusts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [certificate, key] = certificate(folder.path());
+    let collector = Collector::willing();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/tls_proxy.py");
+    let proxy = Command::new("/usr/bin/python3")
+        .arg(script)
+        .args([&certificate, &key])
+        .arg(collector.address.port().to_string())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut proxy = Ended(proxy.expect("python3"));
+    let mut port = String::new();
+    let output = proxy.0.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut port).expect("a port");
+    let url = format!("https://127.0.0.1:{}", port.trim());
+    let program = Program::new(BLOCKS);
+
+    let mut watcher = Watcher::new(&[&program], &["--otlp", &url], &[]);
+    watcher.wait_for("cannot be reached: ");
+    watcher.signal();
+    let (_, errors) = watcher.end();
+    assert!(errors.contains("certificate"), "{errors}");
+
+    let trusted = certificate.to_str().expect("UTF-8");
+    let watcher = Watcher::new(
+        &[&program],
+        &["--otlp", &url],
+        &[("SSL_CERT_FILE", trusted)],
+    );
+    let bytes = BLOCKS * SIZE;
+    assert_eq!(
+        sums(&collector.next().message()),
+        expected(&program, bytes, bytes)
+    );
+    watcher.signal();
+    let (_, errors) = watcher.end();
+    assert!(!errors.contains("cannot be reached"), "{errors}");
+}
+
 /// The configuration of a real collector: it writes what it receives to its log, and sends it on
 /// as JSON.
 fn configuration(next: &str) -> String {
