@@ -71,6 +71,23 @@ export class Model {
     return figures;
   }
 
+  /** The number of sites, as `report` counts them: those of several processes with the same stack
+   * are one. */
+  sites(state: State): number {
+    return this.once("sites", String(state.process), () => {
+      const { node, figures } = this.recording.sites;
+      const stacks = new Set<number>();
+      let together = 0;
+      for (const { details } of this.processes(state)) {
+        for (let site = details!.sites[0]; site < details!.sites[1]; site++) {
+          if (figures.together[site] === 1) stacks.add(node[site]!);
+          else together += figures.together[site]!;
+        }
+      }
+      return stacks.size + together;
+    });
+  }
+
   groups(state: State, by: State["by"]): Group[] {
     return this.once("groups", `${state.process} ${by}`, () => groups(this.recording, this.processes(state), by));
   }

@@ -30,7 +30,8 @@ impl NewFile {
             .suffix(SUFFIX)
             .rand_bytes(12)
             .permissions(Permissions::from_mode(0o600))
-            .tempfile_in(folder)?;
+            .tempfile_in(folder)
+            .map_err(|error| without_name(&error))?;
         Ok(Self {
             file,
             mode: 0o666 & !umask(),
@@ -150,6 +151,18 @@ impl FileId {
             Err(io::Error::other("somebody put another file in its place"))
         }
     }
+}
+
+/// The error without the hidden name, which says nothing to the user.
+fn without_name(error: &io::Error) -> io::Error {
+    let cause = match error.kind() {
+        io::ErrorKind::NotFound => "its folder does not exist".to_owned(),
+        _ => match error.get_ref().and_then(|it| it.source()) {
+            Some(cause) => cause.to_string(),
+            None => error.to_string(),
+        },
+    };
+    io::Error::new(error.kind(), cause)
 }
 
 /// The process's umask; 077 if the kernel does not show it (proc(5), before Linux 4.7).

@@ -17,8 +17,10 @@ use crate::sites::{PageSite, Together, put_together, tables_with_at_most};
 use crate::source;
 use crate::stacks::Trie;
 
-/// Processes whose sites the page has, those with most allocations.
-const MOST_PROCESSES: usize = 64;
+/// Processes whose sites the page has, those with most allocations, and how many of them it has
+/// even where it is too large.
+const MOST_CARRIED: usize = 1024;
+const FEWEST_CARRIED: usize = 64;
 /// Buckets of equal width in which the time of several processes is divided.
 const BUCKETS: u64 = BUCKETS_OF_CURVE;
 /// Points of the curve of several processes.
@@ -68,6 +70,8 @@ pub struct Limits {
     details: usize,
     /// Characters of a name.
     characters: usize,
+    /// Processes in full, of the others only totals.
+    carried: usize,
     /// All processes; the others are left out altogether.
     processes: usize,
     /// Bytes of source code.
@@ -91,6 +95,7 @@ impl Limits {
             sites,
             details: sites,
             characters: 10_000,
+            carried: profile.processes.len().min(MOST_CARRIED),
             processes: profile.processes.len(),
             source: source::MOST_BYTES,
         }
@@ -100,7 +105,8 @@ impl Limits {
     pub fn halve(&mut self, part: Part) -> bool {
         // Names take room because they are long, or because there are many of them.
         let (limit, least) = match part {
-            Part::Run => (&mut self.processes, 64),
+            Part::Run if self.carried > FEWEST_CARRIED => (&mut self.carried, FEWEST_CARRIED),
+            Part::Run => (&mut self.processes, FEWEST_CARRIED),
             Part::Names if self.characters > SHORT_NAME => (&mut self.characters, SHORT_NAME),
             Part::Names if self.sites <= FEWEST_SITES => (&mut self.characters, SHORTEST_NAME),
             Part::Names | Part::Stacks | Part::Sites => (&mut self.sites, FEWEST_SITES),
@@ -134,7 +140,7 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
         .iter()
         .map(|&(index, _)| &profile.processes[index])
         .collect();
-    let carried: Vec<&Process> = all.iter().copied().take(MOST_PROCESSES).collect();
+    let carried: Vec<&Process> = all.iter().copied().take(limits.carried).collect();
     let tables = tables_with_at_most(carried.iter().map(|it| it.times.as_ref()), limits.cells);
     let mut sites = sites(page, &chosen, &carried, &tables);
     let together = put_together(&mut sites, &carried, limits.sites);
@@ -246,7 +252,7 @@ fn left_out(
     let widened = tables.iter().flat_map(|it| &it.widened);
     LeftOut {
         processes: (page.profile.processes.len() - chosen.len()) as u64,
-        totals_only: chosen.len().saturating_sub(MOST_PROCESSES) as u64,
+        totals_only: chosen.len().saturating_sub(limits.carried) as u64,
         stacks: together.sites,
         stack_allocations: together.allocations,
         widened: widened.clone().filter(|&&width| width > 0).count() as u64,

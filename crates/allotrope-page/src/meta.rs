@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Page;
 use crate::encode::ESTIMATED;
-use crate::sampled::{Function, Interval, samples};
+use crate::sampled::{Freed, Function, Interval, samples};
 
 /// What the page does not have, and therefore says.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -81,6 +81,7 @@ struct Samples {
     total: Option<Vec<Interval>>,
     /// How many samples the totals are made of: of live blocks, and of all allocations.
     total_samples: Option<[u64; 2]>,
+    freed: Option<Freed>,
     /// The functions with most live bytes.
     functions: Vec<Function>,
 }
@@ -160,6 +161,7 @@ pub fn meta(
             metrics: ESTIMATED.iter().map(|it| it.name()).collect(),
             total: sampled.totals().map(|it| Interval::all(&it)),
             total_samples: sampled.totals().map(|it| samples(&it)),
+            freed: sampled.totals().map(|it| Freed::of(&it)),
             functions: crate::sampled::functions(sampled, page),
         }),
         source: page

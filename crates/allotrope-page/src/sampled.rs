@@ -26,23 +26,47 @@ pub struct Interval {
 }
 
 impl Interval {
+    fn of(estimate: &Estimate) -> Self {
+        Self {
+            low: estimate.low.floor() as u64,
+            high: estimate.high.ceil() as u64,
+        }
+    }
+
     /// Of each metric of [`ESTIMATED`].
     pub fn all(figures: &SampledFigures) -> Vec<Self> {
         let estimates = ESTIMATED
             .iter()
             .filter_map(|&metric| figures.metric(metric));
-        estimates
-            .map(|it| Self {
-                low: it.low.floor() as u64,
-                high: it.high.ceil() as u64,
-            })
-            .collect()
+        estimates.map(|it| Self::of(&it)).collect()
     }
 }
 
 /// How many samples stand behind figures: of live blocks, and of all allocations.
 pub fn samples(figures: &SampledFigures) -> [u64; 2] {
     [figures.live.samples(), figures.allocated.samples()]
+}
+
+/// What was freed: bytes, blocks, their intervals, and how many samples these are.
+#[derive(Debug, Serialize)]
+pub struct Freed {
+    bytes: u64,
+    blocks: u64,
+    intervals: [Interval; 2],
+    samples: u64,
+}
+
+impl Freed {
+    pub fn of(figures: &SampledFigures) -> Self {
+        let estimates = [figures.freed.bytes(), figures.blocks(&figures.freed)];
+        let [bytes, blocks] = estimates.map(|it| it.value.round() as u64);
+        Self {
+            bytes,
+            blocks,
+            intervals: estimates.map(|it| Interval::of(&it)),
+            samples: figures.freed.samples(),
+        }
+    }
 }
 
 /// Encodes the intervals of sites, for each of [`ESTIMATED`], and their samples.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use allotrope_diff::Headlines;
 use allotrope_profile::sampled::SampledFigures;
-use allotrope_profile::{Lifetimes, Process, Site, SiteDetails, Stack, TimeCell, TimeTable};
+use allotrope_profile::{
+    Lifetimes, Process, Site, SiteDetails, Stack, TimeCell, TimeTable, Totals,
+};
 use rustc_hash::FxHashMap;
 
 /// A site of the page.
@@ -110,15 +112,39 @@ impl PageSite {
             .collect();
     }
 
-    /// Its part of what the process did, for the order in which sites are kept whole.
-    pub fn weight(&self, process: &Process) -> f64 {
-        let part = |part: u64, whole: u64| part as f64 / (whole.max(1)) as f64;
+    /// The order in which sites are kept whole: the geometric mean of its parts of what the
+    /// process did and of what all did. So the sites of a thousand small processes do not take the
+    /// room of those of a large one, and the largest sites of each process remain.
+    pub fn weight(&self, process: &Process, run: &Totals) -> f64 {
+        let part = |part: u64, process: u64, run: u64| {
+            part as f64 / (process.max(1) as f64 * run.max(1) as f64).sqrt()
+        };
         let totals = &process.totals;
-        part(self.allocations, totals.allocations)
-            .max(part(self.bytes, totals.allocated_bytes))
-            .max(part(self.at_peak[1], totals.peak_bytes))
-            .max(part(self.leaked[1], totals.leaked_bytes))
+        part(self.allocations, totals.allocations, run.allocations)
+            .max(part(
+                self.bytes,
+                totals.allocated_bytes,
+                run.allocated_bytes,
+            ))
+            .max(part(self.at_peak[1], totals.peak_bytes, run.peak_bytes))
+            .max(part(self.leaked[1], totals.leaked_bytes, run.leaked_bytes))
     }
+}
+
+/// The sums of all processes that [`PageSite::weight`] needs.
+pub fn sums(processes: &[&Process]) -> Totals {
+    let mut sums = Totals::default();
+    for Process { totals, .. } in processes {
+        for (sum, value) in [
+            (&mut sums.allocations, totals.allocations),
+            (&mut sums.allocated_bytes, totals.allocated_bytes),
+            (&mut sums.peak_bytes, totals.peak_bytes),
+            (&mut sums.leaked_bytes, totals.leaked_bytes),
+        ] {
+            *sum = sum.saturating_add(value);
+        }
+    }
+    sums
 }
 
 /// How many sites were put together, of how many.
@@ -137,7 +163,8 @@ pub fn put_together(sites: &mut Vec<PageSite>, processes: &[&Process], most: usi
     if sites.len() <= most {
         return together;
     }
-    let weight = |site: &PageSite| site.weight(processes[site.process as usize]);
+    let run = sums(processes);
+    let weight = |site: &PageSite| site.weight(processes[site.process as usize], &run);
     let mut weights: Vec<f64> = sites.iter().map(weight).collect();
     weights.sort_by(|a, b| b.total_cmp(a));
     let least = weights[most];

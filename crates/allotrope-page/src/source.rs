@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::Page;
 use crate::columns::Columns;
 use crate::names::Names;
-use crate::sites::PageSite;
+use crate::sites::{PageSite, sums};
 
 /// Lines before and after the place itself.
 const AROUND: u32 = 3;
@@ -77,10 +77,9 @@ fn places<'a>(page: &Page<'a>, sites: &[PageSite], processes: &[&Process]) -> Ve
     if page.source.is_none() {
         return Vec::new();
     }
-    let mut order: Vec<(f64, &PageSite)> = sites
-        .iter()
-        .map(|site| (site.weight(processes[site.process as usize]), site))
-        .collect();
+    let run = sums(processes);
+    let weight = |site: &PageSite| site.weight(processes[site.process as usize], &run);
+    let mut order: Vec<(f64, &PageSite)> = sites.iter().map(|it| (weight(it), it)).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut seen = FxHashSet::default();
     let mut places = Vec::new();

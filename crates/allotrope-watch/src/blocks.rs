@@ -88,7 +88,7 @@ pub fn each(
         let (mut first, mut freed) = (first.into_iter(), stacks);
         for (block, stack) in blocks.iter().zip(allocated) {
             let end = block.freed.map_or(look.time, |(time, _)| time);
-            let mut next = |stacks: &mut std::vec::IntoIter<_>| stacks.next().unwrap_or_default();
+            let next = |stacks: &mut std::vec::IntoIter<_>| stacks.next().unwrap_or_default();
             show(&BlockRow {
                 process: look.process,
                 address: block.address,

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
@@ -153,6 +154,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     for note in exporter.notes(&input) {
         message::print(format_args!("note: {}: {note}", file.shown()));
+    }
+    if let (Some(output), Some(suffix)) = (&arguments.output, exporter.suffix())
+        && !output.as_os_str().as_bytes().ends_with(suffix.as_bytes())
+    {
+        message::print(format_args!(
+            "note: {}: {name} opens files only whose names end in {suffix}",
+            output.shown()
+        ));
     }
     match &arguments.output {
         None => standard_output::print(|output| write(exporter, &input, &options, output))?,

@@ -11,12 +11,13 @@ use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Profile, run_times};
 use allotrope_report::SourceLines;
 use allotrope_text::Shown;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
-use crate::exit_status::{FAILED, Failure, WithStatus};
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::export;
 use crate::findings::FindingArguments;
 use crate::message;
+use crate::moment;
 use crate::progress::Progress;
 use crate::report::recorded_at;
 use crate::sampled;
@@ -47,6 +48,14 @@ pub fn write(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result<(), F
 
 /// The page of the recording at `path`. Notes on the recording are printed on stderr.
 pub fn bytes(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
+    if let (file, Some(_)) = moment::split(path) {
+        let sentence = anyhow!(
+            "{} is a moment, and the page has the whole recording; name {}, and choose the moment in its timeline",
+            path.shown(),
+            file.shown()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     match sampled::open(path)? {
         Some(sampled) => of_samples(path, &sampled, options),
         None => of_recording(path, options),

@@ -269,6 +269,41 @@ fn a_child_in_a_sandbox_runs_on() {
     assert_eq!(program.ask("exit 3"), "3");
 }
 
+/// `RLIMIT_FSIZE` holds for files in memory, too: `SIGXFSZ` would end the program.
+#[test]
+fn a_program_that_may_not_write_large_files_runs_on() {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -f 1024; exec \"$@\"", "sh"])
+        .arg(command().get_program())
+        .args(["standby", "--no-holder", "--period", "1"]);
+    let mut program = Program::start(&mut shell);
+    program.tell(&format!("malloc 30 {SIZE}"));
+    assert!(find(program.id()).is_err());
+    program.tell("free");
+    assert!(program.end().success());
+
+    let mut program = Program::new(&["--period", "1"]);
+    let child: u32 = program.ask("fork").parse().expect("an id");
+    program.tell("limit");
+    program.tell(&format!("malloc 30 {SIZE}"));
+    assert!(find(child).is_err());
+    program.tell("free");
+    // The limit stays over exec.
+    program.send("exec");
+    assert_eq!(program.answer(), "ready");
+    program.tell(&format!("malloc 30 {SIZE}"));
+    assert!(find(child).is_err());
+    assert_eq!(program.ask("exit 3"), "3");
+    // Who has a memory already goes on sampling.
+    program.tell("limit");
+    program.tell("malloc 1 5432");
+    program.tell(&format!("malloc 30 {SIZE}"));
+    let state = program.state();
+    assert_whole(&state);
+    assert_eq!(of_size(&state, SIZE).len(), 30);
+}
+
 /// Perhaps before the recorder knew the allocator, which would end a program that gave it the block.
 #[test]
 fn a_block_that_was_allocated_while_the_program_was_loaded_is_freed() {

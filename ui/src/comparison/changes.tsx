@@ -133,7 +133,7 @@ function Totals() {
           />
         )}
       </div>
-      {compared.chance !== null && <p class="quiet said-of-all">Figures of sampled profiles are estimates; the difference is {compared.chance}.</p>}
+      {compared.chance !== null && <p class="quiet said-of-all">Figures of sampled profiles are estimates; the difference is {compared.chance.replace(/-(?=\d)/g, "−")}.</p>}
       {state.view === "changes" && <p class="quiet said-of-all">{compared.noise}</p>}
     </>
   );

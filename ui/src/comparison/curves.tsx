@@ -31,10 +31,14 @@ export function SideCurves() {
         </p>
       </div>
       <div class="curve" ref={element} role="img" aria-label={label(comparison)} style={{ height: "180px" }} />
-      {missing.length > 0 && <p class="quiet">Of the side {missing[0]}, live bytes over time are not known.</p>}
+      {missing.length > 0 && <p class="quiet">{isEmpty(comparison, missing[0]!) ? `Nothing was allocated ${missing[0]}.` : `Of the side ${missing[0]}, live bytes over time are not known.`}</p>}
       {sums.length > 0 && <p class="quiet">The curve {sums.join(" and ")} is the sum of the live bytes of all processes at the end of each part of the run.</p>}
     </section>
   );
+}
+
+function isEmpty(comparison: Comparison, side: (typeof NAMES)[number]): boolean {
+  return comparison.all.every((it) => it[side] === 0);
 }
 
 function most(curve: SideCurve): number {

@@ -59,6 +59,8 @@ export interface Meta {
     total: Interval[] | null;
     /** How many samples the totals are made of: of live blocks, and of all allocations. */
     total_samples: [number, number] | null;
+    /** Bytes and blocks that were freed, with the intervals of both. */
+    freed: { bytes: number; blocks: number; intervals: [Interval, Interval]; samples: number } | null;
     functions: { site: number; intervals: Interval[]; samples: [number, number] }[];
   };
   /** Sentences on source files that are missing, or newer than the recording. */

@@ -1,9 +1,9 @@
 // What limits the numbers: warnings, what was left out, and the intervals of estimates.
 
 import { useApp } from "../app";
-import { ofGroup, ofSite, ofTotal } from "../data/estimates";
+import { type Estimate, ofGroup, ofSite, ofTotal } from "../data/estimates";
 import type { Group } from "../data/groups";
-import { bytes, count, duration, plural } from "../format";
+import { bytes, count, duration, plural, share } from "../format";
 import { Whisker } from "./whisker";
 
 /** Warnings of the recording, and what the page does not have. */
@@ -61,12 +61,30 @@ export function MissingEvents() {
   return <p class="gaps missing">{text}</p>;
 }
 
+/** Whether what is looked at has processes that are not here in full. */
+export function isPart({ model, state }: ReturnType<typeof useApp>): boolean {
+  return model.processes(state).length < model.all(state).length || (state.process === null && model.recording.meta.left_out.processes > 0);
+}
+
+/** Of which processes the figures below it are, if not of all. */
+export function PartOnly() {
+  const app = useApp();
+  if (!isPart(app)) return null;
+  const { model, state, recording } = app;
+  const full = model.processes(state);
+  const others = model.all(state).length - full.length + (state.process === null ? recording.meta.left_out.processes : 0);
+  const sum = (of: typeof full) => of.reduce((total, it) => total + it.allocations, 0);
+  return (
+    <p class="quiet part">
+      Of the {plural(full.length, "process", "processes")} with most allocations, which made {share(sum(full), sum(model.all(state)))} of them. Of {plural(others, "other process", "other processes")} only totals are here.
+    </p>
+  );
+}
+
 /** Sentences on what the page does not have, or has only roughly. */
 export function leftOut(app: ReturnType<typeof useApp>): string[] {
-  const { left_out: left, names_cut, carried, source } = app.recording.meta;
+  const { left_out: left, names_cut, source } = app.recording.meta;
   const notes: string[] = [...source];
-  if (left.totals_only > 0) notes.push(`The ${count(carried)} processes with most allocations are here in full; of ${count(left.totals_only)} others only their totals.`);
-  if (left.processes > 0) notes.push(`${plural(left.processes, "process", "processes")} with few allocations left out.`);
   if (left.stacks > 0) notes.push(`${plural(left.stacks, "light site")} (${plural(left.stack_allocations, "allocation")}) without callers: they are added up by function.`);
   if (left.widened > 0) notes.push(`${plural(left.widened, "site")} with times in buckets up to ${count(2 ** left.widest)} times as wide: in a range, their numbers are rough.`);
   if (left.details > 0) notes.push(`${plural(left.details, "site")} without sizes and who frees.`);
@@ -78,23 +96,30 @@ export function leftOut(app: ReturnType<typeof useApp>): string[] {
 /** Below so many samples, a figure says little more than that there is something. */
 const FEW_SAMPLES = 4;
 
-/** An estimate with its interval, if it is one, and how many samples it is made of; a bar
- * shows how wide the interval is, on the scale of `most` if that is given. */
+/** A figure with its interval, if it is an estimate. */
 export function Uncertain({ metric, value, group, site, most }: { metric: string; value: number; group?: Group; site?: number; most?: number }) {
   const { recording } = useApp();
   const show = metric === "leaked" || metric === "bytes" ? bytes : count;
   const estimate = site !== undefined ? ofSite(recording, metric, site) : group ? ofGroup(recording, metric, group) : ofTotal(recording, metric);
-  if (!estimate) return <>{show(value)}</>;
-  const { low, high: highest, samples } = estimate;
-  const interval = { low, high: highest };
-  const isSeen = samples < FEW_SAMPLES;
+  return estimate ? <Estimated value={value} estimate={estimate} show={show} most={most} /> : <>{show(value)}</>;
+}
+
+/** An estimate with its interval, and how many samples it is made of; a bar shows how wide the
+ * interval is, on the scale of `most` if that is given. */
+export function Estimated({ value, estimate, show, most }: { value: number; estimate: Estimate; show: (value: number) => string; most?: number }) {
+  const { low, high, samples } = estimate;
   return (
-    <span class="uncertain" title={`${count(interval.low)} to ${count(interval.high)}, with 95 % confidence`}>
-      {isSeen && samples > 0 ? "seen" : show(value)}{" "}
+    <span class="uncertain" title={`${count(low)} to ${count(high)}, with 95 % confidence`}>
+      {samples < FEW_SAMPLES && samples > 0 ? "seen" : show(value)}{" "}
       <small>
-        {show(interval.low)} – {show(interval.high)} · {plural(samples, "sample")}
+        {show(low)} – {show(high)} · {plural(samples, "sample")}
       </small>
-      <Whisker value={value} low={interval.low} high={interval.high} most={Math.max(most ?? interval.high, 1)} />
+      <Whisker value={value} low={low} high={high} most={Math.max(most ?? high, 1)} />
     </span>
   );
+}
+
+/** A number of blocks, with its interval if it is an estimate. */
+export function blocks(value: number, interval: { low: number; high: number } | null | undefined): string {
+  return interval ? `${plural(value, "block")} (${count(interval.low)} – ${count(interval.high)})` : plural(value, "block");
 }

@@ -10,6 +10,7 @@ import { MODE_NAMES } from "../data/ranges";
 import { bytes, count, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Graph, type Look, foldedLabel } from "../parts/flame-graph";
+import { PartOnly, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import type { Weight } from "../state";
 import { isOwn } from "./overview";
@@ -92,7 +93,13 @@ export function Flame() {
         </button>
         <span class="quiet end">widest first · click zooms</span>
       </p>
+      <PartOnly />
       {whole > 0 ? <Graph tree={tree} zoomed={zoomed} found={found} weights={weights} look={look} {...graphOf(app)} /> : <p class="quiet">Nothing to draw: no allocation counts here.</p>}
+      {leftOut(app).map((it) => (
+        <p class="quiet" key={it}>
+          {it}
+        </p>
+      ))}
     </>
   );
 }

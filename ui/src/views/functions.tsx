@@ -12,7 +12,7 @@ import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
 import { FrameList } from "../parts/frames";
 import { Bytes, FunctionName } from "../parts/names";
-import { Uncertain, leftOut } from "../parts/notes";
+import { PartOnly, Uncertain, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
 import { GroupCurve } from "./overview";
@@ -62,6 +62,7 @@ export function Functions() {
         </span>
         <Search>{words === "" ? "" : plural(shown.length, "row")}</Search>
       </div>
+      <PartOnly />
       <Table
         caption="Functions and their allocations"
         rows={shown}

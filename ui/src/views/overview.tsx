@@ -1,6 +1,7 @@
 // The first view: a sentence, totals, the curve, what stands out, and what held the memory.
 
 import { type App, useApp } from "../app";
+import { ofGroup, ofTotal } from "../data/estimates";
 import { type Group, figuresOf } from "../data/groups";
 import { type Finding, type Process, ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
@@ -9,7 +10,7 @@ import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } 
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { GapNotes, MissingEvents, Notes, Uncertain, leftOut } from "../parts/notes";
+import { Estimated, GapNotes, MissingEvents, Notes, PartOnly, Uncertain, blocks, isPart, leftOut } from "../parts/notes";
 import { Sparkline } from "../parts/sparkline";
 import type { State } from "../state";
 import { Stack } from "./functions";
@@ -44,6 +45,7 @@ export function Overview() {
           ) : (
           <section>
             <h2>{meta.kind === "sampled" ? "Live, by function" : totals.processes.length > 1 ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
+            <PartOnly />
             <Held />
             {leftOut(app).map((it) => (
               <p class="quiet" key={it}>
@@ -100,7 +102,8 @@ function facts({ recording, state, model }: App): string[] {
 }
 
 /** The answer, in a sentence. */
-function sentence({ recording, state, model }: App, totals: Totals): string {
+function sentence(app: App, totals: Totals): string {
+  const { recording, state, model } = app;
   const { meta } = recording;
   const run = duration(recording.end - recording.start);
   if (totals.processes.length === 0) return "No process was recorded.";
@@ -109,8 +112,7 @@ function sentence({ recording, state, model }: App, totals: Totals): string {
   const top = heaviest(model.groups(state, "functions").map((group) => ({ group, value: heldBytes(recording, group) })));
   const held = meta.kind === "sampled" ? totals.leakedBytes : totals.peakBytes;
   // Of processes that are not here in full, nobody knows the functions.
-  const isWhole = meta.left_out.totals_only + meta.left_out.processes === 0;
-  const by = isWhole && top && top.value > 0 && held > 0 ? `: ${share(top.value, held)} of it in ${shortName(top.group.name)}` : "";
+  const by = !isPart(app) && top && top.value > 0 && held > 0 ? `: ${share(top.value, held)} of it in ${shortName(top.group.name)}` : "";
   if (meta.kind === "sampled") return `About ${bytes(held)} live after ${run}${by}.`;
   if (totals.allocations === 1) return `One allocation of ${bytes(totals.bytes)} in a run of ${run}.`;
   const [process] = totals.processes;
@@ -139,12 +141,13 @@ function Totals({ totals }: { totals: Totals }) {
   const { recording, state, model } = useApp();
   const { kind } = recording.meta;
   const of = (value: number, whole: number) => (whole === 0 ? "–" : share(value, whole));
-  const sites = kind === "counts" ? 0 : model.groups(state, "functions").reduce((total, it) => total + it.sites.length, 0);
+  const sites = kind === "counts" ? 0 : model.sites(state);
+  const freed = recording.meta.samples?.freed;
   const unknown = UNKNOWN;
   const known = kind === "recording";
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
-      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, `${count(totals.leaked)} blocks`]
+      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, blocks(totals.leaked, state.process === null ? ofTotal(recording, "leaked-allocations") : null)]
       : ["Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
     ["Allocations", kind === "sampled" ? <Uncertain metric="allocations" value={totals.allocations} /> : count(totals.allocations), bytes(totals.bytes)],
     ["Temporary", known ? of(totals.temporary, totals.allocations) : unknown, known ? count(totals.temporary) : ""],
@@ -152,6 +155,7 @@ function Totals({ totals }: { totals: Totals }) {
     kind === "sampled"
       ? ["Allocated", <Uncertain metric="bytes" value={totals.bytes} />, ""]
       : [leftWord(recording, totals.processes), known ? bytes(totals.leakedBytes) : unknown, known ? plural(totals.leaked, "block") : ""],
+    ...(freed && state.process === null ? [["Freed", <Estimated value={freed.bytes} estimate={{ ...freed.intervals[0], samples: freed.samples }} show={bytes} />, blocks(freed.blocks, freed.intervals[1])] as [string, preact.ComponentChild, string]] : []),
     ["Functions, sites", kind === "counts" ? unknown : count(model.groups(state, "functions").length), kind === "counts" ? "" : plural(sites, "site")],
   ];
   return (
@@ -240,7 +244,7 @@ function Findings() {
   const { recording, state, model, set } = app;
   const shown = new Set(model.all(state).map((it) => it.index));
   const found = recording.meta.findings.filter((it) => state.process === null || (it.process !== null && shown.has(it.process)));
-  if (recording.meta.kind === "sampled") return <p class="quiet">Samples have no times and no frees, so the rules that look for queues, growth and leaks do not apply.</p>;
+  if (recording.meta.kind === "sampled") return <p class="quiet">Samples have no times, so the rules that look for queues, growth and leaks do not apply.</p>;
   if (found.length === 0) return <p class="quiet">Nothing stands out that the rules know.</p>;
   return (
     <ol class="findings">
@@ -308,6 +312,7 @@ function Held() {
   const held = all.filter((it) => it.value > 0).sort((a, b) => b.value - a.value);
   const whole = held.reduce((total, it) => total + it.value, 0);
   if (held.length === 0) return <p class="quiet">Nothing was held.</p>;
+  const most = held.reduce((a, it) => Math.max(a, ofGroup(recording, "leaked", it.group)?.high ?? it.value), 1);
   return (
     <div class="table held">
       <table>
@@ -334,7 +339,7 @@ function Held() {
                   <GroupCurve group={group} width={56} />
                 </td>
               )}
-              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} /> : <Bytes value={value} />}</td>
+              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} most={most} /> : <Bytes value={value} />}</td>
               <td class="number">{share(value, whole)}</td>
             </tr>
           ))}

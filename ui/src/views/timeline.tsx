@@ -10,7 +10,7 @@ import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { GapNotes, leftOut } from "../parts/notes";
+import { GapNotes, PartOnly, isPart, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
 import { type Bars, Track } from "../parts/track";
@@ -47,6 +47,7 @@ export function Timeline() {
       </div>
       <Tracks />
       <GapNotes />
+      <PartOnly />
       <Modes />
       <Rows />
       <p class="quiet">
@@ -57,11 +58,12 @@ export function Timeline() {
 }
 
 /** At which times the numbers are exact. */
-function bounds({ model, state }: App): string {
+function bounds(app: App): string {
+  const { model, state } = app;
   const bounds = model.boundaries(state);
   const whole = model.whole(state);
   const several = model.process(state) ? "" : " of all processes";
-  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows, forks${model.process(state) ? " and the peak" : ""}; at these bounds the numbers are exact, and equal those of \`allotrope report --from --to\`.`;
+  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows, forks${model.process(state) ? " and the peak" : ""}; at these bounds the numbers are exact${isPart(app) ? " for these processes" : ", and equal those of `allotrope report --from --to`"}.`;
 }
 
 function Tracks() {

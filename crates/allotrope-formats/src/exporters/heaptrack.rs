@@ -64,6 +64,10 @@ impl Exporter for Heaptrack {
             .ok_or(ExportError::NoProcess)
     }
 
+    fn suffix(&self) -> Option<&'static str> {
+        Some(".zst")
+    }
+
     fn notes(&self, input: &Input<'_>) -> Vec<String> {
         let profile = match input.recorded {
             Some(recorded) if recorded.profile.processes.len() > 1 => recorded.profile,

@@ -48,6 +48,10 @@ pub trait Exporter: Sync {
     fn notes(&self, _input: &Input<'_>) -> Vec<String> {
         Vec::new()
     }
+    /// How a file's name must end for its viewer to open it.
+    fn suffix(&self) -> Option<&'static str> {
+        None
+    }
     /// Writes the input, which passed [`Self::check`]. Equal inputs give equal output.
     fn write(
         &self,

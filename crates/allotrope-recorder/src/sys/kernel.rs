@@ -141,6 +141,7 @@ system_calls! {
     fn exit_group(status: i32) = EXIT_GROUP(status);
     fn get_stack_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_STACK, 0, into);
     fn get_descriptor_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_NOFILE, 0, into);
+    fn get_file_size_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_FSIZE, 0, into);
     fn set_tsc(permission: i32) = PRCTL(libc::PR_SET_TSC, permission);
     fn get_tsc(permission: &mut i32) = PRCTL(libc::PR_GET_TSC, permission);
     fn get_seccomp() = PRCTL(libc::PR_GET_SECCOMP);

@@ -141,8 +141,12 @@ impl Descriptor {
         Self::returned(kernel::openat(directory, path, flags | libc::O_CLOEXEC))
     }
 
-    /// A file in memory of so many bytes, all zero, that can neither shrink nor grow.
+    /// A file in memory of so many bytes, all zero, that can neither shrink nor grow. `None` also
+    /// where the process may not have files of that size: the kernel would end it with `SIGXFSZ`.
     pub fn sealed_memory(name: &CStr, bytes: usize) -> Option<Self> {
+        if file_size_limit() < bytes as u64 {
+            return None;
+        }
         const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let file = Self::returned(kernel::memfd_create(name, flags))?;
@@ -302,8 +306,18 @@ pub fn system_call_filter() -> isize {
 
 /// First number of a descriptor that the process may not use.
 pub fn descriptor_limit() -> u64 {
+    soft_limit(kernel::get_descriptor_limit)
+}
+
+/// Most bytes of a file that the process may write.
+fn file_size_limit() -> u64 {
+    soft_limit(kernel::get_file_size_limit)
+}
+
+/// 0 where the kernel does not tell it.
+fn soft_limit(get: impl Fn(&mut [u64; 2]) -> isize) -> u64 {
     let mut limit = [0; 2];
-    match kernel::get_descriptor_limit(&mut limit) {
+    match get(&mut limit) {
         0 => limit[0],
         _ => 0,
     }
