@@ -3,9 +3,10 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { useApp } from "../app";
+import { type App, useApp } from "../app";
 import { bytes, bytesParts, duration } from "../format";
 import type { Range } from "../data/ranges";
+import { brush, choose } from "./brush";
 import { color } from "./colors";
 import { type CurveData, useCurve } from "./curve-data";
 import { hatch } from "./hatch";
@@ -25,11 +26,8 @@ export function Curve({ height, small = false, left = 64 }: Props) {
   const data = useCurve();
   const { state, model } = app;
   const range = state.range ? model.range(state) : null;
-  const latest = useRef({ range, brush: (_: Range | null) => {} });
-  latest.current = {
-    range,
-    brush: (brushed) => app.set({ range: brushed && model.range({ ...state, range: brushed }) }),
-  };
+  const latest = useRef({ app, range });
+  latest.current = { app, range };
   const { element, plot } = usePlot(data.columns, (width) => options(data, width, height, small, left, latest), [data, height, small, left, app.theme]);
 
   useEffect(() => plot.current?.redraw(false), [range?.[0], range?.[1]]);
@@ -43,7 +41,7 @@ function options(
   height: number,
   small: boolean,
   left: number,
-  latest: { current: { range: Range | null; brush: (range: Range | null) => void } },
+  latest: { current: { app: App; range: Range | null } },
 ): uPlot.Options {
   const most = Math.max(small ? data.mostLive : data.most, 1);
   const right = small ? 0 : width < 600 ? 8 : 96;
@@ -70,46 +68,11 @@ function options(
       drag: { x: false, y: false },
     },
     hooks: {
-      ready: [(self) => brush(self, (range) => latest.current.brush(range))],
+      ready: [(self) => brush(self.over, (left) => self.posToVal(left, "x"), (dragged) => choose(latest.current.app, dragged))],
       setCursor: [(self) => small || hover(self, data)],
       draw: [(self) => decorate(self, data, small, latest.current.range)],
     },
   };
-}
-
-/** Dragging chooses a range, at once and not only at its end; a click without a drag clears
- * it. Pointer events, because a finger drags, too. */
-function brush(self: uPlot, choose: (range: Range | null) => void): void {
-  const LEAST = 3;
-  let from: number | null = null;
-  let frame = 0;
-  const at = (event: PointerEvent) => Math.min(Math.max(event.clientX - self.over.getBoundingClientRect().left, 0), self.over.clientWidth);
-  const range = (to: number): Range => {
-    const ends = [from!, to].sort((a, b) => a - b);
-    return [self.posToVal(ends[0]!, "x"), self.posToVal(ends[1]!, "x")];
-  };
-  self.over.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    from = at(event);
-    self.over.setPointerCapture(event.pointerId);
-  });
-  self.over.addEventListener("pointermove", (event) => {
-    const to = at(event);
-    if (from === null || Math.abs(to - from) < LEAST) return;
-    // As often as the screen shows it.
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => from !== null && choose(range(to)));
-  });
-  self.over.addEventListener("pointerup", (event) => {
-    if (from === null) return;
-    cancelAnimationFrame(frame);
-    const to = at(event);
-    choose(Math.abs(to - from) < LEAST ? null : range(to));
-    from = null;
-  });
-  self.over.addEventListener("pointercancel", () => {
-    from = null;
-  });
 }
 
 /** What the curve is at the pointer. */
