@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type Group, rangeOf } from "../data/groups";
 import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
+import type { Thread } from "../data/recording";
 import { count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
@@ -113,6 +114,11 @@ function Tracks() {
           <BarTrack bars={bars} {...axis} height={36} label={`Bytes that thread ${name} allocated in each bucket of time`} />
         </div>
       ))}
+      {bars?.others && (
+        <p class="quiet">
+          {bars.others} <TableLink table="threads">the table of threads</TableLink>.
+        </p>
+      )}
       {row && (
         <div class="lane">
           <p>
@@ -136,7 +142,7 @@ function Tracks() {
   );
 }
 
-function TableLink({ table, children }: { table: "windows"; children: string }) {
+function TableLink({ table, children }: { table: "threads" | "windows"; children: string }) {
   const { set } = useApp();
   return (
     <button type="button" class="link" onClick={() => set({ view: "tables", table })}>
@@ -145,7 +151,16 @@ function TableLink({ table, children }: { table: "windows"; children: string }) 
   );
 }
 
-function barsOf({ recording }: App, index: number): { all: Bars; threads: { name: string; allocations: number; bars: Bars }[] } {
+interface ThreadBars {
+  name: string;
+  allocations: number;
+  bars: Bars;
+}
+
+/** The bars of a process, those of its busiest threads, and a sentence on its other threads.
+ * Cells of threads are of blocks that the thread allocated, so what it freed is not known by
+ * time. */
+function barsOf({ recording }: App, index: number): { all: Bars; threads: ThreadBars[]; others: string } {
   const details = recording.processes[index]!.details!;
   const bounds = [...details.starts, details.end];
   const buckets = details.starts.length;
@@ -160,7 +175,17 @@ function barsOf({ recording }: App, index: number): { all: Bars; threads: { name
       allocations: thread.allocations,
       bars: { bounds, up: rates(recording.threadCells, [thread.row], buckets).allocated, ink: INKS[i % INKS.length]! },
     })),
+    others: otherThreads(details.threads, busiest.slice(MOST_TRACKS)),
   };
+}
+
+/** On the threads without a track; empty if there are none. */
+function otherThreads(threads: Thread[], quiet: Thread[]): string {
+  const freeing = threads.filter((it) => it.allocations === 0 && it.deallocations > 0);
+  const parts: string[] = [];
+  if (quiet.length > 0) parts.push(`${plural(quiet.length, "more thread")} with ${plural(quiet.reduce((sum, it) => sum + it.allocations, 0), "allocation")}`);
+  if (freeing.length > 0) parts.push(`${plural(freeing.length, "thread")} that only ${freeing.length === 1 ? "frees" : "free"}`);
+  return parts.length === 0 ? "" : `Without a track: ${parts.join(", and ")}. All are in`;
 }
 
 const byTime = (a: Mark, b: Mark) => a.time - b.time;
