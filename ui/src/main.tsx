@@ -75,7 +75,7 @@ function Page({ recording }: { recording: Recording }) {
       <footer class="quiet">
         Allotrope {recording.meta.tool} · <code>{recording.meta.file}</code> {recording.meta.system}
       </footer>
-      {help && <Keys keys={KEYS} hint="Drag over a curve to choose a range of time; a click clears it." onClose={() => setHelp(false)} />}
+      {help && <Keys keys={KEYS} hint="Drag over a curve, or a track of the timeline, to choose a range of time; a click clears it." onClose={() => setHelp(false)} />}
       <Said text={said} />
     </AppContext.Provider>
   );

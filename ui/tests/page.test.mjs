@@ -75,6 +75,28 @@ describe("the page", { skip: why !== null }, () => {
     await until(page, () => !location.hash.includes("r="));
   });
 
+  test_("a track is brushed like the curve", async () => {
+    const page = await at(of("threads"), "#/timeline");
+    const ranges = [];
+    for (const selector of [".lane .u-over", ".lane .track .over"]) {
+      for (const element of await page.$$(selector)) {
+        const box = await element.boundingBox();
+        const y = box.y + box.height / 2;
+        await page.mouse.move(box.x + box.width * 0.25, y);
+        await page.mouse.down();
+        await page.mouse.move(box.x + box.width * 0.5, y, { steps: 4 });
+        await page.mouse.up();
+        await until(page, () => location.hash.includes("r="));
+        ranges.push(await hash(page));
+        await page.mouse.click(box.x + box.width * 0.8, y);
+        await until(page, () => !location.hash.includes("r="));
+      }
+    }
+    // The curve, and at least what was allocated and freed.
+    assert.ok(ranges.length >= 2);
+    assert.deepEqual(ranges, ranges.map(() => ranges[0]));
+  });
+
   test_("a link shows the same again, and back leads back", async () => {
     const page = await at(of("phases"), "#/functions?q=second&sort=allocations");
     assert.equal((await page.$$("main tbody tr")).length, 1);
@@ -458,6 +480,10 @@ int main(void) {
     const page = await at(all.page(recording), "#/timeline");
     const label = await page.$eval("[role=img]", (it) => it.getAttribute("aria-label"));
     assert.match(words(label), /^Live bytes of 4 processes over .*: together .* at most, .* after the start$/);
+    // The forks, and which process is the child.
+    const parent = report.processes.find((it) => it.origin !== "fork").pid;
+    const forks = await page.$eval(".track canvas", (it) => it.getAttribute("aria-label"));
+    for (const child of report.processes.filter((it) => it.origin === "fork")) assert.ok(forks.includes(`fork: child ${child.pid} of ${parent} at `), forks);
     await shoot(page, "several");
     await go(page, "#/tables?t=processes");
     // The parent, and its three children together.

@@ -3,12 +3,14 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { useApp } from "../app";
+import { type App, useApp } from "../app";
 import { bytes, bytesParts, duration } from "../format";
 import type { Range } from "../data/ranges";
+import { brush, choose } from "./brush";
 import { color } from "./colors";
 import { type CurveData, useCurve } from "./curve-data";
 import { hatch } from "./hatch";
+import { type Box, crosses } from "./place";
 import { bottomAxis, byteAxis, ceiling, roundSplits, showTip, usePlot } from "./plot";
 
 interface Props {
@@ -24,11 +26,8 @@ export function Curve({ height, small = false, left = 64 }: Props) {
   const data = useCurve();
   const { state, model } = app;
   const range = state.range ? model.range(state) : null;
-  const latest = useRef({ range, brush: (_: Range | null) => {} });
-  latest.current = {
-    range,
-    brush: (brushed) => app.set({ range: brushed && model.range({ ...state, range: brushed }) }),
-  };
+  const latest = useRef({ app, range });
+  latest.current = { app, range };
   const { element, plot } = usePlot(data.columns, (width) => options(data, width, height, small, left, latest), [data, height, small, left, app.theme]);
 
   useEffect(() => plot.current?.redraw(false), [range?.[0], range?.[1]]);
@@ -42,7 +41,7 @@ function options(
   height: number,
   small: boolean,
   left: number,
-  latest: { current: { range: Range | null; brush: (range: Range | null) => void } },
+  latest: { current: { app: App; range: Range | null } },
 ): uPlot.Options {
   const most = Math.max(small ? data.mostLive : data.most, 1);
   const right = small ? 0 : width < 600 ? 8 : 96;
@@ -69,46 +68,11 @@ function options(
       drag: { x: false, y: false },
     },
     hooks: {
-      ready: [(self) => brush(self, (range) => latest.current.brush(range))],
+      ready: [(self) => brush(self.over, (left) => self.posToVal(left, "x"), (dragged) => choose(latest.current.app, dragged))],
       setCursor: [(self) => small || hover(self, data)],
       draw: [(self) => decorate(self, data, small, latest.current.range)],
     },
   };
-}
-
-/** Dragging chooses a range, at once and not only at its end; a click without a drag clears
- * it. Pointer events, because a finger drags, too. */
-function brush(self: uPlot, choose: (range: Range | null) => void): void {
-  const LEAST = 3;
-  let from: number | null = null;
-  let frame = 0;
-  const at = (event: PointerEvent) => Math.min(Math.max(event.clientX - self.over.getBoundingClientRect().left, 0), self.over.clientWidth);
-  const range = (to: number): Range => {
-    const ends = [from!, to].sort((a, b) => a - b);
-    return [self.posToVal(ends[0]!, "x"), self.posToVal(ends[1]!, "x")];
-  };
-  self.over.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    from = at(event);
-    self.over.setPointerCapture(event.pointerId);
-  });
-  self.over.addEventListener("pointermove", (event) => {
-    const to = at(event);
-    if (from === null || Math.abs(to - from) < LEAST) return;
-    // As often as the screen shows it.
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => from !== null && choose(range(to)));
-  });
-  self.over.addEventListener("pointerup", (event) => {
-    if (from === null) return;
-    cancelAnimationFrame(frame);
-    const to = at(event);
-    choose(Math.abs(to - from) < LEAST ? null : range(to));
-    from = null;
-  });
-  self.over.addEventListener("pointercancel", () => {
-    from = null;
-  });
 }
 
 /** What the curve is at the pointer. */
@@ -132,9 +96,12 @@ function decorate(self: uPlot, data: CurveData, small: boolean, range: Range | n
   }
   if (range) {
     const [from, to] = [x(range[0]), x(range[1])];
+    // Half of a line at 0, or at an end, is outside of the box.
+    const more = 2 * scale;
+    const [left, right] = [bbox.left - more, bbox.left + bbox.width + more];
     ctx.fillStyle = color("fade");
-    ctx.fillRect(bbox.left, bbox.top, Math.max(0, from - bbox.left), bbox.height);
-    ctx.fillRect(to, bbox.top, Math.max(0, bbox.left + bbox.width - to), bbox.height);
+    ctx.fillRect(left, bbox.top - more, Math.max(0, from - left), bbox.height + 2 * more);
+    ctx.fillRect(to, bbox.top - more, Math.max(0, right - to), bbox.height + 2 * more);
     ctx.fillStyle = color("accent");
     for (const at of [from, to]) ctx.fillRect(at - scale / 2, bbox.top, 1.5 * scale, bbox.height);
   }
@@ -167,21 +134,36 @@ function drawPeak(self: uPlot, peak: { time: number; bytes: number }, zero: numb
   ctx.font = `600 ${11 * scale}px system-ui, sans-serif`;
   const boldWidth = ctx.measureText(bold).width;
   const whole = boldWidth + ctx.measureText(rest).width;
-  const beside = x + 10 * scale + whole > bbox.left + bbox.width ? x - 10 * scale - whole : x + 10 * scale;
-  const left = Math.max(beside, bbox.left + 4 * scale);
-  const below = Math.min(y + 14 * scale, bbox.top + bbox.height - 10 * scale);
+  const box = placeLabel(self, x, y, whole);
+  ctx.fillStyle = color("bg");
+  ctx.fillRect(box.left - 2 * scale, box.top, box.width + 4 * scale, box.height);
   const write = (text: string, at: number, weight: number) => {
     ctx.font = `${weight} ${11 * scale}px system-ui, sans-serif`;
-    ctx.lineWidth = 3 * scale;
-    ctx.lineJoin = "round";
-    ctx.strokeStyle = color("bg");
-    ctx.strokeText(text, at, below);
     ctx.fillStyle = color("text1");
-    ctx.fillText(text, at, below);
+    ctx.fillText(text, at, box.top + box.height / 2);
   };
   ctx.textAlign = "left";
-  write(bold, left, 600);
-  write(rest, left + boldWidth, 400);
+  write(bold, box.left, 600);
+  write(rest, box.left + boldWidth, 400);
+}
+
+/** A place beside a point for a label of a width: above it or below it, where no curve crosses the
+ * label, or at least not the first one. If there is none, below it. */
+function placeLabel(self: uPlot, x: number, y: number, width: number): Box {
+  const { bbox } = self;
+  const scale = devicePixelRatio;
+  const height = 16 * scale;
+  const [right, bottom] = [bbox.left + bbox.width, bbox.top + bbox.height];
+  const [after, before] = [x + 10 * scale, x - 10 * scale - width];
+  const lefts = [after, before].filter((it) => it >= bbox.left + 4 * scale && it + width <= right);
+  if (lefts.length === 0) lefts.push(Math.max(after + width > right ? before : after, bbox.left + 4 * scale));
+  const below = Math.min(y + 6 * scale, bottom - height - 2 * scale);
+  const tops = [y - 22 * scale, below].filter((it) => it >= bbox.top - 6 * scale);
+  const xs = Array.from(self.data[0], (it) => self.valToPos(it, "x", true));
+  const curves = self.data.slice(1).map((column) => Array.from(column, (it) => (typeof it === "number" ? self.valToPos(it, "y", true) : null)));
+  const boxes = tops.flatMap((top) => lefts.map((left) => ({ left, top, width, height })));
+  const clear = (of: typeof curves) => boxes.find((box) => !of.some((ys) => crosses(box, xs, ys)));
+  return clear(curves) ?? clear(curves.slice(0, 1)) ?? { left: lefts[0]!, top: below, width, height };
 }
 
 /** Names the curves at their ends, where there is room for it. */

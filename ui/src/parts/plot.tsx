@@ -78,8 +78,8 @@ export function roundSplits(from: number, to: number, zero: number, width: numbe
   return splits;
 }
 
-/** Shows words at the pointer; null: it is not on the plot. */
-export function showTip(self: uPlot, words: string[] | null): void {
+/** Shows words at the pointer over an element; null: there is nothing to say. */
+export function showTip(self: { over: HTMLElement; cursor: { left?: number } }, words: string[] | null): void {
   let tip = self.over.querySelector<HTMLDivElement>(".tip");
   if (!tip) {
     tip = document.createElement("div");

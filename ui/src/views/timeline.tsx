@@ -5,19 +5,26 @@ import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type Group, rangeOf } from "../data/groups";
 import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
+import type { Thread } from "../data/recording";
 import { count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Curve } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
+import { type Mark, MOST_LANES, MarkTrack, type NamedSpan } from "../parts/mark-track";
 import { Bytes, FunctionName, Prose } from "../parts/names";
 import { GapNotes, PartOnly, isPart, leftOut } from "../parts/notes";
+import { lanesOf } from "../parts/place";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
-import { type Bars, Track } from "../parts/track";
+import { BarTrack, type Bars } from "../parts/track";
 import { GroupCurve } from "./overview";
 
 const INKS = ["accent", "third", "fourth", "resident"];
 const MOST_TRACKS = 6;
+/** Also the most that the page has of one process; see processes.rs. */
+const MOST_WINDOWS = 2000;
+/** Nanoseconds: times of windows are rounded to a microsecond. */
+const ROUNDED = 1000;
 
 export function Timeline() {
   const app = useApp();
@@ -41,7 +48,7 @@ export function Timeline() {
       <div class="heading">
         <h1 class="range" aria-live="polite" data-from={range[0] - recording.start} data-to={range[1] - recording.start}>
           {range[0] === whole[0] && state.process === null ? "0\u00a0s" : duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
-          <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve to choose a range"}</small>
+          <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve or a track to choose a range"}</small>
         </h1>
         <Choice label="Range" values={names} value={!state.range ? "whole" : peak === null || range[1] !== peak || range[0] !== whole[0] ? null : state.mode === "alive" ? "peak" : "until"} onChange={(it) => presets[it]!()} />
       </div>
@@ -76,8 +83,10 @@ function Tracks() {
   const axis = { from: data.from, to: data.to, left, right, gaps: data.gaps };
   const process = model.process(state);
   const bars = useMemo(() => (process ? barsOf(app, process.index) : null), [model, process]);
-  const marks = useMemo(() => marksOf(app), [model, state.process]);
-  const spans = useMemo(() => spansOf(app), [model, state.process]);
+  const marks = useMemo(() => app.recording.marks.filter((it) => data.from <= it.time && it.time <= data.to).sort(byTime), [data]);
+  const forks = useMemo(() => forksOf(app), [model, state.process]);
+  const windows = useMemo(() => spansOf(app), [model, state.process]);
+  const [row, ...alsoRows] = [marks.length > 0 && "Marks", forks.length > 0 && "Forks", windows.spans.length > 0 && "Windows"].filter((it) => it !== false);
   return (
     <div class={isNarrow ? "tracks narrow" : "tracks"}>
       <div class="lane">
@@ -95,7 +104,7 @@ function Tracks() {
             </b>
             <span>bytes in each bucket, log scale</span>
           </p>
-          <Track bars={bars.all} {...axis} height={62} label="Bytes allocated and freed in each bucket of time" />
+          <BarTrack bars={bars.all} {...axis} height={62} label="Bytes allocated and freed in each bucket of time" />
         </div>
       )}
       {bars?.threads.map(({ name, allocations, bars }, i) => (
@@ -104,16 +113,27 @@ function Tracks() {
             <b>{name}</b>
             <span>{plural(allocations, "allocation")}</span>
           </p>
-          <Track bars={bars} {...axis} height={36} label={`Bytes that thread ${name} allocated in each bucket of time`} />
+          <BarTrack bars={bars} {...axis} height={36} label={`Bytes that thread ${name} allocated in each bucket of time`} />
         </div>
       ))}
-      {(marks.length > 0 || spans.length > 0) && (
+      {bars?.others && (
+        <p class="quiet">
+          {bars.others} <TableLink table="threads">the table of threads</TableLink>.
+        </p>
+      )}
+      {row && (
         <div class="lane">
           <p>
-            <b>Marks{spans.length > 0 ? ", windows" : ""}</b>
+            <b>{row}</b>
+            <span>{alsoRows.join(", ").toLowerCase()}</span>
           </p>
-          <Track bars={null} marks={marks} spans={spans} {...axis} height={34} label={`Marks: ${marks.map((it) => it.name).join(", ")}`} />
+          <MarkTrack marks={marks} forks={forks} spans={windows.spans} lanes={windows.lanes} zero={data.zero} {...axis} />
         </div>
+      )}
+      {windows.note !== "" && (
+        <p class="quiet">
+          {windows.note} <TableLink table="windows">the table of windows</TableLink>.
+        </p>
       )}
       {!process && (
         <p class="quiet">
@@ -124,7 +144,25 @@ function Tracks() {
   );
 }
 
-function barsOf({ recording }: App, index: number): { all: Bars; threads: { name: string; allocations: number; bars: Bars }[] } {
+function TableLink({ table, children }: { table: "threads" | "windows"; children: string }) {
+  const { set } = useApp();
+  return (
+    <button type="button" class="link" onClick={() => set({ view: "tables", table })}>
+      {children}
+    </button>
+  );
+}
+
+interface ThreadBars {
+  name: string;
+  allocations: number;
+  bars: Bars;
+}
+
+/** The bars of a process, those of its busiest threads, and a sentence on its other threads.
+ * Cells of threads are of blocks that the thread allocated, so what it freed is not known by
+ * time. */
+function barsOf({ recording }: App, index: number): { all: Bars; threads: ThreadBars[]; others: string } {
   const details = recording.processes[index]!.details!;
   const bounds = [...details.starts, details.end];
   const buckets = details.starts.length;
@@ -139,19 +177,42 @@ function barsOf({ recording }: App, index: number): { all: Bars; threads: { name
       allocations: thread.allocations,
       bars: { bounds, up: rates(recording.threadCells, [thread.row], buckets).allocated, ink: INKS[i % INKS.length]! },
     })),
+    others: otherThreads(details.threads, busiest.slice(MOST_TRACKS)),
   };
 }
 
-function marksOf({ recording, state, model }: App): { time: number; name: string }[] {
-  const marks = [...recording.marks];
-  const forks = recording.processes.slice(0, 1000).filter((it) => it.forkedFrom !== null && model.all(state).includes(recording.processes[it.forkedFrom]!));
-  for (const child of forks) marks.push({ time: child.started, name: `fork of ${child.pid}` });
-  return marks;
+/** On the threads without a track; empty if there are none. */
+function otherThreads(threads: Thread[], quiet: Thread[]): string {
+  const freeing = threads.filter((it) => it.allocations === 0 && it.deallocations > 0);
+  const parts: string[] = [];
+  if (quiet.length > 0) parts.push(`${plural(quiet.length, "more thread")} with ${plural(quiet.reduce((sum, it) => sum + it.allocations, 0), "allocation")}`);
+  if (freeing.length > 0) parts.push(`${plural(freeing.length, "thread")} that only ${freeing.length === 1 ? "frees" : "free"}`);
+  return parts.length === 0 ? "" : `Without a track: ${parts.join(", and ")}. All are in`;
 }
 
-function spansOf({ model, state }: App): { from: number; to: number; name: string }[] {
-  const spans = model.processes(state).flatMap((process) => process.details!.windows.map((it) => ({ from: process.started + it.opened, to: process.started + it.opened + it.duration, name: it.name })));
-  return spans.slice(0, 500);
+const byTime = (a: Mark, b: Mark) => a.time - b.time;
+
+function forksOf({ recording, state, model }: App): Mark[] {
+  const chosen = new Set(model.all(state));
+  const forks: Mark[] = [];
+  for (const child of recording.processes) {
+    const parent = child.forkedFrom === null ? undefined : recording.processes[child.forkedFrom];
+    if (parent && chosen.has(parent)) forks.push({ time: child.started, name: `fork: child ${child.pid}`, more: ` of ${parent.pid}` });
+  }
+  return forks.sort(byTime);
+}
+
+/** The windows in their lanes, and what is said of those that are not drawn. */
+function spansOf({ model, state }: App): { spans: NamedSpan[]; lanes: (number | null)[]; note: string } {
+  const processes = model.processes(state);
+  const all = processes.flatMap((process) => process.details!.windows.map((it) => ({ from: process.started + it.opened, to: process.started + it.opened + it.duration, name: it.name })));
+  const spans = all.sort((a, b) => a.from - b.from).slice(0, MOST_WINDOWS);
+  const lanes = lanesOf(spans, MOST_LANES, ROUNDED);
+  const left = all.length - lanes.filter((it) => it !== null).length;
+  const notes: string[] = [];
+  if (left > 0) notes.push(`${plural(left, "window")} not drawn: there is room for the first ${count(MOST_WINDOWS)}, and for ${MOST_LANES} at the same time.`);
+  if (processes.some((it) => it.details!.windows.length >= MOST_WINDOWS)) notes.push(`The page has at most ${count(MOST_WINDOWS)} windows of a process.`);
+  return { spans, lanes, note: notes.length === 0 ? "" : `${notes.join(" ")} All that the page has are in` };
 }
 
 function Modes() {
