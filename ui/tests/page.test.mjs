@@ -131,7 +131,8 @@ describe("the page", { skip: why !== null }, () => {
     await press("Escape");
     await until(page, () => !location.hash.includes("r="));
     await press("3");
-    await page.focus("canvas.flame");
+    // A graph that is opened by its key has the focus.
+    await until(page, () => document.activeElement?.className === "flame");
     await press("ArrowDown", "ArrowDown", "ArrowDown");
     await until(page, () => /main|phase/.test(document.querySelector(".strip code").textContent));
     await press("Enter");
@@ -350,8 +351,12 @@ int main(void) {
     const totals = await page.$$eval(".totals div", (all) => all[1].textContent.replace(/\s+/g, " "));
     const bytes = Array.from({ length: 80 }, (_, i) => 100 + i).reduce((a, b) => a + b);
     assert.equal(totals, `Allocations80 ${(bytes / 1024).toFixed(1)} KiB`);
+    await page.focus("select");
     await page.select("select", await page.$eval("select option:nth-of-type(2)", (it) => it.value));
     await until(page, () => location.hash.includes("p="));
+    // After the choice, keys are the page's again.
+    await page.keyboard.press("3");
+    await until(page, () => location.hash.startsWith("#/flame"));
   });
 
   /** What axe finds on the open page. */
@@ -627,8 +632,7 @@ int main(void) {
     await page.keyboard.type("evil");
     await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
     await press("Escape", "Escape", "2");
-    await until(page, () => location.hash.startsWith("#/flame"));
-    await page.focus("canvas.flame");
+    await until(page, () => location.hash.startsWith("#/flame") && document.activeElement?.className === "flame");
     await press("ArrowDown", "ArrowDown", "ArrowDown");
     // The widest: 10,000 bytes that are gone.
     await until(page, () => /first_phase/.test(document.querySelector(".strip code").textContent));
@@ -863,7 +867,7 @@ int main(void) {
     const page = await at(file);
     const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
     await press("2");
-    await until(page, () => location.hash === "#/paths");
+    await until(page, () => location.hash === "#/paths" && document.activeElement?.className === "flame");
     assert.match(await text(page, "h1"), /^glibc: /);
     await press("a");
     await until(page, () => location.hash === "#/paths?a=old");
