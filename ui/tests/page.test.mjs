@@ -101,6 +101,16 @@ describe("the page", { skip: why !== null }, () => {
     assert.equal(await page.$eval('th[aria-sort="ascending"]', (it) => it.textContent), "Allocations ↑");
   });
 
+  test_("a long command leaves room for the other columns", async () => {
+    const page = await at(of("long", ["forks", ...Array(20).fill("an-argument")]), "#/tables?t=processes&each=1");
+    for (const width of [1280, 390]) {
+      await page.setViewport({ width, height: 1000 });
+      assert.ok(await page.$eval(".table", (it) => it.scrollWidth <= it.clientWidth), `at ${width}`);
+    }
+    await page.type("#search", "no such process");
+    await until(page, () => document.querySelector("main .table").textContent.includes("No process matches."));
+  });
+
   test_("searching says how many functions and what share", async () => {
     const page = await at(of("phases"), "#/flame?w=allocations");
     await page.type("#search", "first_ph");

@@ -39,7 +39,7 @@ export function Tables() {
       <h1 class="hidden">{TITLES[name]}</h1>
       <div class="tools">
         <Choice label="Rows" values={names.map((it) => [it, TITLES[it]] as const)} value={name} onChange={(table) => set({ table, sort: "" })} />
-        {name === "processes" && <Search />}
+        {name === "processes" && <Search what="Command or process id" />}
       </div>
       {name === "threads" && <Threads />}
       {name === "sizes" && <Sizes />}
@@ -153,6 +153,7 @@ function Processes() {
       key: "command",
       title: "Command",
       text: true,
+      kind: "command",
       value: (it) => it.processes[0]!.command,
       cell: ({ processes: [first] }) => (
         <code title={first!.command}>
@@ -206,6 +207,7 @@ function Processes() {
         open={isMerged ? state.row : ""}
         onOpen={recording.processes.length > 1 ? open : undefined}
         detail={isMerged ? (it) => <Members row={it} look={look} /> : undefined}
+        empty="No process matches."
       />
     </>
   );
@@ -244,17 +246,31 @@ function Members({ row, look }: { row: ProcessRow; look: (chosen: number) => voi
   );
 }
 
+interface WindowRow extends Window {
+  key: string;
+  pid: number;
+  /** When it was opened, in nanoseconds since the start of the recording. */
+  from: number;
+}
+
+/** The windows of some processes, on the clock that they have in common. */
+export function windowsOf(processes: Process[]): WindowRow[] {
+  return processes.flatMap(({ index, pid, started, details }) => details!.windows.map((it, i) => ({ ...it, key: `${index}.${i}`, pid, from: started + it.opened })));
+}
+
 function Windows() {
-  const { state, model, set } = useApp();
-  const rows = model.processes(state).flatMap((process) => process.details!.windows.map((it, i) => ({ ...it, key: `${process.index}.${i}`, from: process.started + it.opened })));
-  const columns: Column<Window & { key: string; from: number }>[] = [
-    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code>{it.name}</code> },
-    { key: "opened", title: "Opened", value: (it) => it.opened, cell: (it) => duration(it.opened) },
-    { key: "duration", title: "Lasted", value: (it) => it.duration, cell: (it) => duration(it.duration) },
+  const { recording, state, model, set } = useApp();
+  const processes = model.processes(state);
+  const rows = windowsOf(processes);
+  const columns: Column<WindowRow>[] = [
+    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code title={it.name}>{it.name}</code> },
+    { key: "opened", title: "Opened", wide: true, value: (it) => it.from, cell: (it) => duration(it.from - recording.start) },
+    { key: "duration", title: "Lasted", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "remaining", title: "Remaining", value: (it) => it.remainingBytes, cell: (it) => <Bytes value={it.remainingBytes} none /> },
   ];
+  if (processes.length > 1) columns.splice(1, 0, { key: "process", title: "Process", wide: true, value: (it) => it.pid, cell: (it) => it.pid });
   const open = (key: string) => {
     const row = rows.find((it) => it.key === key);
     if (row) set({ view: "timeline", range: model.range({ ...state, range: [row.from, row.from + Math.max(row.duration, 1)] }) });
