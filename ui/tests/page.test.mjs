@@ -8,7 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium, go, hash, launch, open, openUrl, text, until } from "./browser.mjs";
-import { missing, Recordings, target } from "./recordings.mjs";
+import { allotrope, missing, Recordings, target } from "./recordings.mjs";
 
 const screenshots = join(target, "page-screenshots");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -99,6 +99,29 @@ describe("the page", { skip: why !== null }, () => {
     await page.click(heading);
     assert.deepEqual(await names(), ["first_phase", "second_phase"]);
     assert.equal(await page.$eval('th[aria-sort="ascending"]', (it) => it.textContent), "Allocations ↑");
+  });
+
+  test_("what is of the whole run says so while a range is chosen", async () => {
+    const recording = all.record("phases");
+    const page = await at(all.page(recording), "#/tables?t=sizes");
+    assert.ok(!(await text(page, "main")).includes("of the whole run"));
+    await page.keyboard.press("]");
+    await until(page, () => location.hash.includes("r="));
+    for (const [table, by] of [["Sizes", "size"], ["Entry points", "entry"], ["Processes", "process"]]) {
+      await page.click(`.choice button ::-p-text(${table})`);
+      await until(page, (it) => document.querySelector("main p.quiet code")?.textContent.includes(`--by ${it}`), by);
+      const command = await text(page, "main p.quiet code");
+      assert.match(command, /^allotrope report FILE --from [\d.]+s --to [\d.]+s --by [a-z]+$/);
+      // The command is one that report takes.
+      all.run(allotrope, command.split(" ").slice(1).map((it) => (it === "FILE" ? recording : it)));
+    }
+    await page.keyboard.press("4");
+    await page.waitForSelector("main button.row");
+    assert.match(await text(page, "main thead"), /Mean life \(run\)/);
+    await page.click("main button.row");
+    const headings = await page.$$eval("tr.detail h2", (all) => all.map((it) => it.textContent));
+    assert.match(headings[0], /stacks?, by bytes (allocated in|alive at the end of) the range$/);
+    assert.ok(headings.slice(1).every((it) => it.endsWith(" · whole run")), headings.join());
   });
 
   test_("a long command leaves room for the other columns", async () => {

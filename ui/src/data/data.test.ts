@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { VERSION } from "./columns";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
-import { figuresOf, groups, rangeOf } from "./groups";
+import { figuresOf, groups, rangeOf, sitesIn } from "./groups";
 import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
 import { Recording } from "./recording";
 
@@ -140,6 +140,16 @@ test("sites are added up by function and file", () => {
   expect([file.allocations, file.bytes, file.atPeakBytes, file.meanNs]).toEqual([4, 32, 27, 150]);
   const range = ofSites(it, it.processes, [200, 400], "freed");
   expect(rangeOf(groups(it, it.processes, "files")[0]!, range)).toEqual({ blocks: 3, bytes: 25 });
+});
+
+test("the stacks of a group are those with blocks in a range", () => {
+  const it = recording();
+  const [file] = groups(it, it.processes, "files");
+  const inRange = (range: [number, number], mode: Mode) => sitesIn(file!, ofSites(it, it.processes, range, mode));
+  expect(inRange([100, 200], "allocated")).toEqual([0, 1]);
+  expect(inRange([200, 300], "allocated")).toEqual([0]);
+  expect(inRange([200, 300], "alive")).toEqual([1]);
+  expect(inRange([300, 400], "allocated")).toEqual([]);
 });
 
 test("trees fold runs of library frames and add up both ways", () => {

@@ -122,6 +122,12 @@ function addUp(recording: Recording, group: Group): GroupFigures {
   };
 }
 
+/** The sites of a group that have blocks in a range, those with most bytes first. */
+export function sitesIn(group: Group, { blocks, bytes }: RangeFigures): number[] {
+  const found = group.sites.filter((site) => blocks[site]! > 0);
+  return found.sort((a, b) => bytes[b]! - bytes[a]! || blocks[b]! - blocks[a]!);
+}
+
 /** Blocks and bytes of a group in a range. */
 export function rangeOf(group: Group, range: RangeFigures): Sum {
   const sum = { blocks: 0, bytes: 0 };

@@ -4,6 +4,7 @@ import { useApp } from "../app";
 import { ofGroup, ofSite, ofTotal } from "../data/estimates";
 import type { Group } from "../data/groups";
 import { bytes, count, duration, plural } from "../format";
+import { rangeOptions } from "../state";
 import { Whisker } from "./whisker";
 
 /** Warnings of the recording, and what the page does not have. */
@@ -59,6 +60,20 @@ export function MissingEvents() {
   if (events === 0 && gaps.length === 0) return null;
   const text = events > 0 ? `${plural(events, "event")} missing: these totals are too low, and blocks whose deallocation is missing count as live.` : "These totals are of what was recorded; the program did more.";
   return <p class="gaps missing">{text}</p>;
+}
+
+/** Above a table of what the page does not have by time, while a range is chosen: that it is of
+ * the whole run, and the command that has it of the range. */
+export function OfWholeRun({ by }: { by: "size" | "entry" | "process" }) {
+  const { recording, state, model } = useApp();
+  if (!model.hasRange(state)) return null;
+  const process = by === "process" || recording.processes.length === 1 ? null : model.process(state);
+  const options = `${rangeOptions(model.range(state), recording.start, recording.end)} --by ${by}`;
+  return (
+    <p class="quiet">
+      These are of the whole run, not of the range; <code>{`allotrope report FILE ${options}${process ? ` --process ${process.id}` : ""}`}</code> has those of the range.
+    </p>
+  );
 }
 
 /** Sentences on what the page does not have, or has only roughly. */

@@ -8,9 +8,9 @@ import { MODE_NAMES, ofThreads } from "../data/ranges";
 import { bytes, count, countOrNone, duration, fileName, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Bytes } from "../parts/names";
-import { leftOut } from "../parts/notes";
+import { OfWholeRun, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
-import { type Column, Table } from "../parts/table";
+import { type Column, Table, ofRun } from "../parts/table";
 import { type Table as Name, TABLES } from "../state";
 import { upTo } from "./functions";
 
@@ -67,14 +67,17 @@ function Threads() {
   const range = state.range ? ofThreads(recording, processes, model.range(state), state.mode) : null;
   const many = processes.length > 1;
   const known = recording.meta.kind === "recording";
-  const columns: Column<Thread>[] = [
+  const names: Column<Thread>[] = [
     { key: "name", title: "Thread", text: true, value: (it) => it.name, cell: (it) => <code>{it.name || "[no name]"}</code> },
     { key: "tid", title: "Id", wide: true, value: (it) => it.tid, cell: (it) => it.tid || "–" },
+  ];
+  const figures: Column<Thread>[] = [
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
-    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "bytes", title: "Allocated", wide: range !== null, value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "deallocations", title: "Deallocations", wide: true, value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
   ];
-  if (known) columns.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
+  if (known) figures.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
+  const columns = [...names, ...(range ? figures.map(ofRun) : figures)];
   if (range) columns.push({ key: "range", title: MODE_NAMES[state.mode], value: (it) => range.bytes[it.row]!, cell: (it) => <Bytes value={range.bytes[it.row]!} none /> });
   if (many) columns.splice(1, 0, { key: "process", title: "Process", value: (it) => recording.processes[it.process]!.pid, cell: (it) => recording.processes[it.process]!.pid });
   return <Table caption="Threads" rows={rows} rowKey={(it) => String(it.row)} columns={columns} {...useSort("allocations")} />;
@@ -104,7 +107,12 @@ function Sizes() {
     { key: "leaked", title: leftWord(recording, model.all(state)), wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
     { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.bytes / most) * 100}%` }} /> },
   ];
-  return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />;
+  return (
+    <>
+      <OfWholeRun by="size" />
+      <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />
+    </>
+  );
 }
 
 function Entries() {
@@ -117,7 +125,12 @@ function Entries() {
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "deallocations", title: "Deallocations", value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
   ];
-  return <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />;
+  return (
+    <>
+      <OfWholeRun by="entry" />
+      <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />
+    </>
+  );
 }
 
 /** A process, or those of a program. */
@@ -180,6 +193,7 @@ function Processes() {
   const left = kind === "counts" ? "" : `, ${bytes(sum("leakedBytes"))} ${leftWord(recording, recording.processes).toLowerCase()}`;
   return (
     <>
+      <OfWholeRun by="process" />
       <div class="tools">
         <p class="quiet">
           {plural(shown.length, "process", "processes")}
