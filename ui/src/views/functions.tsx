@@ -3,7 +3,7 @@
 
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
-import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn } from "../data/groups";
+import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn, sizesOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
 import { leftWord } from "../data/gaps";
 import { type CodeLine, LIVE_AT_END, ORIGIN } from "../data/recording";
@@ -117,6 +117,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
   }
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
   const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };
+  const sizes: Column<Row> = { key: "sizes", title: "Sizes", wide: true, kind: "sizes", value: (it) => sizesOf(recording, it.group)?.[1] ?? 0, cell: (it) => <SizesOf group={it.group} /> };
   const who: Column<Row> = { key: "threads", title: "Freed by", wide: true, text: true, cell: (it) => <span class="short">{whoFrees(app, it.group)}</span> };
   if (inRange) {
     return [
@@ -124,6 +125,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
       { key: "range_bytes", title: "Allocated in range", value: (it) => it.range!.allocated, cell: (it) => <Bytes value={it.range!.allocated} none /> },
       { key: "range_blocks", title: "Allocations in range", value: (it) => it.range!.allocations, cell: (it) => countOrNone(it.range!.allocations) },
       { key: "range_alive", title: "Alive at its end", value: (it) => it.range!.alive, cell: (it) => <Bytes value={it.range!.alive} none /> },
+      ofRun(sizes),
       curve,
       ofRun(life),
       ofRun(who),
@@ -136,10 +138,29 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
     { key: "allocations", title: "Allocations", value: (it) => it.figures.allocations, cell: (it) => count(it.figures.allocations) },
     { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{share(it.figures.temporary, it.figures.allocations)}</span> },
     { key: "leaked", title: leftWord(recording, app.model.all(state)), wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
+    sizes,
     curve,
     life,
     who,
   ];
+}
+
+/** The smallest and the largest size of a group's blocks. */
+function SizesOf({ group }: { group: Group }) {
+  const sizes = sizesOf(useApp().recording, group);
+  if (!sizes) return <>–</>;
+  const [smallest, largest] = sizes;
+  return (
+    <>
+      <Bytes value={smallest} />
+      {smallest < largest && (
+        <>
+          {" "}
+          – <Bytes value={largest} />
+        </>
+      )}
+    </>
+  );
 }
 
 const rankTexts = new WeakMap<Group[], Map<Group, string>>();
@@ -440,11 +461,8 @@ function Sizes({ group }: { group: Group }) {
   const { recording } = useApp();
   const details = recording.details();
   const sums = new Map<number, { allocations: number; bytes: number }>();
-  let [smallest, largest] = [Infinity, 0];
   for (const site of group.sites) {
     if (site >= details.count) continue;
-    smallest = Math.min(smallest, details.smallest[site]!);
-    largest = Math.max(largest, details.largest[site]!);
     for (let i = details.sizes.first[site]!; i < details.sizes.first[site + 1]!; i++) {
       const sum = sums.get(details.sizes.class[i]!) ?? { allocations: 0, bytes: 0 };
       sum.allocations += details.sizes.allocations[i]!;
@@ -452,7 +470,9 @@ function Sizes({ group }: { group: Group }) {
       sums.set(details.sizes.class[i]!, sum);
     }
   }
-  if (sums.size === 0) return null;
+  const range = sizesOf(recording, group);
+  if (!range) return null;
+  const [smallest, largest] = range;
   const rows = [...sums].sort((a, b) => a[0] - b[0]);
   const most = Math.max(...rows.map(([, it]) => it.bytes), 1);
   return (
