@@ -59,6 +59,11 @@ export class Model {
     return state.range ? snap(this.boundaries(state), state.range) : this.whole(state);
   }
 
+  /** Whether a range is looked at, of which this recording has figures. */
+  hasRange(state: State): boolean {
+    return state.range !== null && this.recording.meta.kind === "recording";
+  }
+
   figures(state: State, mode: Mode = state.mode): RangeFigures {
     const range = this.range(state);
     const key = `${state.process} ${range.join()} ${mode}`;

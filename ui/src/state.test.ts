@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FIRST, type State, fromFragment, toFragment } from "./state";
+import { FIRST, type State, fromFragment, rangeOptions, toFragment } from "./state";
 
 test("a state survives its fragment", () => {
   const start = 1_234_567;
@@ -30,4 +30,11 @@ test("nonsense is as it is at first", () => {
   const fragment = "#/nowhere?p=-1&r=5-2&mode=x&w=1&z=.._.&t=[]";
   expect(fromFragment(fragment, 0)).toEqual({ ...FIRST, zoom: [-1] });
   expect(fromFragment("#/timeline?r=1-x", 0).range).toBe(null);
+});
+
+test("a range is what report takes", () => {
+  const [start, end] = [1_000, 1_000_001_000];
+  expect(rangeOptions([20_001_000, 50_001_001], start, end)).toBe("--from 0.02s --to 0.050000001s");
+  // A time after the end is refused.
+  expect(rangeOptions([start, end], start, end)).toBe("--from 0s");
 });

@@ -59,6 +59,13 @@ function seconds(ns: number): string {
   return (ns / 1e9).toFixed(9).replace(/\.?0+$/, "");
 }
 
+/** The options of `allotrope report` for a range of a recording that begins and ends at the
+ * other two times. Without `--to` it reaches to the end. */
+export function rangeOptions(range: Range, start: number, end: number): string {
+  const from = `--from ${seconds(range[0] - start)}s`;
+  return range[1] < end ? `${from} --to ${seconds(range[1] - start)}s` : from;
+}
+
 /** The fragment of a state; `start` is when the first process began. */
 export function toFragment(state: State, start: number): string {
   const words = new URLSearchParams();

@@ -8,7 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium, go, hash, launch, open, openUrl, text, until } from "./browser.mjs";
-import { missing, Recordings, target } from "./recordings.mjs";
+import { allotrope, missing, Recordings, target } from "./recordings.mjs";
 
 const screenshots = join(target, "page-screenshots");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -123,6 +123,39 @@ describe("the page", { skip: why !== null }, () => {
     assert.equal(await page.$eval('th[aria-sort="ascending"]', (it) => it.textContent), "Allocations ↑");
   });
 
+  test_("what is of the whole run says so while a range is chosen", async () => {
+    const recording = all.record("phases");
+    const page = await at(all.page(recording), "#/tables?t=sizes");
+    assert.ok(!(await text(page, "main")).includes("of the whole run"));
+    await page.keyboard.press("]");
+    await until(page, () => location.hash.includes("r="));
+    for (const [table, by] of [["Sizes", "size"], ["Entry points", "entry"], ["Processes", "process"]]) {
+      await page.click(`.choice button ::-p-text(${table})`);
+      await until(page, (it) => document.querySelector("main p.quiet code")?.textContent.includes(`--by ${it}`), by);
+      const command = await text(page, "main p.quiet code");
+      assert.match(command, /^allotrope report FILE --from [\d.]+s --to [\d.]+s --by [a-z]+$/);
+      // The command is one that report takes.
+      all.run(allotrope, command.split(" ").slice(1).map((it) => (it === "FILE" ? recording : it)));
+    }
+    await page.keyboard.press("4");
+    await page.waitForSelector("main button.row");
+    assert.match(await text(page, "main thead"), /Mean life \(run\)/);
+    await page.click("main button.row");
+    const headings = await page.$$eval("tr.detail h2", (all) => all.map((it) => it.textContent));
+    assert.match(headings[0], /stacks?, by bytes (allocated in|alive at the end of) the range$/);
+    assert.ok(headings.slice(1).every((it) => it.endsWith(" · whole run")), headings.join());
+  });
+
+  test_("a long command leaves room for the other columns", async () => {
+    const page = await at(of("long", ["forks", ...Array(20).fill("an-argument")]), "#/tables?t=processes&each=1");
+    for (const width of [1280, 390]) {
+      await page.setViewport({ width, height: 1000 });
+      assert.ok(await page.$eval(".table", (it) => it.scrollWidth <= it.clientWidth), `at ${width}`);
+    }
+    await page.type("#search", "no such process");
+    await until(page, () => document.querySelector("main .table").textContent.includes("No process matches."));
+  });
+
   test_("searching says how many functions and what share", async () => {
     const page = await at(of("phases"), "#/flame?w=allocations");
     await page.type("#search", "first_ph");
@@ -153,7 +186,8 @@ describe("the page", { skip: why !== null }, () => {
     await press("Escape");
     await until(page, () => !location.hash.includes("r="));
     await press("3");
-    await page.focus("canvas.flame");
+    // A graph that is opened by its key has the focus.
+    await until(page, () => document.activeElement?.className === "flame");
     await press("ArrowDown", "ArrowDown", "ArrowDown");
     await until(page, () => /main|phase/.test(document.querySelector(".strip code").textContent));
     await press("Enter");
@@ -372,8 +406,12 @@ int main(void) {
     const totals = await page.$$eval(".totals div", (all) => all[1].textContent.replace(/\s+/g, " "));
     const bytes = Array.from({ length: 80 }, (_, i) => 100 + i).reduce((a, b) => a + b);
     assert.equal(totals, `Allocations80 ${(bytes / 1024).toFixed(1)} KiB`);
+    await page.focus("select");
     await page.select("select", await page.$eval("select option:nth-of-type(2)", (it) => it.value));
     await until(page, () => location.hash.includes("p="));
+    // After the choice, keys are the page's again.
+    await page.keyboard.press("3");
+    await until(page, () => location.hash.startsWith("#/flame"));
   });
 
   /** What axe finds on the open page. */
@@ -653,8 +691,7 @@ int main(void) {
     await page.keyboard.type("evil");
     await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
     await press("Escape", "Escape", "2");
-    await until(page, () => location.hash.startsWith("#/flame"));
-    await page.focus("canvas.flame");
+    await until(page, () => location.hash.startsWith("#/flame") && document.activeElement?.className === "flame");
     await press("ArrowDown", "ArrowDown", "ArrowDown");
     // The widest: 10,000 bytes that are gone.
     await until(page, () => /first_phase/.test(document.querySelector(".strip code").textContent));
@@ -889,7 +926,7 @@ int main(void) {
     const page = await at(file);
     const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
     await press("2");
-    await until(page, () => location.hash === "#/paths");
+    await until(page, () => location.hash === "#/paths" && document.activeElement?.className === "flame");
     assert.match(await text(page, "h1"), /^glibc: /);
     await press("a");
     await until(page, () => location.hash === "#/paths?a=old");

@@ -4,11 +4,12 @@
 use allotrope_profile::{Process, RunTimes, command_text};
 use allotrope_report::warnings;
 use allotrope_text::{shown, shown_path};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::Page;
 use crate::encode::ESTIMATED;
-use crate::sampled::{Freed, Function, Interval, samples};
+use crate::sampled::{Function, Sums};
 
 /// What the page does not have, and therefore says.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -78,10 +79,9 @@ struct Samples {
     /// Bytes between two samples, on average.
     period: u64,
     metrics: Vec<&'static str>,
-    total: Option<Vec<Interval>>,
-    /// How many samples the totals are made of: of live blocks, and of all allocations.
-    total_samples: Option<[u64; 2]>,
-    freed: Option<Freed>,
+    total: Option<Sums>,
+    /// The same of each process of the page.
+    processes: Vec<Option<Sums>>,
     /// The functions with most live bytes.
     functions: Vec<Function>,
 }
@@ -159,9 +159,13 @@ pub fn meta(
         samples: page.sampled.map(|sampled| Samples {
             period: sampled.longest_period(),
             metrics: ESTIMATED.iter().map(|it| it.name()).collect(),
-            total: sampled.totals().map(|it| Interval::all(&it)),
-            total_samples: sampled.totals().map(|it| samples(&it)),
-            freed: sampled.totals().map(|it| Freed::of(&it)),
+            total: sampled.totals().map(|it| Sums::of(&it)),
+            processes: {
+                let sums = sampled.processes.iter().map(|it| (it.id, &it.totals));
+                let sums: FxHashMap<_, _> = sums.collect();
+                let of = |it: &&Process| sums.get(&it.id)?.as_ref().map(Sums::of);
+                processes.iter().map(of).collect()
+            },
             functions: crate::sampled::functions(sampled, page),
         }),
         source: page

@@ -47,9 +47,28 @@ pub fn samples(figures: &SampledFigures) -> [u64; 2] {
     [figures.live.samples(), figures.allocated.samples()]
 }
 
+/// The sums of all samples.
+#[derive(Debug, Serialize)]
+pub struct Sums {
+    /// Of each metric of [`ESTIMATED`].
+    intervals: Vec<Interval>,
+    samples: [u64; 2],
+    freed: Freed,
+}
+
+impl Sums {
+    pub fn of(figures: &SampledFigures) -> Self {
+        Self {
+            intervals: Interval::all(figures),
+            samples: samples(figures),
+            freed: Freed::of(figures),
+        }
+    }
+}
+
 /// What was freed: bytes, blocks, their intervals, and how many samples these are.
 #[derive(Debug, Serialize)]
-pub struct Freed {
+struct Freed {
     bytes: u64,
     blocks: u64,
     intervals: [Interval; 2],
@@ -57,7 +76,7 @@ pub struct Freed {
 }
 
 impl Freed {
-    pub fn of(figures: &SampledFigures) -> Self {
+    fn of(figures: &SampledFigures) -> Self {
         let estimates = [figures.freed.bytes(), figures.blocks(&figures.freed)];
         let [bytes, blocks] = estimates.map(|it| it.value.round() as u64);
         Self {

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { VERSION } from "./columns";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
-import { figuresOf, groups, rangeOf } from "./groups";
+import { figuresOf, groups, rangeOf, sitesIn, sizesOf } from "./groups";
 import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
 import { Recording } from "./recording";
 
@@ -69,7 +69,15 @@ function recording(): Recording {
       "site.node": zigzag([4, 1, 0]),
       "site.head": [2, 1, 0],
     }),
-    details: part({}),
+    // Sizes of sites 0 and 1: 10, 10 and 5; 7.
+    details: part({
+      "detail.smallest": [5, 7],
+      "detail.largest": [10, 7],
+      "detail.sizes": [2, 1],
+      "size.class": [4, 5, 4],
+      "size.allocations": [1, 2, 1],
+      "size.bytes": [5, 20, 7],
+    }),
     cells: part({
       "cell.count": [2, 1, 1],
       "cell.allocated": [0, 1, 0, 2],
@@ -140,6 +148,18 @@ test("sites are added up by function and file", () => {
   expect([file.allocations, file.bytes, file.atPeakBytes, file.meanNs]).toEqual([4, 32, 27, 150]);
   const range = ofSites(it, it.processes, [200, 400], "freed");
   expect(rangeOf(groups(it, it.processes, "files")[0]!, range)).toEqual({ blocks: 3, bytes: 25 });
+});
+
+test("a group has the sizes and the stacks of its sites", () => {
+  const it = recording();
+  expect(groups(it, it.processes, "functions").map((group) => sizesOf(it, group))).toEqual([[5, 10], [7, 7], null]);
+  const [file] = groups(it, it.processes, "files");
+  expect(sizesOf(it, file!)).toEqual([5, 10]);
+  const inRange = (range: [number, number], mode: Mode) => sitesIn(file!, ofSites(it, it.processes, range, mode));
+  expect(inRange([100, 200], "allocated")).toEqual([0, 1]);
+  expect(inRange([200, 300], "allocated")).toEqual([0]);
+  expect(inRange([200, 300], "alive")).toEqual([1]);
+  expect(inRange([300, 400], "allocated")).toEqual([]);
 });
 
 test("trees fold runs of library frames and add up both ways", () => {

@@ -1,7 +1,7 @@
 // Estimates of a sampled profile: intervals, numbers of samples, and ranks.
 
 import type { Group } from "./groups";
-import type { Recording } from "./recording";
+import type { Recording, SampledSums } from "./recording";
 
 /** With 95 % confidence, and how many samples it is made of. */
 export interface Estimate {
@@ -38,12 +38,18 @@ function indexes(recording: Recording): Indexes {
   return found;
 }
 
-/** Of all blocks. */
-export function ofTotal(recording: Recording, metric: string): Estimate | null {
+/** The sums of what is looked at: all processes or one; those of a program have none, because the
+ * interval of a sum is not the sum of the intervals. */
+export function sumsOf(recording: Recording, process: number | null): SampledSums | null {
   const samples = recording.meta.samples;
-  const interval = samples?.total?.[samples.metrics.indexOf(metric)];
-  if (!interval || !samples?.total_samples) return null;
-  return { ...interval, samples: samples.total_samples[isLive(metric) ? 0 : 1] };
+  return (process === null ? samples?.total : samples?.processes[process]) ?? null;
+}
+
+/** Of all blocks. */
+export function ofTotal(recording: Recording, metric: string, process: number | null): Estimate | null {
+  const sums = sumsOf(recording, process);
+  const interval = sums?.intervals[recording.meta.samples!.metrics.indexOf(metric)];
+  return interval ? { ...interval, samples: sums!.samples[isLive(metric) ? 0 : 1] } : null;
 }
 
 /** Of a function, unless only some of its sites are looked at: the interval of a sum is not

@@ -122,6 +122,24 @@ function addUp(recording: Recording, group: Group): GroupFigures {
   };
 }
 
+/** The smallest and the largest block of a group, in bytes, as far as the page has sizes. */
+export function sizesOf(recording: Recording, group: Group): [number, number] | null {
+  const { count, smallest, largest, sizes } = recording.details();
+  let [least, most] = [Infinity, 0];
+  for (const site of group.sites) {
+    if (site >= count || sizes.first[site] === sizes.first[site + 1]) continue;
+    least = Math.min(least, smallest[site]!);
+    most = Math.max(most, largest[site]!);
+  }
+  return least <= most ? [least, most] : null;
+}
+
+/** The sites of a group that have blocks in a range, those with most bytes first. */
+export function sitesIn(group: Group, { blocks, bytes }: RangeFigures): number[] {
+  const found = group.sites.filter((site) => blocks[site]! > 0);
+  return found.sort((a, b) => bytes[b]! - bytes[a]! || blocks[b]! - blocks[a]!);
+}
+
 /** Blocks and bytes of a group in a range. */
 export function rangeOf(group: Group, range: RangeFigures): Sum {
   const sum = { blocks: 0, bytes: 0 };

@@ -56,15 +56,22 @@ export interface Meta {
   samples: null | {
     period: number;
     metrics: string[];
-    total: Interval[] | null;
-    /** How many samples the totals are made of: of live blocks, and of all allocations. */
-    total_samples: [number, number] | null;
-    /** Bytes and blocks that were freed, with the intervals of both. */
-    freed: { bytes: number; blocks: number; intervals: [Interval, Interval]; samples: number } | null;
+    total: SampledSums | null;
+    /** The same by process. */
+    processes: (SampledSums | null)[];
     functions: { site: number; intervals: Interval[]; samples: [number, number] }[];
   };
   /** Sentences on source files that are missing, or newer than the recording. */
   source: string[];
+}
+
+/** Sums of a sampled profile: their intervals, one for each metric. */
+export interface SampledSums {
+  intervals: Interval[];
+  /** How many samples they are made of: of live blocks, and of all allocations. */
+  samples: [number, number];
+  /** Bytes and blocks that were freed, with the intervals of both. */
+  freed: { bytes: number; blocks: number; intervals: [Interval, Interval]; samples: number };
 }
 
 /** In place of the bucket in which a block was freed: it was live at the end. */

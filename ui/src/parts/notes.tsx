@@ -4,6 +4,7 @@ import { useApp } from "../app";
 import { type Estimate, ofGroup, ofSite, ofTotal } from "../data/estimates";
 import type { Group } from "../data/groups";
 import { bytes, count, duration, plural, share } from "../format";
+import { rangeOptions } from "../state";
 import { Whisker } from "./whisker";
 
 /** Warnings of the recording, and what the page does not have. */
@@ -81,6 +82,20 @@ export function PartOnly() {
   );
 }
 
+/** Above a table of what the page does not have by time, while a range is chosen: that it is of
+ * the whole run, and the command that has it of the range. */
+export function OfWholeRun({ by }: { by: "size" | "entry" | "process" }) {
+  const { recording, state, model } = useApp();
+  if (!model.hasRange(state)) return null;
+  const process = by === "process" || recording.processes.length === 1 ? null : model.process(state);
+  const options = `${rangeOptions(model.range(state), recording.start, recording.end)} --by ${by}`;
+  return (
+    <p class="quiet">
+      These are of the whole run, not of the range; <code>{`allotrope report FILE ${options}${process ? ` --process ${process.id}` : ""}`}</code> has those of the range.
+    </p>
+  );
+}
+
 /** Sentences on what the page does not have, or has only roughly. */
 export function leftOut(app: ReturnType<typeof useApp>): string[] {
   const { left_out: left, names_cut, source } = app.recording.meta;
@@ -98,9 +113,9 @@ const FEW_SAMPLES = 4;
 
 /** A figure with its interval, if it is an estimate. */
 export function Uncertain({ metric, value, group, site, most }: { metric: string; value: number; group?: Group; site?: number; most?: number }) {
-  const { recording } = useApp();
+  const { recording, state } = useApp();
   const show = metric === "leaked" || metric === "bytes" ? bytes : count;
-  const estimate = site !== undefined ? ofSite(recording, metric, site) : group ? ofGroup(recording, metric, group) : ofTotal(recording, metric);
+  const estimate = site !== undefined ? ofSite(recording, metric, site) : group ? ofGroup(recording, metric, group) : ofTotal(recording, metric, state.process);
   return estimate ? <Estimated value={value} estimate={estimate} show={show} most={most} /> : <>{show(value)}</>;
 }
 

@@ -61,10 +61,28 @@ interface KeyActions<S> {
 
 /** Listens to the keys of all pages, and to those of `actions`. */
 export function useKeys<S extends { view: string; search: string }>(keys: KeyActions<S>): void {
+  const isStepping = useRef(false);
   useEffect(() => {
-    const onKey = (event: KeyboardEvent) => key(event, keys);
+    const onKey = (event: KeyboardEvent) => {
+      isStepping.current = event.key.startsWith("Arrow");
+      key(event, keys);
+    };
+    const onPointer = () => {
+      isStepping.current = false;
+    };
+    // A select takes letters and digits for the first ones of an option. After a choice they are
+    // the page's again; arrows go on through the options of a select that is closed.
+    const onChange = ({ target }: Event) => {
+      if (target instanceof HTMLSelectElement && !isStepping.current) target.blur();
+    };
     addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
+    addEventListener("pointerdown", onPointer);
+    addEventListener("change", onChange);
+    return () => {
+      removeEventListener("keydown", onKey);
+      removeEventListener("pointerdown", onPointer);
+      removeEventListener("change", onChange);
+    };
   });
 }
 
@@ -91,8 +109,11 @@ function key<S extends { view: string; search: string }>(event: KeyboardEvent, {
     ...actions,
   };
   const view = views[Number(event.key) - 1];
-  if (view) set({ view } as Partial<S>);
-  else if (all[event.key]) all[event.key]!();
+  if (view) {
+    set({ view } as Partial<S>);
+    // The graph is there when the view is drawn.
+    requestAnimationFrame(focusGraph);
+  } else if (all[event.key]) all[event.key]!();
   else return;
   event.preventDefault();
 }
@@ -237,6 +258,12 @@ export function Said({ text }: { text: string }) {
 /** Whether keys are typed into the element. */
 function isTyping(element: HTMLElement): boolean {
   return element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
+}
+
+/** Gives the flame graph of the view, if it has one, its keys; unless `/` came in between. */
+function focusGraph(): void {
+  if (isTyping(document.activeElement as HTMLElement)) return;
+  document.querySelector<HTMLElement>("canvas.flame")?.focus({ preventScroll: true });
 }
 
 /** Moves the focus from row to row of a table. */

@@ -3,16 +3,24 @@
 import type { ComponentChildren } from "preact";
 import { useApp } from "../app";
 
-export function Search({ children }: { children?: ComponentChildren }) {
+export function Search({ what, children }: { what?: string; children?: ComponentChildren }) {
   const { state, set } = useApp();
   return (
-    <SearchField value={state.search} onInput={(search) => set({ search })}>
+    <SearchField what={what} value={state.search} onInput={(search) => set({ search })}>
       {children}
     </SearchField>
   );
 }
 
-export function SearchField({ value, onInput, children }: { value: string; onInput: (text: string) => void; children?: ComponentChildren }) {
+interface FieldProps {
+  /** What is searched for. */
+  what?: string;
+  value: string;
+  onInput: (text: string) => void;
+  children?: ComponentChildren;
+}
+
+export function SearchField({ what = "Function, file or module", value, onInput, children }: FieldProps) {
   return (
     <div class="search">
       <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
@@ -22,8 +30,8 @@ export function SearchField({ value, onInput, children }: { value: string; onInp
       <input
         id="search"
         type="search"
-        placeholder="Function, file or module"
-        aria-label="Search for a function, file or module"
+        placeholder={what}
+        aria-label={`Search for a ${what.toLowerCase()}`}
         value={value}
         onInput={(event) => onInput(event.currentTarget.value)}
       />

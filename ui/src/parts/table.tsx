@@ -8,6 +8,8 @@ import { useState } from "preact/hooks";
 export interface Column<T> {
   key: string;
   title: string;
+  /** More about it than there is room for in the title. */
+  hint?: string;
   /** By what it sorts; a column without it does not. */
   value?: (row: T) => number | string;
   cell: (row: T) => ComponentChildren;
@@ -35,6 +37,11 @@ interface Props<T> {
   first?: number;
 }
 
+/** A column of the whole run, in a table that has columns of a range, too. */
+export function ofRun<T>(column: Column<T>): Column<T> {
+  return { ...column, title: `${column.title} (run)`, hint: "Of the whole run, not of the range" };
+}
+
 export function sorted<T>(rows: T[], columns: Column<T>[], sort: string): T[] {
   const isLeastFirst = sort.startsWith("-");
   const column = columns.find((it) => it.key === sort.replace(/^-/, ""));
@@ -60,7 +67,7 @@ export function Table<T>(props: Props<T>) {
     const next = isSorted && !sort.startsWith("-") ? `-${column.key}` : column.key;
     const mark = !isSorted ? "" : order === "ascending" ? " ↑" : " ↓";
     return (
-      <th key={column.key} scope="col" class={classes(column)} aria-sort={column.value ? order : undefined}>
+      <th key={column.key} scope="col" class={classes(column)} title={column.hint} aria-sort={column.value ? order : undefined}>
         {column.value ? (
           <button type="button" class={isSorted ? "sorted" : ""} onClick={() => props.onSort(next)}>
             {column.title}

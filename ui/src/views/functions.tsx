@@ -3,7 +3,7 @@
 
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
-import { type Group, type GroupFigures, figuresOf, rangeOf } from "../data/groups";
+import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn, sizesOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
 import { leftWord } from "../data/gaps";
 import { type CodeLine, LIVE_AT_END, ORIGIN } from "../data/recording";
@@ -14,7 +14,8 @@ import { FrameList } from "../parts/frames";
 import { Bytes, FunctionName } from "../parts/names";
 import { PartOnly, Uncertain, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
-import { type Column, Table } from "../parts/table";
+import { type Column, Table, ofRun } from "../parts/table";
+import type { State } from "../state";
 import { GroupCurve } from "./overview";
 
 interface Row {
@@ -27,7 +28,7 @@ export function Functions() {
   const app = useApp();
   const { recording, state, model, set } = app;
   const words = state.search.toLowerCase();
-  const inRange = state.range !== null && recording.meta.kind === "recording";
+  const inRange = model.hasRange(state);
   const allocated = inRange ? model.figures(state, "allocated") : null;
   const alive = inRange ? model.figures(state, "alive") : null;
   const rows: Row[] = model
@@ -117,6 +118,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
   }
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
   const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };
+  const sizes: Column<Row> = { key: "sizes", title: "Sizes", wide: true, kind: "sizes", value: (it) => sizesOf(recording, it.group)?.[1] ?? 0, cell: (it) => <SizesOf group={it.group} /> };
   const who: Column<Row> = { key: "threads", title: "Freed by", wide: true, text: true, cell: (it) => <span class="short">{whoFrees(app, it.group)}</span> };
   if (inRange) {
     return [
@@ -124,9 +126,10 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
       { key: "range_bytes", title: "Allocated in range", value: (it) => it.range!.allocated, cell: (it) => <Bytes value={it.range!.allocated} none /> },
       { key: "range_blocks", title: "Allocations in range", value: (it) => it.range!.allocations, cell: (it) => countOrNone(it.range!.allocations) },
       { key: "range_alive", title: "Alive at its end", value: (it) => it.range!.alive, cell: (it) => <Bytes value={it.range!.alive} none /> },
+      ofRun(sizes),
       curve,
-      life,
-      who,
+      ofRun(life),
+      ofRun(who),
     ];
   }
   return [
@@ -136,10 +139,29 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
     { key: "allocations", title: "Allocations", value: (it) => it.figures.allocations, cell: (it) => count(it.figures.allocations) },
     { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{share(it.figures.temporary, it.figures.allocations)}</span> },
     { key: "leaked", title: leftWord(recording, app.model.all(state)), wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
+    sizes,
     curve,
     life,
     who,
   ];
+}
+
+/** The smallest and the largest size of a group's blocks. */
+function SizesOf({ group }: { group: Group }) {
+  const sizes = sizesOf(useApp().recording, group);
+  if (!sizes) return <>–</>;
+  const [smallest, largest] = sizes;
+  return (
+    <>
+      <Bytes value={smallest} />
+      {smallest < largest && (
+        <>
+          {" "}
+          – <Bytes value={largest} />
+        </>
+      )}
+    </>
+  );
 }
 
 const rankTexts = new WeakMap<Group[], Map<Group, string>>();
@@ -211,16 +233,49 @@ function whoFrees(app: App, group: Group): string {
 
 const STACKS = 5;
 
+/** Stacks of a group, the heaviest first, with their figures by site. */
+interface Stacks {
+  sites: number[];
+  bytes: Float64Array;
+  blocks: Float64Array;
+  /** What the bytes are. */
+  what: string;
+  /** The state in which a flame graph shows them. */
+  flame: Partial<State>;
+}
+
+/** The stacks of a group by the figures of the range, if there is one. */
+function stacksOf({ recording, state, model }: App, group: Group): Stacks {
+  const { figures } = recording.sites;
+  if (model.hasRange(state)) {
+    const isAllocated = rangeOf(group, model.figures(state, "allocated")).blocks > 0;
+    const mode = isAllocated ? "allocated" : "alive";
+    const range = model.figures(state, mode);
+    const what = isAllocated ? "bytes allocated in the range" : "bytes alive at the end of the range";
+    return { ...range, sites: sitesIn(group, range), what, flame: { weight: "range", mode } };
+  }
+  const isSampled = recording.meta.kind === "sampled";
+  const weight = isSampled ? "leaked" : group.sites.some((site) => figures.at_peak_bytes[site]! > 0) ? "peak" : "bytes";
+  const bytes = { leaked: figures.leaked_bytes, peak: figures.at_peak_bytes, bytes: figures.bytes }[weight];
+  const what = { leaked: "live bytes", peak: "bytes at the peak", bytes: "allocated bytes" }[weight];
+  const blocks = figures.allocations;
+  const sites = [...group.sites].sort((a, b) => bytes[b]! - bytes[a]! || blocks[b]! - blocks[a]!);
+  return { sites, bytes, blocks, what, flame: { weight } };
+}
+
+/** After the heading of what the page does not have by time, while a range is chosen. */
+function WholeRun() {
+  const { state, model } = useApp();
+  return model.hasRange(state) ? <small> · whole run</small> : null;
+}
+
 function Detail({ group }: { group: Group }) {
   const app = useApp();
   const { recording, state, set } = app;
   const [most, setMost] = useState(STACKS);
   const [open, setOpen] = useState(0);
-  const { figures } = recording.sites;
   const isSampled = recording.meta.kind === "sampled";
-  const column = isSampled ? figures.leaked_bytes : figures.at_peak_bytes.some((_, i) => i === group.sites[0]) && group.sites.some((site) => figures.at_peak_bytes[site]! > 0) ? figures.at_peak_bytes : figures.bytes;
-  const what = isSampled ? "live bytes" : column === figures.at_peak_bytes ? "bytes at the peak" : "allocated bytes";
-  const sites = [...group.sites].sort((a, b) => column[b]! - column[a]! || figures.allocations[b]! - figures.allocations[a]!);
+  const { sites, bytes, blocks, what, flame } = stacksOf(app, group);
   const copy = (site: number) => {
     const text = recording.stackOf(recording.sites.node[site]!).map((frame) => `${recording.functionOf(frame)}  ${recording.placeOf(frame, true)}`);
     copyText(text.join("\n"), app.say);
@@ -230,14 +285,15 @@ function Detail({ group }: { group: Group }) {
       <section>
         <div class="heading">
           <h2>
-            {plural(sites.length, "stack")}, by {what}
+            {sites.length < group.sites.length && `${count(sites.length)} of `}
+            {plural(group.sites.length, "stack")}, by {what}
           </h2>
           <p>
             <button type="button" class="link" onClick={() => copy(sites[open] ?? sites[0]!)}>
               Copy as text
             </button>{" "}
             ·{" "}
-            <button type="button" class="link" onClick={() => set({ view: "flame", search: group.name, zoom: [], weight: isSampled ? "leaked" : what.includes("peak") ? "peak" : "bytes" })}>
+            <button type="button" class="link" onClick={() => set({ view: "flame", search: group.name, zoom: [], ...flame })}>
               Flame graph
             </button>
           </p>
@@ -247,9 +303,9 @@ function Detail({ group }: { group: Group }) {
             <li key={site}>
               <button type="button" class="stack" aria-expanded={i === open} onClick={() => setOpen(i === open ? -1 : i)}>
                 <span class="number">
-                  {isSampled ? <Uncertain metric="leaked" value={column[site]!} site={site} /> : <Bytes value={column[site]!} />}
+                  {isSampled ? <Uncertain metric="leaked" value={bytes[site]!} site={site} /> : <Bytes value={bytes[site]!} />}
                 </span>
-                {!isSampled && <span class="number">{count(figures.allocations[site]!)} ×</span>}
+                {!isSampled && <span class="number">{count(blocks[site]!)} ×</span>}
                 <span class="via">{via(app, site)}</span>
                 <span class="place">{recording.sites.head[site]! > 0 ? recording.placeOf(recording.sites.head[site]! - 1) : ""}</span>
               </button>
@@ -379,7 +435,10 @@ function Lives({ group }: { group: Group }) {
   return (
     <>
       <div class="heading">
-        <h2>Lives, from birth to death</h2>
+        <h2>
+          Lives, from birth to death
+          <WholeRun />
+        </h2>
         <span class="quiet">{blocks > 0 ? `${duration(time / blocks)} on average` : ""}</span>
       </div>
       <svg class="lives" viewBox="0 0 400 60" preserveAspectRatio="none" role="img" aria-label={`When blocks were allocated (above) and freed (below); ${duration(blocks > 0 ? time / blocks : 0)} on average`}>
@@ -403,11 +462,8 @@ function Sizes({ group }: { group: Group }) {
   const { recording } = useApp();
   const details = recording.details();
   const sums = new Map<number, { allocations: number; bytes: number }>();
-  let [smallest, largest] = [Infinity, 0];
   for (const site of group.sites) {
     if (site >= details.count) continue;
-    smallest = Math.min(smallest, details.smallest[site]!);
-    largest = Math.max(largest, details.largest[site]!);
     for (let i = details.sizes.first[site]!; i < details.sizes.first[site + 1]!; i++) {
       const sum = sums.get(details.sizes.class[i]!) ?? { allocations: 0, bytes: 0 };
       sum.allocations += details.sizes.allocations[i]!;
@@ -415,13 +471,18 @@ function Sizes({ group }: { group: Group }) {
       sums.set(details.sizes.class[i]!, sum);
     }
   }
-  if (sums.size === 0) return null;
+  const range = sizesOf(recording, group);
+  if (!range) return null;
+  const [smallest, largest] = range;
   const rows = [...sums].sort((a, b) => a[0] - b[0]);
   const most = Math.max(...rows.map(([, it]) => it.bytes), 1);
   return (
     <>
       <div class="heading">
-        <h2>Sizes</h2>
+        <h2>
+          Sizes
+          <WholeRun />
+        </h2>
         <span class="quiet">{smallest === largest ? `all of ${bytes(smallest)}` : `${bytes(smallest)} to ${bytes(largest)}`}</span>
       </div>
       <ul class="bars">
@@ -443,7 +504,10 @@ function Frees({ group }: { group: Group }) {
   const places = freePlaces(app, group);
   return (
     <>
-      <h2>Who frees</h2>
+      <h2>
+        Who frees
+        <WholeRun />
+      </h2>
       {pairs.length === 0 && <p class="quiet">Nobody until the end.</p>}
       <dl class="frees">
         {pairs.slice(0, 8).map((it) => (
@@ -494,20 +558,26 @@ function freePlaces({ recording }: App, group: Group): { name: string; place: st
 }
 
 function Processes({ group }: { group: Group }) {
-  const { recording } = useApp();
+  const { recording, state, model } = useApp();
+  const inRange = model.hasRange(state);
+  const allocations = inRange ? model.figures(state, "allocated").blocks : recording.sites.figures.allocations;
   const sums = new Map<number, number>();
-  for (const site of group.sites) {
+  for (const site of inRange ? group.sites.filter((it) => allocations[it]! > 0) : group.sites) {
     const process = recording.sites.process[site]!;
-    sums.set(process, (sums.get(process) ?? 0) + recording.sites.figures.allocations[site]!);
+    sums.set(process, (sums.get(process) ?? 0) + allocations[site]!);
   }
   const rows = [...sums].sort((a, b) => b[1] - a[1]);
   return (
     <>
-      <h2>Processes</h2>
+      <h2>
+        Processes
+        {inRange && <small> · in the range</small>}
+      </h2>
+      {rows.length === 0 && <p class="quiet">None allocated.</p>}
       <ul class="places">
-        {rows.slice(0, 8).map(([index, allocations]) => (
+        {rows.slice(0, 8).map(([index, sum]) => (
           <li key={index}>
-            {recording.processes[index]!.pid} <code>{recording.processes[index]!.command.slice(0, 80)}</code> <span class="quiet">{plural(allocations, "allocation")}</span>
+            {recording.processes[index]!.pid} <code>{recording.processes[index]!.command.slice(0, 80)}</code> <span class="quiet">{plural(sum, "allocation")}</span>
           </li>
         ))}
       </ul>

@@ -1,7 +1,7 @@
 // The first view: a sentence, totals, the curve, what stands out, and what held the memory.
 
 import { type App, useApp } from "../app";
-import { ofGroup, ofTotal } from "../data/estimates";
+import { ofGroup, ofTotal, sumsOf } from "../data/estimates";
 import { type Group, figuresOf } from "../data/groups";
 import { type Finding, type Process, ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
@@ -142,12 +142,12 @@ function Totals({ totals }: { totals: Totals }) {
   const { kind } = recording.meta;
   const of = (value: number, whole: number) => (whole === 0 ? "–" : share(value, whole));
   const sites = kind === "counts" ? 0 : model.sites(state);
-  const freed = recording.meta.samples?.freed;
+  const freed = sumsOf(recording, state.process)?.freed;
   const unknown = UNKNOWN;
   const known = kind === "recording";
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
-      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, blocks(totals.leaked, state.process === null ? ofTotal(recording, "leaked-allocations") : null)]
+      ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, blocks(totals.leaked, ofTotal(recording, "leaked-allocations", state.process))]
       : ["Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
     ["Allocations", kind === "sampled" ? <Uncertain metric="allocations" value={totals.allocations} /> : count(totals.allocations), bytes(totals.bytes)],
     ["Temporary", known ? of(totals.temporary, totals.allocations) : unknown, known ? count(totals.temporary) : ""],
@@ -155,7 +155,7 @@ function Totals({ totals }: { totals: Totals }) {
     kind === "sampled"
       ? ["Allocated", <Uncertain metric="bytes" value={totals.bytes} />, ""]
       : [leftWord(recording, totals.processes), known ? bytes(totals.leakedBytes) : unknown, known ? plural(totals.leaked, "block") : ""],
-    ...(freed && state.process === null ? [["Freed", <Estimated value={freed.bytes} estimate={{ ...freed.intervals[0], samples: freed.samples }} show={bytes} />, blocks(freed.blocks, freed.intervals[1])] as [string, preact.ComponentChild, string]] : []),
+    ...(freed ? [["Freed", <Estimated value={freed.bytes} estimate={{ ...freed.intervals[0], samples: freed.samples }} show={bytes} />, blocks(freed.blocks, freed.intervals[1])] as [string, preact.ComponentChild, string]] : []),
     ["Functions, sites", kind === "counts" ? unknown : count(model.groups(state, "functions").length), kind === "counts" ? "" : plural(sites, "site")],
   ];
   return (

@@ -8,9 +8,9 @@ import { MODE_NAMES, ofThreads } from "../data/ranges";
 import { bytes, count, countOrNone, duration, fileName, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Bytes } from "../parts/names";
-import { leftOut } from "../parts/notes";
+import { OfWholeRun, PartOnly, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
-import { type Column, Table } from "../parts/table";
+import { type Column, Table, ofRun } from "../parts/table";
 import { type Table as Name, TABLES } from "../state";
 import { upTo } from "./functions";
 
@@ -32,6 +32,7 @@ function known({ recording, model, state }: App): Name[] {
 export function Tables() {
   const app = useApp();
   const { state, set } = app;
+  const { left_out: left } = app.recording.meta;
   const names = known(app);
   const name = names.includes(state.table) ? state.table : names[0]!;
   return (
@@ -39,8 +40,9 @@ export function Tables() {
       <h1 class="hidden">{TITLES[name]}</h1>
       <div class="tools">
         <Choice label="Rows" values={names.map((it) => [it, TITLES[it]] as const)} value={name} onChange={(table) => set({ table, sort: "" })} />
-        {name === "processes" && <Search />}
+        {name === "processes" && <Search what="Command or process id" />}
       </div>
+      {name === "processes" ? left.processes > 0 && <p class="quiet">{plural(left.processes, "process", "processes")} with few allocations left out.</p> : <PartOnly />}
       {name === "threads" && <Threads />}
       {name === "sizes" && <Sizes />}
       {name === "entries" && <Entries />}
@@ -67,14 +69,17 @@ function Threads() {
   const range = state.range ? ofThreads(recording, processes, model.range(state), state.mode) : null;
   const many = processes.length > 1;
   const known = recording.meta.kind === "recording";
-  const columns: Column<Thread>[] = [
+  const names: Column<Thread>[] = [
     { key: "name", title: "Thread", text: true, value: (it) => it.name, cell: (it) => <code>{it.name || "[no name]"}</code> },
     { key: "tid", title: "Id", wide: true, value: (it) => it.tid, cell: (it) => it.tid || "–" },
+  ];
+  const figures: Column<Thread>[] = [
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
-    { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "bytes", title: "Allocated", wide: range !== null, value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "deallocations", title: "Deallocations", wide: true, value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
   ];
-  if (known) columns.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
+  if (known) figures.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
+  const columns = [...names, ...(range ? figures.map(ofRun) : figures)];
   if (range) columns.push({ key: "range", title: MODE_NAMES[state.mode], value: (it) => range.bytes[it.row]!, cell: (it) => <Bytes value={range.bytes[it.row]!} none /> });
   if (many) columns.splice(1, 0, { key: "process", title: "Process", value: (it) => recording.processes[it.process]!.pid, cell: (it) => recording.processes[it.process]!.pid });
   return <Table caption="Threads" rows={rows} rowKey={(it) => String(it.row)} columns={columns} {...useSort("allocations")} />;
@@ -104,7 +109,12 @@ function Sizes() {
     { key: "leaked", title: leftWord(recording, model.all(state)), wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> },
     { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.bytes / most) * 100}%` }} /> },
   ];
-  return <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />;
+  return (
+    <>
+      <OfWholeRun by="size" />
+      <Table caption="Sizes" rows={rows} rowKey={(it) => String(it.class)} columns={columns} {...useSort("-size")} />
+    </>
+  );
 }
 
 function Entries() {
@@ -117,7 +127,12 @@ function Entries() {
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "deallocations", title: "Deallocations", value: (it) => it.deallocations, cell: (it) => countOrNone(it.deallocations) },
   ];
-  return <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />;
+  return (
+    <>
+      <OfWholeRun by="entry" />
+      <Table caption="Entry points" rows={rows} rowKey={(it) => it.name} columns={columns} {...useSort("allocations")} />
+    </>
+  );
 }
 
 /** A process, or those of a program. */
@@ -153,6 +168,7 @@ function Processes() {
       key: "command",
       title: "Command",
       text: true,
+      kind: "command",
       value: (it) => it.processes[0]!.command,
       cell: ({ processes: [first] }) => (
         <code title={first!.command}>
@@ -179,6 +195,7 @@ function Processes() {
   const left = kind === "counts" ? "" : `, ${bytes(sum("leakedBytes"))} ${leftWord(recording, recording.processes).toLowerCase()}`;
   return (
     <>
+      <OfWholeRun by="process" />
       <div class="tools">
         <p class="quiet">
           {plural(shown.length, "process", "processes")}
@@ -206,6 +223,7 @@ function Processes() {
         open={isMerged ? state.row : ""}
         onOpen={recording.processes.length > 1 ? open : undefined}
         detail={isMerged ? (it) => <Members row={it} look={look} /> : undefined}
+        empty="No process matches."
       />
     </>
   );
@@ -244,17 +262,31 @@ function Members({ row, look }: { row: ProcessRow; look: (chosen: number) => voi
   );
 }
 
+interface WindowRow extends Window {
+  key: string;
+  pid: number;
+  /** When it was opened, in nanoseconds since the start of the recording. */
+  from: number;
+}
+
+/** The windows of some processes, on the clock that they have in common. */
+export function windowsOf(processes: Process[]): WindowRow[] {
+  return processes.flatMap(({ index, pid, started, details }) => details!.windows.map((it, i) => ({ ...it, key: `${index}.${i}`, pid, from: started + it.opened })));
+}
+
 function Windows() {
-  const { state, model, set } = useApp();
-  const rows = model.processes(state).flatMap((process) => process.details!.windows.map((it, i) => ({ ...it, key: `${process.index}.${i}`, from: process.started + it.opened })));
-  const columns: Column<Window & { key: string; from: number }>[] = [
-    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code>{it.name}</code> },
-    { key: "opened", title: "Opened", value: (it) => it.opened, cell: (it) => duration(it.opened) },
-    { key: "duration", title: "Lasted", value: (it) => it.duration, cell: (it) => duration(it.duration) },
+  const { recording, state, model, set } = useApp();
+  const processes = model.processes(state);
+  const rows = windowsOf(processes);
+  const columns: Column<WindowRow>[] = [
+    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code title={it.name}>{it.name}</code> },
+    { key: "opened", title: "Opened", wide: true, value: (it) => it.from, cell: (it) => duration(it.from - recording.start) },
+    { key: "duration", title: "Lasted", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },
     { key: "bytes", title: "Allocated", value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
     { key: "remaining", title: "Remaining", value: (it) => it.remainingBytes, cell: (it) => <Bytes value={it.remainingBytes} none /> },
   ];
+  if (processes.length > 1) columns.splice(1, 0, { key: "process", title: "Process", wide: true, value: (it) => it.pid, cell: (it) => it.pid });
   const open = (key: string) => {
     const row = rows.find((it) => it.key === key);
     if (row) set({ view: "timeline", range: model.range({ ...state, range: [row.from, row.from + Math.max(row.duration, 1)] }) });
