@@ -685,10 +685,9 @@ fn https_needs_a_certificate_that_the_machine_trusts() {
         &["--otlp", &url],
         &[("SSL_CERT_FILE", trusted)],
     );
-    let bytes = BLOCKS * SIZE;
     assert_eq!(
         sums(&collector.next().message()),
-        expected(&program, bytes, bytes)
+        expected(&program, BLOCKS, BLOCKS)
     );
     watcher.signal();
     let (_, errors) = watcher.end();

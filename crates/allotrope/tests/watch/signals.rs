@@ -69,11 +69,12 @@ fn signals_print_what_is_live_old_and_freed() {
 
 #[test]
 fn a_reallocated_block_has_both_ages_and_stacks() {
-    let mut program = Program::new("sampled");
+    let mut program = Program::new("prepared");
     program.tell("alloc leak 2 1000 20");
     program.tell("alloc cache 1 500 20");
     program.tell("realloc leak");
     let mut watcher = program.start_watch(&["--format", "poireau", "--every", "1h"]);
+    program.wait_for_watcher();
     watcher.signal(Signal::HUP);
     let lines = list(&mut watcher, " live allocations", 3);
     let order = |line: &str| {
@@ -92,7 +93,7 @@ fn a_reallocated_block_has_both_ages_and_stacks() {
         }
     }
     drop(watcher);
-    let mut watcher = program.start_watch(&["--format", "json", "--every", "1h"]);
+    let mut watcher = program.start_watch(&["--format", "json", "--every", "200ms"]);
     watcher.report(|_| true);
     watcher.signal(Signal::HUP);
     let block = watcher.object(|it| it["kind"] == "live_block" && it["size"] == 1000);
