@@ -397,14 +397,16 @@ int main(void) {
     }
   });
 
-  test_("of many processes the largest are in full, all in the totals", async () => {
-    // The parent and 80 children; 64 are in full.
+  test_("the figures of several processes are those of all", async () => {
+    // The parent and 80 children, which allocate 100, 101, … bytes.
+    const bytes = Array.from({ length: 80 }, (_, i) => 100 + i).reduce((a, b) => a + b);
     const page = await at(of("many", ["many", "80"]), "#/tables?t=processes");
     assert.match(await text(page, "main"), /81.processes of 2.programs: 80.allocations of /);
-    assert.match(await text(page, "main"), /64 processes with most allocations are here in full; of 17 others only their totals/);
+    await go(page, "#/timeline");
+    assert.equal(await page.$eval("[data-mode=allocated]", (it) => Number(it.dataset.bytes)), bytes);
+    assert.match(words(await text(page, "main")), /exact, and equal those of allotrope report/);
     await go(page, "#/overview");
     const totals = await page.$$eval(".totals div", (all) => all[1].textContent.replace(/\s+/g, " "));
-    const bytes = Array.from({ length: 80 }, (_, i) => 100 + i).reduce((a, b) => a + b);
     assert.equal(totals, `Allocations80 ${(bytes / 1024).toFixed(1)} KiB`);
     await page.focus("select");
     await page.select("select", await page.$eval("select option:nth-of-type(2)", (it) => it.value));
@@ -412,6 +414,20 @@ int main(void) {
     // After the choice, keys are the page's again.
     await page.keyboard.press("3");
     await until(page, () => location.hash.startsWith("#/flame"));
+  });
+
+  test_("of very many processes the largest are in full, which every view says", async () => {
+    // The parent, which allocates nothing, and 1,100 children; 1,024 are in full.
+    const page = await at(of("thousand", ["many", "1100"]), "#/overview");
+    assert.match(words(await text(page, ".totals")), /Allocations1,100/);
+    const part = "Of the 1,024 processes with most allocations, which made 93.1 % of them. Of 77 other processes only totals are here.";
+    for (const view of ["overview", "timeline", "flame", "functions", "tables?t=sizes"]) {
+      await go(page, `#/${view}`);
+      assert.equal(words(await text(page, "main .part")), part, view);
+    }
+    await go(page, "#/timeline");
+    assert.match(words(await text(page, "main")), /exact for these processes/);
+    assert.equal(await page.$eval("[data-mode=allocated]", (it) => Number(it.dataset.blocks)), 1024);
   });
 
   /** What axe finds on the open page. */
