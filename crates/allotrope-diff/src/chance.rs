@@ -27,6 +27,10 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
+    /// The ends of the intervals of both figures.
+    pub before: [f64; 2],
+    /// See `before`.
+    pub after: [f64; 2],
 }
 
 impl Interval {
@@ -38,6 +42,8 @@ impl Interval {
         Self {
             low: difference - below,
             high: difference + above,
+            before: [before.low, before.high],
+            after: [after.low, after.high],
         }
     }
 

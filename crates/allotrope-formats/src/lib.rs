@@ -31,7 +31,8 @@ pub mod stacks_json;
 
 pub use error::{ExportError, Location, Problem, ReadError};
 pub use exporters::{
-    EXPORTERS, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter, write_pprof,
+    EXPORTERS, Estimates, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+    write_pprof,
 };
 pub use read::{Read, read, read_bytes};
 pub use recognise::{Format, Recognised, recognise};

@@ -21,6 +21,9 @@
 //! stacks may have the same frames. A stack of a recording also has
 //! `"maximum":[BYTES,ALLOCATIONS]`: its largest number of live bytes, and the allocations
 //! that were live then.
+//! Of a sampled profile, a stack has `figures_low` and `figures_high`, the ends of the 95 %
+//! intervals of its figures, and the object has `"sampled":{"period_bytes":…,"notes":[…],"totals":
+//! {"leaked_bytes":…,"leaked_bytes_low":…,"leaked_bytes_high":…,…}}`.
 //! Readers ignore unknown fields.
 
 use std::borrow::Cow;

@@ -167,6 +167,13 @@ impl SampledFigures {
         }
     }
 
+    /// The ends of the interval of a metric, rounded outwards.
+    pub fn ends(&self, metric: Metric) -> Option<[u64; 2]> {
+        let it = self.metric(metric)?;
+        // The casts saturate.
+        Some([it.low.floor() as u64, it.high.ceil() as u64])
+    }
+
     /// The metrics that samples give.
     pub fn known() -> MetricSet {
         MetricSet::of(&[

@@ -10,7 +10,7 @@ use allotrope_text::Shown;
 
 use allotrope_files::Target;
 use allotrope_formats::{
-    EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+    EXPORTERS, Estimates, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
 };
 use allotrope_profile::{CountedStack, ImageId, Metric};
 use allotrope_report::numbers::count;
@@ -130,6 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         recorded: source.recorded.as_deref().map(|recorded| Recorded {
             profile: &recorded.profile,
             events: recorded,
+        }),
+        estimates: source.sampled.as_deref().map(|sampled| Estimates {
+            stacks: &sampled.stacks,
+            total: &sampled.total,
         }),
     };
     let checked = match input.set.known.has(options.metric) {

@@ -138,6 +138,16 @@ fn diff_tells_what_may_be_chance() {
         "{low} {high}"
     );
     let entry = &diff["entries"][0];
+    for (of, side, live) in [
+        (&diff, "before", 13),
+        (&diff, "after", 18),
+        (entry, "after", 8),
+    ] {
+        assert_eq!(of[side], live * HUGE, "{side}");
+        assert_eq!(of[format!("{side}_low")], live * HUGE, "{side}");
+        let high = of[format!("{side}_high")].as_u64().expect("a number");
+        assert!((live * HUGE + 1..live * HUGE + (4 << 20)).contains(&high));
+    }
     assert_eq!(entry["difference"], 5 * HUGE);
     assert_eq!(entry["may_be_chance"], false);
     let same = [
@@ -195,6 +205,29 @@ fn exports_have_the_estimates() {
         &["export", "huge.allotrope", "--to", "json"],
     ));
     assert_eq!(stacks["sampled"]["period_bytes"], 512 << 10);
+    let totals = &stacks["sampled"]["totals"];
+    assert_eq!(totals["leaked_bytes"], 13 * HUGE);
+    assert_eq!(totals["leaked_bytes_low"], 13 * HUGE);
+    assert!(totals["leaked_bytes_high"].as_u64() > Some(13 * HUGE));
+    let metrics = stacks["metrics"].as_array().expect("a list");
+    let leaked = metrics.iter().position(|it| it == "leaked_bytes");
+    let leaked = leaked.expect("leaked bytes");
+    let all = stacks["stacks"].as_array().expect("a list");
+    let stack = all.iter().find(|it| it["figures"][leaked] == 10 * HUGE);
+    let stack = stack.expect("the stack of ten blocks");
+    assert_eq!(stack["figures_low"][leaked], 10 * HUGE);
+    assert!(stack["figures_high"][leaked].as_u64() > Some(10 * HUGE));
+    let table = fine(folder.path(), &["export", "huge.allotrope", "--to", "csv"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|it| it.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|it| *it == name).expect(name);
+    let of = |row: &[&str], name: &str| row[column(name)].parse::<u64>().expect(name);
+    let row = rows[1..]
+        .iter()
+        .find(|it| of(it, "leaked_bytes") == 10 * HUGE);
+    let row = row.expect("the row of ten blocks");
+    assert_eq!(of(row, "leaked_bytes_low"), 10 * HUGE);
+    assert!(of(row, "leaked_bytes_high") > 10 * HUGE);
+    assert!(of(row, "allocations_low") <= of(row, "allocations"));
     for format in ["pprof", "dhat", "stacks", "speedscope", "perfetto", "csv"] {
         let arguments = ["export", "huge.allotrope", "--to", format, "-o", "out"];
         fine(folder.path(), &arguments);

@@ -10,6 +10,7 @@
 //! | `site` | number of the stack, as `allotrope show FILE site:N` takes it |
 //! | `allocations` … `reallocations` | the metrics, by their names in JSON reports; bytes, and microseconds for `lifetime_us` |
 //! | `max_bytes`, `max_allocations` | what was live when the stack itself had most live bytes |
+//! | `allocations_low`, `allocations_high`, … | of a sampled profile: the ends of the 95 % intervals of its four metrics |
 //! | `function`, `module`, `file`, `line` | the innermost frame |
 //! | `stack` | the functions, outermost first, separated by `;`, which is `_` in names |
 //!
@@ -24,6 +25,14 @@ use allotrope_profile::{CountedStack, Metric, StackFrame};
 use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
+
+/// The metrics of sampled profiles.
+const ESTIMATED: [Metric; 4] = [
+    Metric::Allocations,
+    Metric::Bytes,
+    Metric::LeakedAllocations,
+    Metric::LeakedBytes,
+];
 
 /// The exporter; see the module documentation.
 pub(super) struct Csv;
@@ -50,12 +59,16 @@ impl Exporter for Csv {
         let set = input.set;
         let keys = Metric::OF_STACKS.map(Metric::key).join(",");
         write!(out, "process,pid,site,{keys},max_bytes,max_allocations,")?;
+        for metric in ESTIMATED.map(Metric::key) {
+            write!(out, "{metric}_low,{metric}_high,")?;
+        }
         write!(out, "function,module,file,line,stack\r\n")?;
         let processes = input.recorded.iter().flat_map(|it| &it.profile.processes);
         let mut sites = processes.flat_map(|process| {
             let sites = process.sites.iter();
             sites.map(|site| format!("{},{},{}", process.id, process.pid, site.number))
         });
+        let mut estimates = input.estimates.iter().flat_map(|it| it.stacks);
         for stack in &set.stacks {
             write!(out, "{}", sites.next().as_deref().unwrap_or(",,"))?;
             for metric in Metric::OF_STACKS {
@@ -67,6 +80,13 @@ impl Exporter for Csv {
             match stack.maximum {
                 Some(maximum) => write!(out, ",{},{}", maximum.bytes, maximum.allocations)?,
                 None => out.write_all(b",,")?,
+            }
+            let estimates = estimates.next();
+            for metric in ESTIMATED {
+                match estimates.and_then(|it| it.ends(metric)) {
+                    Some([low, high]) => write!(out, ",{low},{high}")?,
+                    None => out.write_all(b",,")?,
+                }
             }
             frames(stack, &set.frames, out)?;
             out.write_all(b"\r\n")?;

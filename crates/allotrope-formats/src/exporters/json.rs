@@ -3,7 +3,9 @@
 
 use std::io::{self, Write};
 
+use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{CountedStack, Metric};
+use serde_json::{Map, Value};
 
 use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
@@ -27,7 +29,7 @@ impl Exporter for Json {
 
     fn write(
         &self,
-        Input { set, .. }: &Input<'_>,
+        Input { set, estimates, .. }: &Input<'_>,
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
@@ -43,16 +45,17 @@ impl Exporter for Json {
         if let Some(sampling) = &set.run.sampling {
             write!(out, ",\n \"sampled\":")?;
             let (period, notes) = (sampling.period, &sampling.notes);
-            value(
-                out,
-                &serde_json::json!({"period_bytes": period, "notes": notes}),
-            )?;
+            let totals = estimates.map(|it| intervals(it.total, &metrics));
+            let about =
+                serde_json::json!({"period_bytes": period, "notes": notes, "totals": totals});
+            value(out, &about)?;
         }
         list(out, "frames", &set.frames, |out, frame| {
             value(out, &FrameForm::from(frame))
         })?;
+        let mut of_stacks = estimates.iter().flat_map(|it| it.stacks);
         list(out, "stacks", &set.stacks, |out, stack| {
-            counted(out, stack, &metrics)
+            counted(out, stack, of_stacks.next(), &metrics)
         })?;
         writeln!(out, "}}")?;
         Ok(())
@@ -79,7 +82,28 @@ fn list<T>(
     out.write_all(b"]")
 }
 
-fn counted(out: &mut dyn Write, stack: &CountedStack, metrics: &[Metric]) -> io::Result<()> {
+/// Estimates by the name of their metric, each with the ends of its interval.
+fn intervals(figures: &SampledFigures, metrics: &[Metric]) -> Map<String, Value> {
+    let mut all = Map::new();
+    for metric in metrics {
+        let (Some(estimate), Some([low, high])) = (figures.metric(*metric), figures.ends(*metric))
+        else {
+            continue;
+        };
+        let key = metric.key();
+        all.insert(key.to_owned(), (estimate.value.round() as u64).into());
+        all.insert(format!("{key}_low"), low.into());
+        all.insert(format!("{key}_high"), high.into());
+    }
+    all
+}
+
+fn counted(
+    out: &mut dyn Write,
+    stack: &CountedStack,
+    estimates: Option<&SampledFigures>,
+    metrics: &[Metric],
+) -> io::Result<()> {
     let figures: Vec<u64> = metrics
         .iter()
         .map(|metric| stack.figures[*metric as usize])
@@ -88,6 +112,14 @@ fn counted(out: &mut dyn Write, stack: &CountedStack, metrics: &[Metric]) -> io:
     value(out, &stack.frames)?;
     write!(out, ",\"figures\":")?;
     value(out, &figures)?;
+    if let Some(estimates) = estimates {
+        let ends = metrics.iter().filter_map(|metric| estimates.ends(*metric));
+        let (low, high): (Vec<u64>, Vec<u64>) = ends.map(|[low, high]| (low, high)).unzip();
+        write!(out, ",\"figures_low\":")?;
+        value(out, &low)?;
+        write!(out, ",\"figures_high\":")?;
+        value(out, &high)?;
+    }
     if let Some(maximum) = stack.maximum {
         write!(out, ",\"maximum\":")?;
         value(out, &[maximum.bytes, maximum.allocations])?;

@@ -25,7 +25,7 @@ use allotrope_profile::{Metric, StackSet};
 
 use crate::error::ExportError;
 
-pub use input::{Events, Input, Recorded};
+pub use input::{Estimates, Events, Input, Recorded};
 pub use pprof::write_pprof;
 
 /// Writes stacks, or a recording, in one format.

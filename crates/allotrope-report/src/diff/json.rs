@@ -43,9 +43,13 @@ struct EntryForm<'a> {
     stacks: Vec<StackForm<'a>>,
 }
 
-/// The 95 % interval of a difference; only of sampled profiles.
+/// The 95 % intervals of both figures and of their difference; only of sampled profiles.
 #[derive(Serialize)]
 struct IntervalForm {
+    before_low: u64,
+    before_high: u64,
+    after_low: u64,
+    after_high: u64,
     difference_low: i64,
     difference_high: i64,
     may_be_chance: bool,
@@ -80,11 +84,9 @@ pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Res
         .as_ref()
         .filter(|_| selection.filter.is_none());
     if let Some(it) = interval.map(interval_form) {
-        let (low, high, chance) = (it.difference_low, it.difference_high, it.may_be_chance);
-        write!(
-            out,
-            "\"difference_low\":{low},\"difference_high\":{high},\"may_be_chance\":{chance},"
-        )?;
+        // Its fields, followed by those of the object.
+        let fields = allotrope_text::to_json_string(&it)?;
+        write!(out, "{},", fields.trim_matches(['{', '}']))?;
     }
     out.write_all(b"\n\"frames\":")?;
     list(out, &diff.frames, frame_form)?;
@@ -122,8 +124,15 @@ fn frame_form(frame: &StackFrame) -> FrameForm<'_> {
 }
 
 fn interval_form(interval: &Interval) -> IntervalForm {
+    // Rounded outwards; the casts saturate.
+    let ends = |[low, high]: [f64; 2]| (low.floor() as u64, high.ceil() as u64);
+    let (before_low, before_high) = ends(interval.before);
+    let (after_low, after_high) = ends(interval.after);
     IntervalForm {
-        // Rounded outwards; the casts saturate.
+        before_low,
+        before_high,
+        after_low,
+        after_high,
         difference_low: interval.low.floor() as i64,
         difference_high: interval.high.ceil() as i64,
         may_be_chance: interval.may_be_chance(),

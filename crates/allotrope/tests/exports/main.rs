@@ -157,7 +157,7 @@ fn stacks_of_other_tools_become_sums() {
     let csv = String::from_utf8(fine(&["export", &stacks, "--to", "csv"])).expect("text");
     let rows: Vec<&str> = csv.lines().collect();
     assert_eq!(rows.len(), 2, "{csv}");
-    assert_eq!(rows[1], ",,,5,,,,,,,,,,,f,,,,main;f");
+    assert_eq!(rows[1], ",,,5,,,,,,,,,,,,,,,,,,,f,,,,main;f");
     let scope = fine(&["export", &stacks, "--to", "speedscope"]);
     sums::check_speedscope(&scope, &[("allocations", 5)]);
     let dhat = folder.path().join("metrics.json");
