@@ -120,8 +120,8 @@ impl Output {
         }
     }
 
-    /// Writes what has happened to a process.
-    pub fn event(&mut self, event: Event, process: u32) -> Result<(), Failure> {
+    /// Writes what has happened to a process. `how`: more words of the sentence for people.
+    pub fn event(&mut self, event: Event, process: u32, how: &str) -> Result<(), Failure> {
         let (kind, words) = match event {
             Event::Found => ("process_found", "is watched from now on"),
             Event::Ended => ("process_ended", "has ended"),
@@ -132,7 +132,7 @@ impl Output {
             ),
             Event::TakenOver => ("process_taken_over", "was taken over by another watcher"),
         };
-        message::print(format_args!("process {process} {words}"));
+        message::print(format_args!("process {process} {words}{how}"));
         match self.format {
             Format::Json => self.write(|out| json::write_event(kind, process, real_now(), out)),
             _ => Ok(()),

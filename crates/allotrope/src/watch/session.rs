@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn program_has_ended(&mut self) -> bool {
+    pub(super) fn program_has_ended(&mut self) -> bool {
         self.started.as_mut().is_some_and(|it| {
             it.reap();
             it.status().is_some()
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the program has left processes behind, such as a daemon, that may be found soon.
-    fn may_find_others(&self) -> bool {
+    pub(super) fn may_find_others(&self) -> bool {
         let started = self.started.as_ref();
         started.is_some_and(Started::may_have_left_others)
     }
@@ -160,11 +160,16 @@ impl<'a> Session<'a> {
         self.attached.is_empty() && is_alone
     }
 
-    /// The exit status at the end.
+    /// The exit status when nothing is left to watch.
     pub(super) fn status_at_end(&mut self) -> u8 {
         if self.started.is_none() {
             message::print("no process is left to watch");
         }
+        self.status()
+    }
+
+    /// The exit status of the program, if it has ended.
+    pub(super) fn status(&self) -> u8 {
         let started = self.started.as_ref();
         started.and_then(Started::status).unwrap_or(FINE)
     }
@@ -378,7 +383,7 @@ impl<'a> Session<'a> {
     }
 
     /// Hands over the last states of processes that have ended, before they are let go.
-    fn push_ended(&mut self) {
+    pub(super) fn push_ended(&mut self) {
         let Some(pushing) = &mut self.pushing else {
             return;
         };
@@ -420,7 +425,7 @@ impl<'a> Session<'a> {
             if process.follow_exec() {
                 let process = process.process;
                 self.switch_on(index);
-                self.output.event(Event::Executed, process)?;
+                self.output.event(Event::Executed, process, "")?;
                 continue;
             }
             match process.look(&self.watch.keys) {
@@ -459,7 +464,7 @@ impl<'a> Session<'a> {
                 Ok(attached) => {
                     self.attached.push(attached);
                     self.switch_on(self.attached.len() - 1);
-                    self.output.event(Event::Found, process)?;
+                    self.output.event(Event::Found, process, "")?;
                 }
                 // It has ended meanwhile.
                 Err(AttachError::NoProcess(_) | AttachError::NotPrepared(_)) => {}
@@ -479,16 +484,38 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn remove_ended(&mut self) -> Result<(), Failure> {
+    /// Lets go of the processes that have ended, and says how they have.
+    pub(super) fn remove_ended(&mut self) -> Result<(), Failure> {
         let ended = self.attached.extract_if(.., |it| it.has_ended());
         let ended: Vec<Attached> = ended.collect();
-        ended.iter().try_for_each(|it| {
-            let event = match it.has_left() {
-                true => Event::Left,
-                false => Event::Ended,
-            };
-            self.output.event(event, it.process)
+        ended.iter().try_for_each(|it| match it.has_left() {
+            true => self.output.event(Event::Left, it.process, ""),
+            false => {
+                let status = it.look(&self.watch.keys).ok();
+                let status = status.and_then(|it| it.state.process.exit_status);
+                let how = self.how_ended(it.process, status);
+                self.output.event(Event::Ended, it.process, &how)
+            }
         })
+    }
+
+    /// Whether a process has executed a program that is not prepared.
+    pub(super) fn has_left(&self, process: u32) -> bool {
+        let mut attached = self.attached.iter();
+        attached.any(|it| it.process == process && it.has_left())
+    }
+
+    /// How a process has ended, as the end of a sentence; empty if that is not known. A process
+    /// writes its status into its memory when it exits; the signal of the program is known to
+    /// its parent.
+    pub(super) fn how_ended(&mut self, process: u32, status: Option<i32>) -> String {
+        self.program_has_ended();
+        let started = self.started.as_ref().filter(|it| it.process == process);
+        match (started.and_then(Started::signal), status) {
+            (Some(signal), _) => format!(" by signal {signal}"),
+            (None, Some(status)) => format!(" with status {status}"),
+            (None, None) => String::new(),
+        }
     }
 
     pub(super) fn remove_taken_over(&mut self) -> Result<(), Failure> {
@@ -501,7 +528,7 @@ impl<'a> Session<'a> {
         let taken: Vec<u32> = taken.collect();
         taken
             .iter()
-            .try_for_each(|it| self.output.event(Event::TakenOver, *it))
+            .try_for_each(|it| self.output.event(Event::TakenOver, *it, ""))
     }
 }
 
