@@ -1,6 +1,7 @@
 //! The loop of `watch`: looks and reports at their times, signals, processes that come and go.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -266,10 +267,10 @@ impl<'a> Session<'a> {
             let has_ended = self.attached.iter().any(Attached::has_ended);
             if is_due || has_ended {
                 self.find_others()?;
-                let looks = self.looks()?;
+                let looks = Rc::new(self.looks()?);
                 if !looks.is_empty() {
+                    self.watch.keep_high_water(&looks);
                     self.write(&looks)?;
-                    self.watch.keep_high_water(looks);
                 }
                 self.push_ended();
                 self.remove_ended()?;
@@ -277,8 +278,8 @@ impl<'a> Session<'a> {
                     return Ok(FINE);
                 }
             } else if self.watch.options.high_water.is_some() && next_look <= now {
-                let looks = self.looks()?;
-                self.watch.keep_high_water(looks);
+                let looks = Rc::new(self.looks()?);
+                self.watch.keep_high_water(&looks);
                 next_look = now + HIGH_WATER_LOOKS;
             }
             if self.is_over() {
@@ -336,12 +337,12 @@ impl<'a> Session<'a> {
                 signal if self.ends_by(signal, was_sent) => return Ok(Some(stopped_by(signal))),
                 _ => continue,
             };
-            let looks = self.looks()?;
+            let looks = Rc::new(self.looks()?);
+            self.watch.keep_high_water(&looks);
             self.output.blocks(&mut self.watch, &looks, which)?;
             if which == Which::Old {
                 self.watch.hide_old(&looks);
             }
-            self.watch.keep_high_water(looks);
         }
         Ok(None)
     }
@@ -467,7 +468,7 @@ impl<'a> Session<'a> {
                     self.output.event(Event::Found, process, "")?;
                 }
                 // It has ended meanwhile.
-                Err(AttachError::NoProcess(_) | AttachError::NotPrepared(_)) => {}
+                Err(AttachError::NotPrepared(_) | AttachError::NoProcess(_)) => {}
                 Err(error) => self.refuse(process, &error),
             }
         }
