@@ -25,7 +25,7 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::holder;
 use crate::message;
-use crate::record::output_file::replaceable;
+use crate::record::output_file::replaceable_by_profile;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return list(arguments.format);
     };
     if let Some(path) = &arguments.output {
-        replaceable(path, arguments.force).status(BAD_INPUT)?;
+        replaceable_by_profile(path, arguments.force).status(BAD_INPUT)?;
     }
     let process = target.to_str().and_then(|it| it.parse::<u32>().ok());
     let state = match process {
@@ -150,7 +150,7 @@ fn read(file: &OwnedFd) -> anyhow::Result<State> {
 }
 
 fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), Failure> {
-    let target = replaceable(path, force).status(BAD_INPUT)?;
+    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
     let watched = Watched {
         state: &look.state,
         pid: look.process,

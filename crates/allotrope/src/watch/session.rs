@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
                     self.attached.push(attached);
                     return Ok(());
                 }
-                Err(AttachError::NotPrepared(_) | AttachError::NoProcess(_)) => {}
+                Err(error) if error.may_come() => {}
                 Err(error) => {
                     self.refuse(process, &error);
                     return Ok(());
@@ -129,7 +129,9 @@ impl<'a> Session<'a> {
             }
             if self.program_has_ended() {
                 if !self.may_find_others() {
-                    message::print("the program has ended before it could be watched");
+                    message::print(format_args!(
+                        "process {process} has ended without a memory for samples: it has not loaded the recorder, or could not get the memory; `allotrope doctor` with the program's name says why"
+                    ));
                 }
                 return Ok(());
             }
@@ -468,7 +470,7 @@ impl<'a> Session<'a> {
                     self.output.event(Event::Found, process, "")?;
                 }
                 // It has ended meanwhile.
-                Err(AttachError::NotPrepared(_) | AttachError::NoProcess(_)) => {}
+                Err(error) if error.may_come() => {}
                 Err(error) => self.refuse(process, &error),
             }
         }
