@@ -98,6 +98,8 @@ pub struct Attached {
     before: Option<Period>,
     is_changed: bool,
     root: Option<String>,
+    /// What its monotonic clock is ahead of ours, in nanoseconds.
+    clock_ahead: i64,
     /// Since when its memory is not mapped there any more.
     unmapped: Option<Instant>,
     has_left: bool,
@@ -163,6 +165,7 @@ impl Attached {
             is_changed: before != now,
             before,
             root: root_of(process),
+            clock_ahead: clock_ahead(process),
             unmapped: None,
             has_left: false,
         })
@@ -260,7 +263,9 @@ impl Attached {
         let process = self.process;
         let state = State::read(self.mapped.memory())
             .map_err(|source| AttachError::Unreadable { process, source })?;
-        Ok(Look::new(process, self.root.clone(), state, keys))
+        let mut look = Look::new(process, self.root.clone(), state, keys);
+        look.time = look.time.saturating_add_signed(self.clock_ahead);
+        Ok(look)
     }
 }
 
@@ -288,6 +293,23 @@ fn is_prepared(process: u32) -> bool {
 
 fn memmem(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|it| it == wanted)
+}
+
+/// What the monotonic clock of a process is ahead of ours, in nanoseconds, because it is in another
+/// time namespace (`time_namespaces(7)`).
+fn clock_ahead(process: u32) -> i64 {
+    let of = |process: &str| -> Option<i64> {
+        let link = |name: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}")).ok();
+        let text = std::fs::read_to_string(format!("/proc/{process}/timens_offsets")).ok()?;
+        let line = text.lines().find_map(|it| it.strip_prefix("monotonic"))?;
+        let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+        let (seconds, rest) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let ns = seconds.checked_mul(1_000_000_000)?.checked_add(rest)?;
+        // The file is about the namespace of future children.
+        (link("time")? == link("time_for_children")?).then_some(ns)
+    };
+    let difference = of(&process.to_string()).zip(of("self"));
+    difference.map_or(0, |(theirs, ours)| theirs.saturating_sub(ours))
 }
 
 fn has_ended(descriptor: &OwnedFd) -> bool {

@@ -22,7 +22,7 @@ pub struct Keys(RandomState);
 pub struct Look {
     /// Its id, as the watcher sees it.
     pub process: u32,
-    /// The moment, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// The moment, by the process's `CLOCK_MONOTONIC`, in nanoseconds.
     pub time: u64,
     /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
     pub real_time: u64,
