@@ -59,8 +59,7 @@ impl View {
                         let place = *place;
                         let is_other = self.choose(place);
                         if is_other {
-                            // The watcher begins anew with the others.
-                            (self.began, self.memory) = (None, Vec::new());
+                            self.begin_anew();
                         }
                         return is_other.then_some(Action::Choose);
                     }

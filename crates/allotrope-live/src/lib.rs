@@ -127,11 +127,27 @@ impl View {
         }
     }
 
-    /// Takes the ids and names of all processes. Those that are not chosen are in no report.
-    pub fn set_processes(&mut self, processes: Vec<(u32, String)>) {
+    /// Takes the ids and names of all processes. Those that are not chosen are in no report. If
+    /// none of the chosen ones is left, all are chosen: returns whether that is so, and the
+    /// watcher begins anew with them.
+    pub fn set_processes(&mut self, processes: Vec<(u32, String)>) -> bool {
         let ids: BTreeSet<u32> = processes.iter().map(|it| it.0).collect();
         self.unchosen.retain(|it| ids.contains(it));
         self.processes = processes;
+        if let Screen::Processes(place) = &mut self.screen {
+            *place = (*place).min(self.processes.len().saturating_sub(1));
+        }
+        let is_other = !ids.is_empty() && self.unchosen.len() == ids.len();
+        if is_other {
+            self.unchosen.clear();
+            self.begin_anew();
+        }
+        is_other
+    }
+
+    /// The watcher begins anew with other processes.
+    fn begin_anew(&mut self) {
+        (self.began, self.memory) = (None, Vec::new());
     }
 
     /// Whether a process is one of those that the report is about. All are until one is removed.
@@ -156,14 +172,19 @@ impl View {
         self.keep_selection();
     }
 
-    /// Shows a message in the last line but one.
+    /// Shows a message in the last line but one; an empty one removes it.
     pub fn set_status(&mut self, status: &str) {
         self.status = shown(status).into_owned();
     }
 
     /// The processes have ended, in this way.
     pub fn set_ended(&mut self, how: &str) {
-        self.ended = Some(shown(how).into_owned());
+        let mut how = shown(how).into_owned();
+        // It becomes a sentence.
+        if let Some(first) = how.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        self.ended = Some(how);
     }
 
     /// The sites that are shown, in order.

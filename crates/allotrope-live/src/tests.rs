@@ -218,6 +218,80 @@ fn at_80_columns_nothing_is_cut() {
 }
 
 #[test]
+fn the_function_has_room_and_what_is_cut_is_marked() {
+    let mut view = view();
+    let long = "n".repeat(300);
+    let mut growing = site(1, &long, 30);
+    growing.trend = Trend::Growing;
+    growing.history = (0..7).map(|it| (it * 5 * MIB) as f64).collect();
+    let look = |seconds| {
+        let mut report = report(seconds, vec![growing.clone(), site(2, "load", 5)]);
+        report.more_sites = 1234;
+        report.suppressed.sites = 17;
+        report.suppressed.live = Some(growing.sums.live);
+        report
+    };
+    view.update(look(0), 0);
+    view.update(look(90), 0);
+    for (width, least) in [(40, 18), (60, 28), (79, 28), (80, 28), (81, 28), (120, 28)] {
+        let lines = drawn(&view, width, 24);
+        let row = lines.iter().find(|it| it.starts_with(" ▸")).expect("a row");
+        let name = row.split_whitespace().last().expect("a name");
+        assert!(
+            name.chars().count() >= least && name.ends_with('…'),
+            "{row}"
+        );
+        assert!(row.chars().count() <= usize::from(width), "{row}");
+    }
+    press(&mut view, KeyCode::Char('s'));
+    type_text(&mut view, "/load");
+    for width in [40, 60, 80] {
+        let lines = drawn(&view, width, 24);
+        // Numbers are not cut: 30 MiB / (1 - e^-2) + 5 MiB / (1 - e^-2); 30 MiB in 90 s.
+        assert!(lines[1].contains("Live 40.5 MiB"), "{}", lines[1]);
+        assert!(lines[1].contains("20.0 MiB"), "{}", lines[1]);
+        let notes = lines
+            .iter()
+            .find(|it| it.contains("1,234 more"))
+            .expect("notes");
+        let is_cut = !notes.contains("sorted by growth");
+        assert_eq!(notes.trim_end().ends_with('…'), is_cut, "{notes}");
+    }
+    let wide = drawn(&view, 120, 24).concat();
+    // 30 MiB / (1 - e^-2).
+    assert!(wide.contains("17 suppressed, 34.7 MiB"), "{wide}");
+}
+
+#[test]
+fn a_small_terminal_has_rows() {
+    let mut view = view();
+    view.update(report(0, vec![site(1, "one", 9), site(2, "two", 5)]), 0);
+    let lines = drawn(&view, 40, 10);
+    for function in ["one", "two"] {
+        assert!(lines.iter().any(|it| it.trim_end().ends_with(function)));
+    }
+    // The sites sorted by age have their ages.
+    for _ in 0..2 {
+        press(&mut view, KeyCode::Char('s'));
+    }
+    let screen = drawn(&view, 80, 24).concat();
+    assert!(screen.contains("    oldest  trend") || screen.contains("per min    oldest"));
+}
+
+#[test]
+fn an_ignored_site_is_not_what_grows() {
+    let mut view = view();
+    let mut growing = site(1, "known", 30);
+    growing.trend = Trend::Growing;
+    growing.history = (0..7).map(|it| (it * 5 * MIB) as f64).collect();
+    view.update(report(0, Vec::new()), 0);
+    view.update(report(90, vec![growing, site(2, "load", 5)]), 0);
+    assert!(drawn(&view, 80, 24)[1].contains("known grows"));
+    press(&mut view, KeyCode::Char('i'));
+    assert!(!drawn(&view, 80, 24)[1].contains("grows"));
+}
+
+#[test]
 fn names_that_control_a_terminal_are_escaped() {
     let mut view = view();
     let mut evil = site(1, "a\x1b[2Jb\nc\u{202e}d", 3);
@@ -390,6 +464,22 @@ fn processes_are_chosen_and_one_stays() {
 }
 
 #[test]
+fn when_the_chosen_processes_have_ended_the_others_are_shown() {
+    let mut view = view();
+    let both = || vec![(1, "one".into()), (2, "two".into())];
+    assert!(!view.set_processes(both()));
+    view.update(report(0, Vec::new()), 0);
+    press(&mut view, KeyCode::Char('p'));
+    press(&mut view, KeyCode::Char(' '));
+    assert!(!view.set_processes(both()) && !view.is_chosen(1));
+    // The selected line is that of a process that is there.
+    press(&mut view, KeyCode::Down);
+    assert!(view.set_processes(vec![(1, "one".into())]));
+    assert!(view.is_chosen(1) && view.memory.is_empty());
+    assert!(drawn(&view, 80, 24).concat().contains("▸[x] 1 one"));
+}
+
+#[test]
 fn the_end_of_the_processes_leaves_what_was_live() {
     let mut view = view();
     view.update(report(0, vec![site(1, "load", 9)]), 0);
@@ -425,7 +515,7 @@ fn thousands_of_sites_fit() {
         .iter()
         .find(|it| it.contains("more sites"))
         .expect("a line");
-    let shown = lines.iter().filter(|it| it.contains(" % ")).count();
+    let shown = lines.iter().filter(|it| it.contains("  flat ")).count();
     let expected = format!("{} more sites", 4999 + 17 - shown);
     assert!(
         more.replace([',', ' '], "")

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
+use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::location::Request;
 use allotrope_watched::file::{FindError, MapError, Mapped, find, is_mapped};
 use allotrope_watched::reader::{ReadError, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +17,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::lock::{self, Claim};
 use crate::look::{Keys, Look};
 
+/// Part of the recorder's file name.
+const RECORDER: &[u8] = b"liballotrope_recorder";
 /// How long a program may take from its exec until it has its memory.
 const STARTING: Duration = Duration::from_secs(5);
 
@@ -30,6 +34,11 @@ pub enum AttachError {
     /// It has no memory.
     #[error("process {0} is not prepared; start the program by `allotrope standby -- PROGRAM`")]
     NotPrepared(u32),
+    /// It was started with the recorder, and has no memory.
+    #[error(
+        "process {0} has the recorder, but no memory for samples: a forked process makes its own while it allocates its first MiB; otherwise it could not be made (limits of descriptors and files: `allotrope doctor`), or its descriptor was closed"
+    )]
+    NoMemory(u32),
     /// The kernel does not let us look at it.
     #[error(
         "process {0} cannot be watched by this user: it belongs to another one, or has forbidden it (prctl PR_SET_DUMPABLE); watch it as root"
@@ -67,6 +76,16 @@ pub enum AttachError {
     },
 }
 
+impl AttachError {
+    /// Whether the process may get its memory soon, or was there just now.
+    pub fn may_come(&self) -> bool {
+        matches!(
+            self,
+            Self::NoProcess(_) | Self::NotPrepared(_) | Self::NoMemory(_)
+        )
+    }
+}
+
 /// A process that this watcher watches.
 #[derive(Debug)]
 pub struct Attached {
@@ -79,6 +98,8 @@ pub struct Attached {
     before: Option<Period>,
     is_changed: bool,
     root: Option<String>,
+    /// What its monotonic clock is ahead of ours, in nanoseconds.
+    clock_ahead: i64,
     /// Since when its memory is not mapped there any more.
     unmapped: Option<Instant>,
     has_left: bool,
@@ -108,6 +129,7 @@ impl Attached {
         let file = found.map_err(|error| match error {
             FindError::NoProcess(_) => AttachError::NoProcess(process),
             FindError::Forbidden { .. } => AttachError::Forbidden(process),
+            FindError::NotWatched(_) if is_prepared(process) => AttachError::NoMemory(process),
             FindError::NotWatched(_) => AttachError::NotPrepared(process),
             FindError::Unusable { source, .. } => AttachError::Unusable { process, source },
             FindError::Failed { source, .. } => failed(source),
@@ -143,6 +165,7 @@ impl Attached {
             is_changed: before != now,
             before,
             root: root_of(process),
+            clock_ahead: clock_ahead(process),
             unmapped: None,
             has_left: false,
         })
@@ -240,7 +263,9 @@ impl Attached {
         let process = self.process;
         let state = State::read(self.mapped.memory())
             .map_err(|source| AttachError::Unreadable { process, source })?;
-        Ok(Look::new(process, self.root.clone(), state, keys))
+        let mut look = Look::new(process, self.root.clone(), state, keys);
+        look.time = look.time.saturating_add_signed(self.clock_ahead);
+        Ok(look)
     }
 }
 
@@ -250,6 +275,41 @@ fn root_of(process: u32) -> Option<String> {
     let theirs = namespace(&process.to_string())?;
     let is_other = namespace("self").is_some_and(|ours| ours != theirs);
     is_other.then(|| format!("/proc/{process}/root"))
+}
+
+/// Whether a process has loaded the recorder, to be watched: its environment and its mappings
+/// say so.
+fn is_prepared(process: u32) -> bool {
+    let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    let environment = read("environ");
+    let mut variables = environment.split(|byte| *byte == 0);
+    let is_wanted = variables.any(|it| {
+        let value = it.strip_prefix(ENVIRONMENT_VARIABLE.as_bytes());
+        let value = value.and_then(|it| it.strip_prefix(b"="));
+        matches!(value.and_then(Request::parse), Some(Request::Watch(_)))
+    });
+    is_wanted && memmem(&read("maps"), RECORDER)
+}
+
+fn memmem(text: &[u8], wanted: &[u8]) -> bool {
+    text.windows(wanted.len()).any(|it| it == wanted)
+}
+
+/// What the monotonic clock of a process is ahead of ours, in nanoseconds, because it is in another
+/// time namespace (`time_namespaces(7)`).
+fn clock_ahead(process: u32) -> i64 {
+    let of = |process: &str| -> Option<i64> {
+        let link = |name: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}")).ok();
+        let text = std::fs::read_to_string(format!("/proc/{process}/timens_offsets")).ok()?;
+        let line = text.lines().find_map(|it| it.strip_prefix("monotonic"))?;
+        let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+        let (seconds, rest) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let ns = seconds.checked_mul(1_000_000_000)?.checked_add(rest)?;
+        // The file is about the namespace of future children.
+        (link("time")? == link("time_for_children")?).then_some(ns)
+    };
+    let difference = of(&process.to_string()).zip(of("self"));
+    difference.map_or(0, |(theirs, ours)| theirs.saturating_sub(ours))
 }
 
 fn has_ended(descriptor: &OwnedFd) -> bool {

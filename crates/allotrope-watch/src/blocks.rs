@@ -19,7 +19,9 @@ const AT_ONCE: usize = 64;
 pub enum Which {
     /// All that are live.
     Live,
-    /// The live ones that are old and not hidden.
+    /// The live ones of stacks that no rule suppresses.
+    Unsuppressed,
+    /// Those of them that are old and not hidden.
     Old,
     /// Those that were freed lately.
     Freed,
@@ -74,7 +76,11 @@ pub fn each(
     let blocks = match which {
         Which::Freed => freed(look),
         Which::Live => live(look),
-        Which::Old => old(watch, look),
+        Which::Unsuppressed => unsuppressed(watch, look, live(look)),
+        Which::Old => {
+            let old = old(watch, look);
+            unsuppressed(watch, look, old)
+        }
     };
     for blocks in blocks.chunks(AT_ONCE) {
         let allocated = blocks.iter().map(|it| it.stack);
@@ -131,6 +137,13 @@ fn old(watch: &Watch, look: &Look) -> Vec<Bare> {
     let hidden: rustc_hash::FxHashSet<_> = hidden.map(block).collect();
     let mut blocks = live(look);
     blocks.retain(|it| !hidden.contains(&(it.address, it.allocated)));
+    blocks
+}
+
+fn unsuppressed(watch: &mut Watch, look: &Look, mut blocks: Vec<Bare>) -> Vec<Bare> {
+    let stacks = blocks.iter().map(|it| it.stack).collect();
+    let suppressed = watch.suppressed_stacks(look, &stacks);
+    blocks.retain(|it| !suppressed.contains(&it.stack));
     blocks
 }
 

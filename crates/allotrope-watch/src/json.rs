@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_text::to_json_string;
+use allotrope_watched::reader::State;
 use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, BlockRow, Which};
@@ -36,6 +37,15 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut suppressed = Map::new();
     suppressed.insert("sites".into(), report.suppressed.sites.into());
     put_live(&mut suppressed, report.suppressed.live.as_ref());
+    if report.total.is_some() && report.suppressed.live.is_none() {
+        let none = Estimate {
+            value: 0.0,
+            low: 0.0,
+            high: 0.0,
+        };
+        put(&mut suppressed, "live_bytes", none);
+        put(&mut suppressed, "live_blocks", none);
+    }
     object.insert("suppressed".into(), suppressed.into());
     if let Some(mark) = &report.high_water {
         let mut high_water = Map::new();
@@ -59,7 +69,7 @@ pub fn write_blocks(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let kind = match which {
-        Which::Live => "live_block",
+        Which::Live | Which::Unsuppressed => "live_block",
         Which::Old => "old_block",
         Which::Freed => "freed_block",
     };
@@ -77,6 +87,19 @@ pub fn write_event(kind: &str, process: u32, time: u64, out: &mut dyn Write) -> 
     let mut object = object(kind);
     object.insert("pid".into(), process.into());
     object.insert("time".into(), seconds(time));
+    line(object, out)
+}
+
+/// Writes what is kept of a process that has ended.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_kept(state: &State, command: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut object = object("kept_process");
+    object.insert("pid".into(), state.process.id.into());
+    object.insert("command".into(), command.into());
+    object.insert("started".into(), seconds(state.process.began_real));
+    put_live(&mut object, state.live().as_ref());
     line(object, out)
 }
 

@@ -22,7 +22,7 @@ pub struct Keys(RandomState);
 pub struct Look {
     /// Its id, as the watcher sees it.
     pub process: u32,
-    /// The moment, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// The moment, by the process's `CLOCK_MONOTONIC`, in nanoseconds.
     pub time: u64,
     /// The same moment by `CLOCK_REALTIME`, in nanoseconds since 1970.
     pub real_time: u64,
@@ -61,7 +61,12 @@ impl Look {
 
     /// The key of a sample's stack.
     pub fn key(&self, sample: &Sample) -> SiteKey {
-        self.keys.get(&sample.stack).copied().unwrap_or_default()
+        self.key_of_stack(sample.stack)
+    }
+
+    /// The key of the stack of a live sample.
+    pub fn key_of_stack(&self, stack: u32) -> SiteKey {
+        self.keys.get(&stack).copied().unwrap_or_default()
     }
 
     /// The age of a sample, in nanoseconds: since it was allocated or reallocated.

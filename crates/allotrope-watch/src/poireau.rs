@@ -23,22 +23,23 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let head = match which {
-        Which::Live => "live allocations",
+        Which::Live | Which::Unsuppressed => "live allocations",
         Which::Old => "old allocations",
         Which::Freed => "recently freed regions",
     };
-    lists(watch, looks, which, head, out)
+    lists(watch, looks, which, |_| head.to_owned(), out)
 }
 
+/// `head`: the words above the list of a process.
 fn lists(
     watch: &mut Watch,
     looks: &[Look],
     which: Which,
-    head: &str,
+    head: impl Fn(&Look) -> String,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     for look in looks {
-        let time = numbers::moment(look.real_time);
+        let (time, head) = (numbers::moment(look.real_time), head(look));
         match looks.len() {
             1 => writeln!(out, "{time} {head}")?,
             _ => writeln!(
@@ -53,22 +54,21 @@ fn lists(
     Ok(())
 }
 
-/// Writes the blocks that were live at the high-water mark, if there is one. `is_new`: it is
-/// later than the last report.
+/// Writes the blocks that were live at the high-water mark, if there is one, and how much each
+/// process had of it. `is_new`: it is later than the last report.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_high_water(watch: &mut Watch, is_new: bool, out: &mut dyn Write) -> io::Result<()> {
-    let Some((_, looks)) = watch.high_water() else {
+    let Some(looks) = watch.high_water() else {
         return Ok(());
     };
-    let live = looks.iter().filter_map(|it| it.state.live());
-    let bytes: f64 = live.map(|it| it.bytes().value).sum();
     let age = if is_new { "new" } else { "current" };
-    let head = format!("allocations at {age} high water mark {:.6} MB", bytes / 1e6);
-    let written = lists(watch, &looks, Which::Live, &head, out);
-    watch.put_back(looks);
-    written
+    let head = |look: &Look| {
+        let bytes = look.state.live().map_or(0.0, |it| it.bytes().value);
+        format!("allocations at {age} high water mark {:.6} MB", bytes / 1e6)
+    };
+    lists(watch, &looks, Which::Live, head, out)
 }
 
 fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_text::numbers::{bytes, count, duration, moment};
-use allotrope_text::shown;
+use allotrope_text::{shown, words};
 
 use crate::history::Trend;
 use crate::report::{ProcessRow, Report, SiteRow};
@@ -13,12 +13,22 @@ use crate::sites::{Sites, Sums};
 
 /// Most frames of a stack.
 const FRAMES: usize = 16;
+/// What stands before a frame.
+const FRAME: &str = "     ";
 
-/// Writes a report.
+/// Writes a report in lines of at most `width` columns, but for names that are longer.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    whole(report, width, &mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().try_for_each(|line| wrapped(line, width, out))
+}
+
+/// The report; its sentences have any length.
+fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", moment(report.real_time))?;
     match &report.total {
         Some(total) => sums(report, total, out)?,
@@ -36,7 +46,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let stacks = plural(report.suppressed.sites as u64, "stack");
         writeln!(out, "suppressed: {stacks}, {live}")?;
     }
-    sites(&report.sites, report.more_sites, out)?;
+    sites(&report.sites, report.more_sites, width, out)?;
     if let Some(mark) = &report.high_water {
         let live = mark
             .total
@@ -48,7 +58,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             "\n{age} high-water mark, {}: {live}",
             moment(mark.real_time)
         )?;
-        sites(&mark.sites, 0, out)?;
+        sites(&mark.sites, 0, width, out)?;
     }
     writeln!(out)
 }
@@ -91,9 +101,9 @@ fn process(row: &ProcessRow, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn sites(rows: &[SiteRow], more: usize, out: &mut dyn Write) -> io::Result<()> {
+fn sites(rows: &[SiteRow], more: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
     for (number, row) in (1..).zip(rows) {
-        site(number, row, out)?;
+        site(number, row, width, out)?;
     }
     match more {
         0 => Ok(()),
@@ -101,7 +111,7 @@ fn sites(rows: &[SiteRow], more: usize, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn site(number: usize, row: &SiteRow, out: &mut dyn Write) -> io::Result<()> {
+fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let sums = &row.sums;
     let mut text = in_bytes(&sums.live);
     let blocks = sums.live.blocks(row.smallest);
@@ -124,11 +134,18 @@ fn site(number: usize, row: &SiteRow, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "     in processes {}", processes.join("; "))?;
     }
     for frame in row.stack.iter().take(FRAMES) {
-        write!(out, "     {}", shown(&frame.name()))?;
-        match frame.line {
-            0 => writeln!(out)?,
-            line => writeln!(out, "  {}:{line}", shown(&frame.file))?,
+        let name = frame.name();
+        let name = shown(&name);
+        write!(out, "{FRAME}{name}")?;
+        if frame.line != 0 {
+            let place = format!("{}:{}", shown(&frame.file), frame.line);
+            let columns = FRAME.len() + name.chars().count() + 2 + place.chars().count();
+            match columns <= width {
+                true => write!(out, "  {place}")?,
+                false => write!(out, "\n{FRAME}    {place}")?,
+            }
         }
+        writeln!(out)?;
     }
     match row.stack.len().saturating_sub(FRAMES) {
         0 => Ok(()),
@@ -136,21 +153,78 @@ fn site(number: usize, row: &SiteRow, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+/// Writes a line, in several ones if it is wider: they end after a comma or semicolon, or where a
+/// part is too wide, between words. Frames have no such places that may be used.
+fn wrapped(line: &str, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let columns = |text: &str| text.chars().count();
+    let is_sentence = line.starts_with(|c: char| c.is_alphabetic()) || is_figures(line);
+    if columns(line) <= width || !is_sentence {
+        return writeln!(out, "{line}");
+    }
+    let indent = if line.starts_with(' ') {
+        "       "
+    } else {
+        "  "
+    };
+    let mut current = String::new();
+    let parts = line.split_inclusive([',', ';']);
+    // A comma within a number, as in 1,234, is followed by a digit.
+    let mut clauses: Vec<String> = Vec::new();
+    for part in parts {
+        match clauses.last_mut().filter(|_| !part.starts_with(' ')) {
+            Some(last) => last.push_str(part),
+            None => clauses.push(part.to_owned()),
+        }
+    }
+    for clause in clauses {
+        if columns(&current) + columns(&clause) <= width {
+            current.push_str(&clause);
+            continue;
+        }
+        let is_short = columns(indent) + columns(clause.trim_start()) <= width;
+        if is_short && !current.trim().is_empty() {
+            writeln!(out, "{current}")?;
+            current = format!("{indent}{}", clause.trim_start());
+            continue;
+        }
+        for word in words(&clause).filter(|it| !it.is_empty()) {
+            if columns(&current) + columns(word) + 1 > width && !current.trim().is_empty() {
+                writeln!(out, "{current}")?;
+                current = indent.to_owned();
+            }
+            let needs_blank = !current.is_empty() && !current.ends_with(' ');
+            current.push_str(if needs_blank { " " } else { "" });
+            current.push_str(word);
+        }
+    }
+    writeln!(out, "{current}")
+}
+
+/// Whether a line has the number and the figures of a site.
+fn is_figures(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let number = words.next().is_some_and(|it| it.parse::<u32>().is_ok());
+    (number && line.len() - line.trim_start().len() < FRAME.len())
+        || line.starts_with("     in processes ")
+}
+
 fn figures(figures: &Figures) -> String {
     let blocks = in_blocks(figures.blocks(Sites::SMALLEST));
     format!("{}, {blocks}", in_bytes(figures))
 }
 
-/// `1.5 MiB (1.0 MiB to 2.5 MiB)`.
-fn in_bytes(figures: &Figures) -> String {
+/// Live bytes with their interval: `1.5 MiB (1.0 MiB to 2.5 MiB)`.
+pub fn in_bytes(figures: &Figures) -> String {
     let it = figures.bytes();
     let [value, low, high] = [it.value, it.low, it.high].map(|it| bytes(it as u64));
     format!("{value} ({low} to {high})")
 }
 
 fn in_blocks(it: Estimate) -> String {
-    let [value, low, high] = [it.value, it.low, it.high].map(|it| count(it.round() as u64));
-    format!("{value} blocks ({low} to {high})")
+    // As in JSON: the interval does not become narrower.
+    let [low, high] = [it.low.floor(), it.high.ceil()].map(|it| count(it as u64));
+    let blocks = plural(it.value.round() as u64, "block");
+    format!("{blocks} ({low} to {high})")
 }
 
 fn grown(sums: &Sums) -> String {
@@ -167,5 +241,54 @@ fn plural(number: u64, thing: &str) -> String {
     match number {
         1 => format!("1 {thing}"),
         number => format!("{} {thing}s", count(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(line: &str, width: usize) -> Vec<String> {
+        let mut out = Vec::new();
+        wrapped(line, width, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("UTF-8");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn figures_are_wrapped_after_commas() {
+        let line = "  1  46.3 MiB (36.3 MiB to 58.1 MiB), 1,234 blocks (1,000 to 1,500), old 20.0 MiB (9.0 MiB to 30.5 MiB), 45 samples, the oldest 1.01 s, growing";
+        let expected = [
+            "  1  46.3 MiB (36.3 MiB to 58.1 MiB), 1,234 blocks (1,000 to 1,500),",
+            "       old 20.0 MiB (9.0 MiB to 30.5 MiB), 45 samples, the oldest 1.01 s,",
+            "       growing",
+        ];
+        assert_eq!(lines(line, 80), expected);
+        assert_eq!(lines(line, 1000), [line]);
+        // What has no comma is wrapped between words.
+        assert!(lines(line, 20).iter().all(|it| it.chars().count() <= 20));
+        assert_eq!(lines(line, 20).len(), 12);
+    }
+
+    #[test]
+    fn frames_stay_whole() {
+        let frame = "     std::vector<int, std::allocator<int> >::push_back(int const&)";
+        assert_eq!(lines(frame, 20), [frame]);
+    }
+
+    #[test]
+    fn an_interval_of_blocks_does_not_become_narrower() {
+        let estimate = Estimate {
+            value: 1.2,
+            low: 1.0,
+            high: 5.2,
+        };
+        assert_eq!(in_blocks(estimate), "1 block (1 to 6)");
+        let estimate = Estimate {
+            value: 2.6,
+            low: 1.9,
+            high: 5.2,
+        };
+        assert_eq!(in_blocks(estimate), "3 blocks (1 to 6)");
     }
 }

@@ -1,6 +1,8 @@
 //! What a watcher remembers between looks: the mark, the trends, the blocks that are known, the
 //! high-water mark, which stacks are suppressed.
 
+use std::rc::Rc;
+
 use allotrope_diff::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -53,7 +55,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Kept {
     bytes: f64,
-    looks: Vec<Look>,
+    looks: Rc<Vec<Look>>,
     is_new: bool,
 }
 
@@ -218,6 +220,26 @@ impl Watch {
         }
     }
 
+    /// Those of these stacks of a process that a rule suppresses.
+    pub fn suppressed_stacks(&mut self, look: &Look, stacks: &FxHashSet<u32>) -> FxHashSet<u32> {
+        if self.options.suppressions.is_empty() {
+            return FxHashSet::default();
+        }
+        let (known, new): (Vec<u32>, Vec<u32>) = stacks
+            .iter()
+            .partition(|it| self.rules.contains_key(&look.key_of_stack(**it)));
+        let rule = |it: &u32| self.rules.get(&look.key_of_stack(*it)) == Some(&true);
+        let mut suppressed: FxHashSet<u32> = known.into_iter().filter(rule).collect();
+        for ids in new.chunks(AT_ONCE) {
+            for (id, stack) in ids.iter().zip(self.names.stacks(look, ids)) {
+                if is_suppressed(&self.options.suppressions, &stack) {
+                    suppressed.insert(*id);
+                }
+            }
+        }
+        suppressed
+    }
+
     /// Hides the old blocks of these looks from later reports.
     pub fn hide_old(&mut self, looks: &[Look]) {
         for look in looks {
@@ -249,9 +271,9 @@ impl Watch {
         });
     }
 
-    /// Keeps these looks if more is live than ever before. Call it with every look, after
-    /// [`Watch::report`].
-    pub fn keep_high_water(&mut self, looks: Vec<Look>) {
+    /// Keeps these looks if more is live than ever before. Call it with every look, before
+    /// [`Watch::report`]: no report has more live bytes than its high-water mark.
+    pub fn keep_high_water(&mut self, looks: &Rc<Vec<Look>>) {
         let Some(least) = self.options.high_water else {
             return;
         };
@@ -261,33 +283,23 @@ impl Watch {
         if bytes > most && bytes >= least as f64 {
             self.high_water = Some(Kept {
                 bytes,
-                looks,
+                looks: Rc::clone(looks),
                 is_new: true,
             });
         }
     }
 
-    /// The looks at the high-water mark, and whether they are new since the last call.
-    pub fn high_water(&mut self) -> Option<(bool, Vec<Look>)> {
-        let kept = self.high_water.as_mut()?;
-        Some((
-            std::mem::take(&mut kept.is_new),
-            std::mem::take(&mut kept.looks),
-        ))
-    }
-
-    /// Puts back what [`Watch::high_water`] gave.
-    pub fn put_back(&mut self, looks: Vec<Look>) {
-        if let Some(kept) = &mut self.high_water {
-            kept.looks = looks;
-        }
+    /// The looks at the high-water mark.
+    pub fn high_water(&self) -> Option<Rc<Vec<Look>>> {
+        self.high_water.as_ref().map(|it| Rc::clone(&it.looks))
     }
 
     fn high_water_report(&mut self) -> Option<HighWater> {
-        let (is_new, looks) = self.high_water()?;
+        let kept = self.high_water.as_mut()?;
+        let (is_new, looks) = (std::mem::take(&mut kept.is_new), Rc::clone(&kept.looks));
         let grouped = self.group(&looks);
         let (sites, _) = self.unsuppressed(&looks, &grouped.sites);
-        let report = HighWater {
+        Some(HighWater {
             real_time: looks
                 .iter()
                 .map(|it| it.real_time)
@@ -296,9 +308,7 @@ impl Watch {
             is_new,
             total: grouped.total(),
             sites: self.rows(&looks, &sites),
-        };
-        self.put_back(looks);
-        Some(report)
+        })
     }
 }
 

@@ -26,6 +26,7 @@ mod findings;
 mod glue;
 mod holder;
 mod http;
+mod limits;
 mod mark;
 mod message;
 mod metric;

@@ -9,7 +9,15 @@ use std::sync::{Mutex, PoisonError};
 use allotrope_text::{shown, shown_lines};
 
 /// Messages that wait while a screen is up; `None`: they are printed at once.
-static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Held {
+    /// All, to be printed at the end.
+    all: Vec<String>,
+    /// Those that [`unseen`] has not returned yet.
+    unseen: Vec<String>,
+}
 
 /// Most messages that wait; later ones replace the oldest.
 const MOST_HELD: usize = 100;
@@ -20,16 +28,17 @@ pub fn hold() {
     held.get_or_insert_default();
 }
 
-/// The latest message that waits.
-pub fn latest() -> Option<String> {
-    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.as_ref()?.last().cloned()
+/// The messages that wait and have come since the last call, for the screen.
+pub fn unseen() -> Vec<String> {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = held.as_mut().map(|it| std::mem::take(&mut it.unseen));
+    held.unwrap_or_default()
 }
 
 /// Prints the messages that have waited, and those that come at once.
 pub fn release() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    held.into_iter().flatten().for_each(print);
+    held.into_iter().flat_map(|it| it.all).for_each(print);
 }
 
 /// Prints a message of one line.
@@ -38,10 +47,12 @@ pub fn print(message: impl Display) {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     match held.as_mut() {
         Some(held) => {
-            if held.len() == MOST_HELD {
-                held.remove(0);
+            for list in [&mut held.all, &mut held.unseen] {
+                if list.len() == MOST_HELD {
+                    list.remove(0);
+                }
+                list.push(message.clone());
             }
-            held.push(message);
         }
         // A terminal that has gone is no reason to panic.
         None => {

@@ -10,6 +10,7 @@ use allotrope_shm::location::Request;
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
 use crate::holder;
+use crate::limits;
 use crate::message;
 use crate::record::program::Program;
 use crate::recorder_library;
@@ -50,7 +51,8 @@ pub struct Arguments {
 /// Becomes the program.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let prepared = Prepared::new(arguments.command, arguments.recorder.as_deref())?;
-    if !arguments.no_holder {
+    // It would have nothing to keep where a limit prevents the memory.
+    if !arguments.no_holder && prepared.is_watchable {
         start_holder(arguments.quiet);
     }
     prepared.replace_this_process(arguments.period.map_or(0, Period::bytes))
@@ -60,14 +62,22 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
 pub struct Prepared {
     program: Program,
     preload: OsString,
+    /// No limit prevents that it gets its memory.
+    is_watchable: bool,
 }
 
 impl Prepared {
     /// Finds the program and the recorder.
     pub fn new(command: Vec<OsString>, recorder: Option<&Path>) -> Result<Self, Failure> {
-        let program = Program::find(command)?;
+        let program = Program::find_to_watch(command)?;
         if let Some(caveat) = program.caveat() {
             message::print(format_args!("warning: {caveat}"));
+        }
+        let limit = limits::against_watching();
+        if let Some(limit) = &limit {
+            message::print(format_args!(
+                "warning: {limit}, so the process cannot be watched"
+            ));
         }
         let recorder = recorder_library::provide(recorder).status(RECORD_FAILED)?;
         let users = std::env::var_os("LD_PRELOAD");
@@ -77,7 +87,11 @@ impl Prepared {
         };
         let preload =
             recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
-        Ok(Self { program, preload })
+        Ok(Self {
+            program,
+            preload,
+            is_watchable: limit.is_none(),
+        })
     }
 
     /// The program's name without its folders.

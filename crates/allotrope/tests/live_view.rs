@@ -103,11 +103,18 @@ fn watch(options: &str) -> String {
     format!("'{program}' watch {options}")
 }
 
+/// Whether a line begins with live bytes.
+fn is_row(line: &str) -> bool {
+    let words = line.trim_start_matches([' ', '▸']);
+    let first = words.split_whitespace().next();
+    first.is_some_and(|it| it.parse::<f64>().is_ok())
+}
+
 /// The row of the table with this function: its words.
 fn row(screen: &str, function: &str) -> Option<Vec<String>> {
     let row = screen
         .lines()
-        .find(|it| it.ends_with(function) && it.contains('%'))?;
+        .find(|it| it.ends_with(function) && is_row(it))?;
     let words = row.trim_start_matches([' ', '▸']).split_whitespace();
     Some(words.map(str::to_owned).collect())
 }
@@ -195,6 +202,90 @@ fn the_screen_stays_when_the_process_ends() {
     );
     terminal.keys(&["q"]);
     terminal.wait_for_text("status=0");
+}
+
+#[test]
+fn a_process_that_has_ended_is_removed_while_others_run() {
+    let [mut one, mut two] = [Program::new(&[]), Program::new(&[])];
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (one.id(), two.id());
+    let options = format!("--period 1 --prometheus 127.0.0.1:0 {first} {second}");
+    let Some(terminal) = Terminal::new(100, 24, folder.path(), &watch(&options)) else {
+        return;
+    };
+    terminal.wait_for_text("1 sample per 1 B");
+    one.tell("malloc 10 4096");
+    two.tell("calloc 20 4096");
+    terminal.wait_for(|it| row(it, "by_malloc").is_some() && row(it, "by_calloc").is_some());
+    two.child.kill().expect("it runs");
+    two.child.wait().expect("our child");
+    // Nobody but its parent knows the signal.
+    let text = format!("process {second} has ended");
+    terminal.wait_for_text(&text);
+    let screen = terminal.wait_for(|it| row(it, "by_calloc").is_none());
+    assert!(screen.contains(&format!("watched {first} ·")), "{screen}");
+    assert_eq!(
+        row(&screen, "by_malloc").expect("a row")[0],
+        "40.0",
+        "{screen}"
+    );
+    terminal.keys(&["q"]);
+    terminal.wait_for_text("(r)estore");
+    terminal.keys(&["Enter"]);
+    let screen = terminal.wait_for_text("status=0");
+    // Messages are printed at the end; the other process runs.
+    assert!(screen.contains(&text), "{screen}");
+    assert!(!screen.contains("no process is left"), "{screen}");
+    assert_eq!(one.state().period, None);
+}
+
+#[test]
+fn of_a_program_that_the_view_has_started_the_signal_is_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The program leaves a process behind, and is killed.
+    let shell = "sh -c 'sleep 1000 & sleep 2; kill -9 $$'";
+    let command = watch(&format!("--period 1 -- {shell}"));
+    let Some(terminal) = Terminal::new(100, 24, folder.path(), &command) else {
+        return;
+    };
+    terminal.wait_for_text("has ended by signal 9");
+    terminal.keys(&["q"]);
+    terminal.wait_for_text("(e)nd the program");
+    terminal.keys(&["l"]);
+    terminal.wait_for_text("status=137");
+}
+
+#[test]
+fn a_message_is_shown_again_and_printed_at_the_end() {
+    let program = Program::new(&["--period", "1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let command = watch(&program.id().to_string());
+    let Some(terminal) = Terminal::new(100, 24, folder.path(), &command) else {
+        return;
+    };
+    terminal.wait_for_text("? help");
+    let refusal = "--force";
+    std::fs::write(folder.path().join("live.allotrope"), "text").expect("our folder");
+    for _ in 0..2 {
+        terminal.keys(&["w"]);
+        terminal.wait_for_text("Write to: live.allotrope");
+        terminal.keys(&["Enter"]);
+        terminal.wait_for_text(refusal);
+        // A key removes it.
+        terminal.keys(&["Home"]);
+        terminal.wait_for(|it| !it.contains(refusal));
+    }
+    // After some time it goes by itself.
+    terminal.keys(&["w"]);
+    terminal.wait_for_text("Write to: live.allotrope");
+    terminal.keys(&["Enter"]);
+    terminal.wait_for_text(refusal);
+    terminal.wait_for(|it| !it.contains(refusal));
+    terminal.keys(&["q"]);
+    terminal.wait_for_text("(r)estore");
+    terminal.keys(&["Enter"]);
+    let screen = terminal.wait_for_text("status=0");
+    assert_eq!(screen.matches(refusal).count(), 3, "{screen}");
 }
 
 #[test]

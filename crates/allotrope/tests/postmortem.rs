@@ -145,17 +145,49 @@ fn what_was_live_in_a_killed_process_is_reported() {
     let list: Value = serde_json::from_slice(&list.stdout).expect("one process");
     assert_eq!(list["pid"], program.id());
     assert_eq!(list["samples"], report["samples"]);
+    assert_eq!(list["format"], "allotrope-watch/1");
+    assert_eq!(list["kind"], "kept_process");
+    for figure in [
+        "live_bytes",
+        "live_bytes_low",
+        "live_bytes_high",
+        "live_blocks",
+    ] {
+        assert_eq!(list[figure], report[figure], "{figure}");
+    }
     let text = holder.postmortem(&[]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
         text.contains(&process) && text.contains("watched"),
         "{text}"
     );
+    // Of a process that was never sampled nothing is known.
+    let mut other = Program::start(holder.command().args(["standby", "--quiet"]));
+    holder.wait_for(other.id());
+    other.child.kill().expect("our child");
+    other.child.wait().expect("our child");
+    let text = String::from_utf8_lossy(&holder.postmortem(&[]).stdout).into_owned();
+    let line = text.lines().find(|it| it.contains(&other.id().to_string()));
+    assert!(
+        line.is_some_and(|it| it.contains("  not sampled  ")),
+        "{text}"
+    );
+    let list = holder.postmortem(&["--format", "json"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let objects = list
+        .lines()
+        .map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
+    let unsampled = objects.into_iter().find(|it| it["pid"] == other.id());
+    assert_eq!(unsampled.expect("an object").get("live_bytes"), None);
     // A profile.
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("last");
     let saved = holder.postmortem(&[&process, "-o", &profile.to_string_lossy()]);
     assert_eq!(saved.status.code(), Some(0));
+    refusal(
+        &holder.postmortem(&[&profile.to_string_lossy()]),
+        "`allotrope report`",
+    );
     let mut command = command();
     command.args(["report", "--format", "json"]).arg(&profile);
     let text = command.output().expect("the command").stdout;
@@ -202,8 +234,13 @@ fn nothing_is_kept_of_a_process_that_exits() {
     );
     let list = holder.postmortem(&[]);
     assert_eq!(String::from_utf8_lossy(&list.stdout), "nothing is kept\n");
+    // It may have those of others that run.
+    let is_it = |file: &OwnedFd| {
+        let mapped = Mapped::new(file).expect("a mapping");
+        State::read(mapped.memory()).is_ok_and(|it| it.process.id == u64::from(process))
+    };
     wait_until("the holder lets the memory go", || {
-        kept(&holder.full_name()).is_empty()
+        !kept(&holder.full_name()).iter().any(is_it)
     });
 }
 

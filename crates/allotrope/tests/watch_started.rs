@@ -199,6 +199,63 @@ fn a_program_without_the_recorder_runs_to_its_end() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("done"));
 }
 
+/// A shell that has a limit, and becomes the command.
+fn limited(limit: &str, arguments: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+    shell.arg(env!("CARGO_BIN_EXE_allotrope")).args(arguments);
+    shell
+}
+
+#[test]
+fn a_limit_that_prevents_watching_is_named() {
+    let few = "the limit of descriptors (ulimit -n) is 64";
+    let errors = |mut command: Command| {
+        let output = command.output().expect("a shell");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let standby = ["standby", "--", "true"];
+    let text = errors(limited("-n 64", &standby));
+    assert!(text.contains(few) && !text.contains("postmortem"), "{text}");
+    // 4 MiB, in blocks of 512 bytes.
+    let text = errors(limited(
+        "-f 8192",
+        &["standby", "--no-holder", "--", "true"],
+    ));
+    assert!(
+        text.contains("the limit of file sizes (ulimit -f)"),
+        "{text}"
+    );
+    let watch = ["watch", "--headless", "--", "sleep", "0.3"];
+    let text = errors(limited("-n 64", &watch));
+    assert!(
+        text.contains("has ended without a memory for samples"),
+        "{text}"
+    );
+    let doctor = limited("-n 64", &["doctor"]).output().expect("a shell");
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains(few), "{text}");
+}
+
+#[test]
+fn a_process_that_has_the_recorder_and_no_memory_is_told_from_others() {
+    let mut standby = limited("-n 64", &["standby", "--no-holder", "--", "sleep", "1000"]);
+    let mut program = standby.stderr(Stdio::null()).spawn().expect("a shell");
+    let end = Instant::now() + PATIENCE;
+    let says = || {
+        let output = command()
+            .args(["watch", &program.id().to_string()])
+            .output();
+        String::from_utf8_lossy(&output.expect("the command").stderr).into_owned()
+    };
+    while !says().contains("has the recorder, but no memory for samples") {
+        assert!(Instant::now() < end, "{}", says());
+        sleep(Duration::from_millis(50));
+    }
+    program.kill().expect("it runs");
+    program.wait().expect("our child");
+}
+
 #[test]
 fn a_process_that_executes_an_unprepared_program_is_let_go() {
     let folder = tempfile::tempdir().expect("a folder");

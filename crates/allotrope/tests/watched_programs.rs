@@ -175,6 +175,28 @@ fn stacks_lead_to_the_functions_of_the_program() {
     }
 }
 
+/// Its monotonic clock is 500 s behind ours.
+#[test]
+fn ages_in_another_time_namespace_are_right() {
+    let words = ["unshare", "-UrT", "--monotonic", "-500"];
+    let can = Command::new(words[0])
+        .args(&words[1..])
+        .arg("true")
+        .output();
+    if !can.is_ok_and(|it| it.status.success()) {
+        return println!("skipped: no time namespace can be made");
+    }
+    let mut standby = command();
+    standby.args(["standby", "--no-holder", "--period", "1"]);
+    let mut program = Program::start_below(&mut standby, &words);
+    program.tell(&format!("malloc 3 {SIZE}"));
+    let report = report(program.id(), &[]);
+    let sites = report["sites"].as_array().expect("sites").iter();
+    let oldest = sites.filter_map(|it| it["oldest_seconds"].as_f64());
+    let oldest = oldest.fold(0.0, f64::max);
+    assert!(oldest > 0.0 && oldest < 400.0, "{oldest}");
+}
+
 /// With a period of one byte figures are exact, and their intervals have no width to speak of.
 #[test]
 fn a_profile_of_a_running_program_is_saved_and_compared() {

@@ -12,6 +12,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use super::finding::Finding;
+use crate::limits;
 use crate::recorder_library;
 
 /// The first glibc with `dlsym` in `libc.so.6`, which the recorder needs.
@@ -26,6 +27,7 @@ pub fn check() -> Vec<Finding> {
         shared_memory(),
         address_space(),
         file_size(),
+        watching(),
         recorder(),
     ];
     findings.extend(preloaded());
@@ -168,6 +170,17 @@ fn file_size() -> Finding {
             "raise the limit (ulimit -f); it applies to shared memory, too",
         ),
         _ => Finding::ok(topic, "has no limit that is too low"),
+    }
+}
+
+fn watching() -> Finding {
+    let topic = "watching";
+    match limits::against_watching() {
+        Some(limit) => {
+            let text = format!("{limit}, so processes cannot be watched");
+            Finding::note(topic, text, "raise the limit")
+        }
+        None => Finding::ok(topic, "no limit prevents it"),
     }
 }
 

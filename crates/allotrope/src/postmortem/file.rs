@@ -29,6 +29,9 @@ pub fn state_in(path: &Path) -> anyhow::Result<State> {
     let read = || format!("cannot read {shown}");
     let copies = match file.metadata().with_context(read)?.len() == BYTES as u64 {
         true => vec![(0, BYTES as u64)],
+        false if is_profile(&file) => {
+            bail!("{shown} is a sampled profile or a recording; look at it with `allotrope report`")
+        }
         false => in_core(&file).with_context(|| {
             format!("{shown} is neither a core file nor a copy of a process's memory")
         })?,
@@ -79,6 +82,11 @@ fn in_core(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
     // Of more than these at most one is the process's.
     found.truncate(16);
     Ok(found)
+}
+
+/// Whether it has the format of a trace, as sampled profiles have.
+fn is_profile(file: &File) -> bool {
+    first_word(file, 0).is_ok_and(|it| it.to_le_bytes() == allotrope_trace::MAGIC)
 }
 
 fn first_word(mut file: &File, offset: u64) -> io::Result<u64> {

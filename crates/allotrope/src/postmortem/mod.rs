@@ -11,11 +11,12 @@ use allotrope_files::Output as OutputFile;
 use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
-use allotrope_text::numbers::{bytes, moment};
+use allotrope_text::numbers::moment;
 use allotrope_trace::model::Exit;
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::Look;
 use allotrope_watch::watch::{Options, Watch};
+use allotrope_watch::{json, text};
 use allotrope_watched::file::{Mapped, find, kept};
 use allotrope_watched::reader::State;
 use anyhow::{Context, anyhow, bail};
@@ -24,7 +25,7 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::holder;
 use crate::message;
-use crate::record::output_file::replaceable;
+use crate::record::output_file::replaceable_by_profile;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
@@ -75,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return list(arguments.format);
     };
     if let Some(path) = &arguments.output {
-        replaceable(path, arguments.force).status(BAD_INPUT)?;
+        replaceable_by_profile(path, arguments.force).status(BAD_INPUT)?;
     }
     let process = target.to_str().and_then(|it| it.parse::<u32>().ok());
     let state = match process {
@@ -102,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let mut output = Output::open(arguments.format, None)?;
     match arguments.format {
-        Format::Poireau => output.blocks(&mut watch, &looks, Which::Live)?,
+        Format::Poireau => output.blocks(&mut watch, &looks, Which::Unsuppressed)?,
         Format::Text | Format::Json => output.report(&mut watch, &looks)?,
     }
     if looks[0].state.process.exit_status.is_none() {
@@ -149,7 +150,7 @@ fn read(file: &OwnedFd) -> anyhow::Result<State> {
 }
 
 fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), Failure> {
-    let target = replaceable(path, force).status(BAD_INPUT)?;
+    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
     let watched = Watched {
         state: &look.state,
         pid: look.process,
@@ -199,28 +200,21 @@ fn list(format: Format) -> Result<u8, Failure> {
     let write = |out: &mut dyn Write| {
         for state in &ended {
             let process = &state.process;
-            let live = state.live().map_or(0.0, |it| it.bytes().value).round() as u64;
             let words = process.command.split(|byte| *byte == 0);
             let words: Vec<_> = words.map(|it| String::from_utf8_lossy(it)).collect();
             let command = words.join(" ");
             let command = command.trim_end();
             match format {
-                Format::Json => {
-                    let object = serde_json::json!({
-                        "pid": process.id,
-                        "command": command,
-                        "started": process.began_real as f64 / 1e9,
-                        "samples": state.samples.len(),
-                        "live_bytes": live,
-                    });
-                    writeln!(out, "{object}")?;
-                }
+                Format::Json => json::write_kept(state, command, out)?,
                 _ => writeln!(
                     out,
-                    "{:>8}  started {}  {} live  {}",
+                    "{:>8}  started {}  {}  {}",
                     process.id,
                     moment(process.began_real),
-                    bytes(live),
+                    match state.live() {
+                        Some(live) => format!("{} live", text::in_bytes(&live)),
+                        None => "not sampled".to_owned(),
+                    },
                     allotrope_text::shown(command),
                 )?,
             }

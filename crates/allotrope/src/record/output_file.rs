@@ -189,18 +189,33 @@ impl OutputFile {
 /// The target of a path, if a trace may be written there: no file yet, an empty
 /// file or an earlier trace; with `force` any regular file.
 pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
+    replaceable_by(
+        given,
+        force,
+        "trace",
+        "is no trace; name another file by -o",
+    )
+}
+
+/// As [`replaceable`], for a sampled profile, which has the format of a trace.
+pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
+    let refusal = "is no earlier profile or recording; name another file";
+    replaceable_by(given, force, "profile", refusal)
+}
+
+fn replaceable_by(given: &Path, force: bool, what: &str, refusal: &str) -> Result<Target> {
     let target = Target::of(given)
-        .with_context(|| format!("the trace cannot be written to {}", shown_path(given)))?;
+        .with_context(|| format!("the {what} cannot be written to {}", shown_path(given)))?;
     match &target {
         Target::New(_) => {}
         Target::Stream(_) => bail!(
-            "the trace cannot be written to {}, which is no regular file",
+            "the {what} cannot be written to {}, which is no regular file",
             shown_path(given)
         ),
         Target::Regular(path, metadata) => {
             if metadata.len() > 0 && !force && !is_trace(path) {
                 bail!(
-                    "{} is no trace; name another file by -o, or replace it with --force",
+                    "{} {refusal}, or replace it with --force",
                     shown_path(given)
                 );
             }

@@ -36,12 +36,21 @@ pub struct Program {
 impl Program {
     /// Looks for the program of a command line that is not empty.
     pub fn find(command: Vec<OsString>) -> Result<Self, Failure> {
+        Self::find_to("record", command)
+    }
+
+    /// As [`Self::find`]: what cannot be recorded cannot be watched.
+    pub fn find_to_watch(command: Vec<OsString>) -> Result<Self, Failure> {
+        Self::find_to("watch", command)
+    }
+
+    fn find_to(verb: &str, command: Vec<OsString>) -> Result<Self, Failure> {
         let program = Self::find_to_sample(command)?;
         let executable = program.executable.as_ref();
         if let Some(refusal) = executable.and_then(Executable::refusal) {
             let path = program.path.shown();
             let (why, remedy) = (refusal.why, refusal.remedy);
-            let sentence = anyhow!("cannot record {path}: {why}; {remedy}");
+            let sentence = anyhow!("cannot {verb} {path}: {why}; {remedy}");
             return Err(Failure::new(RECORD_FAILED, sentence));
         }
         Ok(program)

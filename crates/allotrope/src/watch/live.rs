@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use allotrope_live::{Action, View};
-use allotrope_watch::attach::Attached;
 use allotrope_watch::look::Look;
 use anyhow::Context;
 use ratatui::DefaultTerminal;
@@ -25,6 +24,8 @@ use crate::message;
 const SITES: usize = 500;
 /// The time between two looks.
 const LOOKS: Duration = Duration::from_secs(1);
+/// How long a message is shown.
+const SHOWN: Duration = Duration::from_secs(10);
 /// How long a signal or a change of the terminal's size may go unnoticed.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -91,7 +92,8 @@ fn watch(
     session.watch.options.top = session.watch.options.top.max(SITES);
     let mut next = Instant::now();
     let mut has_ended = false;
-    let mut told = None;
+    let mut ended = None;
+    let mut shown_until = None;
     loop {
         for (signal, was_sent) in session.pending_signals() {
             if matches!(signal, SIGINT | SIGTERM | SIGHUP) && session.ends_by(signal, was_sent) {
@@ -102,28 +104,41 @@ fn watch(
             session.remove_taken_over()?;
             session.find_others()?;
             // Before the look, so that the last one sees all.
-            let has_all_ended = session.attached.iter().all(Attached::has_ended);
-            has_ended = has_all_ended && !session.attached.is_empty();
+            has_ended = remove_ended(session)?;
             let mut looks = session.looks()?;
             if looks.is_empty() && session.is_over() {
                 return Ok(session.status_at_end());
             }
             let processes = looks.iter().map(|it| (it.process, it.name()));
-            view.set_processes(processes.collect());
+            if view.set_processes(processes.collect()) {
+                session.watch.start_anew();
+            }
             looks.retain(|it| view.is_chosen(it.process));
             view.update(session.watch.report(&looks), resident(&looks));
             if has_ended {
-                view.set_ended(&end_of(&looks));
+                let how = end_of(session, &looks);
+                view.set_ended(&how);
+                ended = Some(how);
             }
             next = Instant::now() + LOOKS;
         }
         session.serve()?;
         session.push()?;
-        let latest = message::latest();
-        if let Some(message) = latest.as_ref().filter(|_| latest != told) {
-            view.set_status(message);
+        let messages = message::unseen();
+        if !messages.is_empty() {
+            view.set_status(&messages.join("; "));
+            shown_until = Instant::now().checked_add(SHOWN);
         }
-        told = latest;
+        if shown_until.is_some_and(|it| it <= Instant::now()) {
+            view.set_status("");
+            shown_until = None;
+        }
+        if let Some(how) = ended.take() {
+            // The view shows it by itself, and no earlier message in its place.
+            message::print(how);
+            message::unseen();
+            view.set_status("");
+        }
         // It takes the size anew each time. Writing fails where the terminal has gone.
         if terminal.draw(|frame| view.draw(frame)).is_err() {
             return Ok(stopped_by(SIGHUP));
@@ -145,7 +160,7 @@ fn watch(
                 None => {}
                 Some(Action::Quit(answer)) => {
                     *at_end = from_view(answer);
-                    return Ok(session.status_at_end());
+                    return Ok(session.status());
                 }
                 Some(Action::Choose) => {
                     session.watch.start_anew();
@@ -155,6 +170,7 @@ fn watch(
                     let looks = chosen(session, &view)?;
                     session.watch.set_mark(&looks);
                     view.set_status("marked: growth counts from now on");
+                    shown_until = Instant::now().checked_add(SHOWN);
                 }
                 Some(Action::Save(name)) => {
                     let looks = chosen(session, &view)?;
@@ -162,13 +178,30 @@ fn watch(
                     let locator = &session.locator;
                     if let Err(error) = save::save(path, false, &looks, &session.attached, locator)
                     {
-                        view.set_status(&format!("{:#}", error.error));
+                        message::print(format_args!("{:#}", error.error));
                     }
                 }
                 Some(Action::Suspend) => suspend(terminal)?,
             }
         }
     }
+}
+
+/// Lets go of the processes that have ended, unless all have: what was live at the end of the
+/// last ones stays on the screen. Returns whether nothing is left to watch.
+fn remove_ended(session: &mut Session<'_>) -> Result<bool, Failure> {
+    session.program_has_ended();
+    let runs = session.attached.iter().filter(|it| !it.has_ended()).count();
+    if session.attached.is_empty() {
+        return Ok(false);
+    }
+    if runs == 0 {
+        // A daemon that the program has left behind may be found soon.
+        return Ok(!session.may_find_others());
+    }
+    session.push_ended();
+    session.remove_ended()?;
+    Ok(false)
 }
 
 /// A look at each of the chosen processes.
@@ -242,13 +275,17 @@ fn resident(looks: &[Look]) -> u64 {
     pages.saturating_mul(page)
 }
 
-fn end_of(looks: &[Look]) -> String {
+fn end_of(session: &mut Session<'_>, looks: &[Look]) -> String {
     match looks {
-        [look] => match look.state.process.exit_status {
-            Some(status) => format!("Process {} has ended with status {status}", look.process),
-            None => format!("Process {} has ended", look.process),
-        },
-        _ => "All processes have ended".to_owned(),
+        [look] if session.has_left(look.process) => {
+            let process = look.process;
+            format!("process {process} has executed a program that is not prepared")
+        }
+        [look] => {
+            let how = session.how_ended(look.process, look.state.process.exit_status);
+            format!("process {} has ended{how}", look.process)
+        }
+        _ => "all processes have ended".to_owned(),
     }
 }
 

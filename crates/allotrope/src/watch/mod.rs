@@ -20,6 +20,7 @@ use std::time::Duration;
 use allotrope_diff::Suppressions;
 use allotrope_sampling::Period;
 use allotrope_symbols::IndexCache;
+use allotrope_text::Shown;
 use allotrope_watch::attach::Attached;
 use allotrope_watch::discover::discover;
 use allotrope_watch::watch::{Options, Watch};
@@ -62,11 +63,7 @@ are passed to it.";
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Processes to watch
-    #[arg(
-        value_name = "PID",
-        required_unless_present_any = ["all", "perf_script", "command"],
-        conflicts_with = "all"
-    )]
+    #[arg(value_name = "PID", conflicts_with = "all")]
     processes: Vec<u32>,
     /// Watch every prepared process of this user (root: of all users), later ones, too
     #[arg(long)]
@@ -101,7 +98,9 @@ pub struct Arguments {
     /// Report which blocks are live at the end of FILE (or of the standard input: -), the output of
     /// `perf script` or `perf trace` for libpoireau's or our own probes, sampled with --period [default:
     /// 32MiB, which is libpoireau's]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["processes", "all"])]
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["processes", "all", "comm", "save", "every", "track_high_water_mark",
+                                "suppressions", "leave", "off", "take_over"])]
     perf_script: Option<PathBuf>,
     /// Write a sampled profile to FILE in place of a report, and quit: now if the processes are
     /// sampled already, otherwise after the time of --every. `allotrope report`, `show`, `diff` and
@@ -160,6 +159,10 @@ enum AtEnd {
 
 /// Watches the processes.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if !arguments.has_subject() {
+        let sentence = "name what to watch: a process id, --all for all prepared processes, or -- PROGRAM to start one";
+        return Err(Failure::new(BAD_INPUT, anyhow!(sentence)));
+    }
     if let Some(path) = &arguments.save {
         save::check(path, arguments.force)?;
     }
@@ -217,12 +220,16 @@ fn attached(arguments: &Arguments) -> Result<BTreeSet<u32>, Failure> {
             0 => String::new(),
             number => format!(" ({number} could not be opened)"),
         };
-        return Err(Failure::new(
-            BAD_INPUT,
-            anyhow!(
+        let sentence = match &arguments.comm {
+            None => anyhow!(
                 "no process is prepared to be watched{unopened}; start the program by `allotrope standby -- PROGRAM`"
             ),
-        ));
+            Some(pattern) => anyhow!(
+                "no prepared process has a name (/proc/PID/comm) that matches `{}`{unopened}",
+                values::typed(pattern).shown()
+            ),
+        };
+        return Err(Failure::new(BAD_INPUT, sentence));
     }
     Ok(found.processes)
 }
@@ -231,6 +238,11 @@ impl Arguments {
     /// Whether a process of this name is to be watched, with `--all`.
     fn is_wanted(&self, name: &str) -> bool {
         self.comm.as_ref().is_none_or(|it| it.is_match(name))
+    }
+
+    fn has_subject(&self) -> bool {
+        let others = self.perf_script.is_some() || !self.command.is_empty();
+        self.all || others || !self.processes.is_empty()
     }
 
     /// Whether it ends with the first report.

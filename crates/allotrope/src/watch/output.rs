@@ -14,6 +14,7 @@ use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
+use crate::report;
 use crate::standard_output;
 
 /// The form of the reports.
@@ -37,6 +38,11 @@ pub enum Event {
     /// By executing a program that is not prepared.
     Left,
     TakenOver,
+}
+
+/// The columns of the text.
+fn width() -> usize {
+    report::style(report::Color::Never).width
 }
 
 /// Writes the reports.
@@ -78,7 +84,7 @@ impl Output {
     pub fn print(&mut self, report: &Report) -> Result<(), Failure> {
         match self.format {
             Format::Json => self.write(|out| json::write(report, out)),
-            Format::Text | Format::Poireau => self.text(|out| text::write(report, out)),
+            Format::Text | Format::Poireau => self.text(|out| text::write(report, width(), out)),
         }
     }
 
@@ -86,7 +92,7 @@ impl Output {
     pub fn report(&mut self, watch: &mut Watch, looks: &[Look]) -> Result<(), Failure> {
         let report = watch.report(looks);
         match self.format {
-            Format::Text => self.text(|out| text::write(&report, out)),
+            Format::Text => self.text(|out| text::write(&report, width(), out)),
             Format::Json => self.write(|out| json::write(&report, out)),
             Format::Poireau => {
                 let is_new = report.high_water.as_ref().is_some_and(|it| it.is_new);
@@ -120,8 +126,8 @@ impl Output {
         }
     }
 
-    /// Writes what has happened to a process.
-    pub fn event(&mut self, event: Event, process: u32) -> Result<(), Failure> {
+    /// Writes what has happened to a process. `how`: more words of the sentence for people.
+    pub fn event(&mut self, event: Event, process: u32, how: &str) -> Result<(), Failure> {
         let (kind, words) = match event {
             Event::Found => ("process_found", "is watched from now on"),
             Event::Ended => ("process_ended", "has ended"),
@@ -132,7 +138,7 @@ impl Output {
             ),
             Event::TakenOver => ("process_taken_over", "was taken over by another watcher"),
         };
-        message::print(format_args!("process {process} {words}"));
+        message::print(format_args!("process {process} {words}{how}"));
         match self.format {
             Format::Json => self.write(|out| json::write_event(kind, process, real_now(), out)),
             _ => Ok(()),

@@ -13,11 +13,13 @@ use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
-use crate::record::output_file::replaceable;
+use crate::record::output_file::replaceable_by_profile;
 
 /// Whether a profile can be written to this path: that is known before the processes are touched.
 pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
-    replaceable(path, force).map(drop).status(BAD_INPUT)
+    replaceable_by_profile(path, force)
+        .map(drop)
+        .status(BAD_INPUT)
 }
 
 /// Writes what these looks have seen. The path was checked.
@@ -28,7 +30,7 @@ pub fn save(
     attached: &[Attached],
     locator: &Locator,
 ) -> Result<(), Failure> {
-    let target = replaceable(path, force).status(BAD_INPUT)?;
+    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
     let watched: Vec<Watched<'_>> = looks.iter().map(|look| watched(look, attached)).collect();
     let about = About {
         tool_version: env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,7 @@
 //! The loop of `watch`: looks and reports at their times, signals, processes that come and go.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -120,7 +121,7 @@ impl<'a> Session<'a> {
                     self.attached.push(attached);
                     return Ok(());
                 }
-                Err(AttachError::NotPrepared(_) | AttachError::NoProcess(_)) => {}
+                Err(error) if error.may_come() => {}
                 Err(error) => {
                     self.refuse(process, &error);
                     return Ok(());
@@ -128,7 +129,9 @@ impl<'a> Session<'a> {
             }
             if self.program_has_ended() {
                 if !self.may_find_others() {
-                    message::print("the program has ended before it could be watched");
+                    message::print(format_args!(
+                        "process {process} has ended without a memory for samples: it has not loaded the recorder, or could not get the memory; `allotrope doctor` with the program's name says why"
+                    ));
                 }
                 return Ok(());
             }
@@ -140,7 +143,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn program_has_ended(&mut self) -> bool {
+    pub(super) fn program_has_ended(&mut self) -> bool {
         self.started.as_mut().is_some_and(|it| {
             it.reap();
             it.status().is_some()
@@ -148,7 +151,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the program has left processes behind, such as a daemon, that may be found soon.
-    fn may_find_others(&self) -> bool {
+    pub(super) fn may_find_others(&self) -> bool {
         let started = self.started.as_ref();
         started.is_some_and(Started::may_have_left_others)
     }
@@ -160,11 +163,16 @@ impl<'a> Session<'a> {
         self.attached.is_empty() && is_alone
     }
 
-    /// The exit status at the end.
+    /// The exit status when nothing is left to watch.
     pub(super) fn status_at_end(&mut self) -> u8 {
         if self.started.is_none() {
             message::print("no process is left to watch");
         }
+        self.status()
+    }
+
+    /// The exit status of the program, if it has ended.
+    pub(super) fn status(&self) -> u8 {
         let started = self.started.as_ref();
         started.and_then(Started::status).unwrap_or(FINE)
     }
@@ -261,10 +269,10 @@ impl<'a> Session<'a> {
             let has_ended = self.attached.iter().any(Attached::has_ended);
             if is_due || has_ended {
                 self.find_others()?;
-                let looks = self.looks()?;
+                let looks = Rc::new(self.looks()?);
                 if !looks.is_empty() {
+                    self.watch.keep_high_water(&looks);
                     self.write(&looks)?;
-                    self.watch.keep_high_water(looks);
                 }
                 self.push_ended();
                 self.remove_ended()?;
@@ -272,8 +280,8 @@ impl<'a> Session<'a> {
                     return Ok(FINE);
                 }
             } else if self.watch.options.high_water.is_some() && next_look <= now {
-                let looks = self.looks()?;
-                self.watch.keep_high_water(looks);
+                let looks = Rc::new(self.looks()?);
+                self.watch.keep_high_water(&looks);
                 next_look = now + HIGH_WATER_LOOKS;
             }
             if self.is_over() {
@@ -331,12 +339,12 @@ impl<'a> Session<'a> {
                 signal if self.ends_by(signal, was_sent) => return Ok(Some(stopped_by(signal))),
                 _ => continue,
             };
-            let looks = self.looks()?;
+            let looks = Rc::new(self.looks()?);
+            self.watch.keep_high_water(&looks);
             self.output.blocks(&mut self.watch, &looks, which)?;
             if which == Which::Old {
                 self.watch.hide_old(&looks);
             }
-            self.watch.keep_high_water(looks);
         }
         Ok(None)
     }
@@ -378,7 +386,7 @@ impl<'a> Session<'a> {
     }
 
     /// Hands over the last states of processes that have ended, before they are let go.
-    fn push_ended(&mut self) {
+    pub(super) fn push_ended(&mut self) {
         let Some(pushing) = &mut self.pushing else {
             return;
         };
@@ -420,7 +428,7 @@ impl<'a> Session<'a> {
             if process.follow_exec() {
                 let process = process.process;
                 self.switch_on(index);
-                self.output.event(Event::Executed, process)?;
+                self.output.event(Event::Executed, process, "")?;
                 continue;
             }
             match process.look(&self.watch.keys) {
@@ -459,10 +467,10 @@ impl<'a> Session<'a> {
                 Ok(attached) => {
                     self.attached.push(attached);
                     self.switch_on(self.attached.len() - 1);
-                    self.output.event(Event::Found, process)?;
+                    self.output.event(Event::Found, process, "")?;
                 }
                 // It has ended meanwhile.
-                Err(AttachError::NoProcess(_) | AttachError::NotPrepared(_)) => {}
+                Err(error) if error.may_come() => {}
                 Err(error) => self.refuse(process, &error),
             }
         }
@@ -479,16 +487,38 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn remove_ended(&mut self) -> Result<(), Failure> {
+    /// Lets go of the processes that have ended, and says how they have.
+    pub(super) fn remove_ended(&mut self) -> Result<(), Failure> {
         let ended = self.attached.extract_if(.., |it| it.has_ended());
         let ended: Vec<Attached> = ended.collect();
-        ended.iter().try_for_each(|it| {
-            let event = match it.has_left() {
-                true => Event::Left,
-                false => Event::Ended,
-            };
-            self.output.event(event, it.process)
+        ended.iter().try_for_each(|it| match it.has_left() {
+            true => self.output.event(Event::Left, it.process, ""),
+            false => {
+                let status = it.look(&self.watch.keys).ok();
+                let status = status.and_then(|it| it.state.process.exit_status);
+                let how = self.how_ended(it.process, status);
+                self.output.event(Event::Ended, it.process, &how)
+            }
         })
+    }
+
+    /// Whether a process has executed a program that is not prepared.
+    pub(super) fn has_left(&self, process: u32) -> bool {
+        let mut attached = self.attached.iter();
+        attached.any(|it| it.process == process && it.has_left())
+    }
+
+    /// How a process has ended, as the end of a sentence; empty if that is not known. A process
+    /// writes its status into its memory when it exits; the signal of the program is known to
+    /// its parent.
+    pub(super) fn how_ended(&mut self, process: u32, status: Option<i32>) -> String {
+        self.program_has_ended();
+        let started = self.started.as_ref().filter(|it| it.process == process);
+        match (started.and_then(Started::signal), status) {
+            (Some(signal), _) => format!(" by signal {signal}"),
+            (None, Some(status)) => format!(" with status {status}"),
+            (None, None) => String::new(),
+        }
     }
 
     pub(super) fn remove_taken_over(&mut self) -> Result<(), Failure> {
@@ -501,7 +531,7 @@ impl<'a> Session<'a> {
         let taken: Vec<u32> = taken.collect();
         taken
             .iter()
-            .try_for_each(|it| self.output.event(Event::TakenOver, *it))
+            .try_for_each(|it| self.output.event(Event::TakenOver, *it, ""))
     }
 }
 

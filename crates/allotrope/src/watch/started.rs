@@ -31,6 +31,8 @@ pub struct Started {
     /// Its id.
     pub process: u32,
     status: Option<u8>,
+    /// The signal that has ended it.
+    signal: Option<i32>,
     /// When its end was noticed.
     ended: Option<Instant>,
     /// Whether processes that it has started run on.
@@ -63,6 +65,7 @@ impl Started {
         Ok(Self {
             process,
             status: None,
+            signal: None,
             ended: None,
             has_left_others: false,
         })
@@ -78,7 +81,8 @@ impl Started {
                 continue;
             }
             let exit = status.exit_status().and_then(|it| u8::try_from(it).ok());
-            self.status = match status.terminating_signal() {
+            self.signal = status.terminating_signal();
+            self.status = match self.signal {
                 Some(signal) => Some(stopped_by(signal)),
                 None => Some(exit.unwrap_or(RECORD_FAILED)),
             };
@@ -91,6 +95,11 @@ impl Started {
     /// The program's exit status, or 128+N if signal N has ended it; `None`: it runs.
     pub fn status(&self) -> Option<u8> {
         self.status
+    }
+
+    /// The signal that has ended the program.
+    pub fn signal(&self) -> Option<i32> {
+        self.signal
     }
 
     /// Whether the program has ended a short time ago and processes that it has started run on,

@@ -68,6 +68,15 @@ pub fn pattern(text: &str) -> Result<regex_lite::Regex, String> {
         .map_err(|_| "write a regular expression such as `worker.*`".to_owned())
 }
 
+/// A pattern as it was typed.
+pub fn typed(pattern: &regex_lite::Regex) -> &str {
+    let text = pattern.as_str();
+    let inner = text
+        .strip_prefix("^(?:")
+        .and_then(|it| it.strip_suffix(")$"));
+    inner.unwrap_or(text)
+}
+
 /// The number at the start, and the unit.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');

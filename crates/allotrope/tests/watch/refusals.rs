@@ -34,7 +34,10 @@ fn processes_that_cannot_be_watched() {
     program.tell("damage");
     assert_refused(&program.watch(&[]), "has no complete header");
     let all = ["watch", "--all", "--comm", "no process has this name"];
-    assert_refused(&allotrope(all), "no process is prepared");
+    assert_refused(
+        &allotrope(all),
+        "no prepared process has a name (/proc/PID/comm) that matches `no process has this name`",
+    );
 }
 
 #[test]
@@ -69,6 +72,28 @@ fn bad_usage() {
             errors(&output)
         );
     }
+    let output = allotrope(["watch"]);
+    assert_refused(
+        &output,
+        "a process id, --all for all prepared processes, or -- PROGRAM",
+    );
+    for option in [
+        "--save=x",
+        "--leave",
+        "--off",
+        "--take-over",
+        "--track-high-water-mark",
+        "--every=1s",
+        "--suppressions=x",
+        "--comm=x",
+    ] {
+        let output = allotrope(["watch", "--perf-script", "/dev/null", option]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let text = errors(&output);
+        assert!(text.contains("cannot be used with"), "{option}: {text}");
+    }
+    let output = program.watch(&["--save", "/"]);
+    assert_refused(&output, "the profile cannot be written");
     let output = program.watch(&["--log", "/no/such/folder/log", "--once"]);
     assert_refused(&output, "cannot append to /no/such/folder/log");
     let output = program.watch(&["--suppressions", "/no/such/file", "--once"]);

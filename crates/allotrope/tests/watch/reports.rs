@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::process::{Program, assert_holds, has_function, site};
+use crate::support::record::command;
 
 /// Blocks of 64 MiB are all sampled with a period of 512 KiB, but for one in e^128.
 const LARGE: i64 = 64 << 20;
@@ -25,6 +26,10 @@ fn live_blocks_are_grouped_by_stack() {
         assert!(has_function(site, "story_main"), "{site:#}");
     }
     assert_holds(&report, "live_blocks", 7);
+    // Nothing is suppressed.
+    for figure in ["live_bytes", "live_bytes_high", "live_blocks"] {
+        assert_eq!(report["suppressed"][figure], 0, "{report:#}");
+    }
     assert_holds(&report, "live_bytes", 7 * LARGE);
     let process = &report["processes"][0];
     assert_eq!(process["pid"], program.id());
@@ -137,17 +142,49 @@ fn the_high_water_mark_is_kept() {
         "--track-high-water-mark=1MiB",
     ];
     let mut watcher = program.start_watch(&options);
-    watcher.report(|it| it["high_water"]["samples"] == 9);
+    // The report's own look counts.
+    let first = watcher.report(|_| true);
+    assert_eq!(first["high_water"]["samples"], 9, "{first:#}");
+    assert_eq!(first["high_water"]["is_new"], true);
+    program.tell(&format!("alloc leak 1 {LARGE} 0"));
+    let next = watcher.report(|it| it["samples"] == 10);
+    assert_eq!(next["high_water"]["live_bytes"], next["live_bytes"]);
+    program.tell("free leak 1");
     program.tell("free cache 7");
     let report = watcher.report(|it| it["samples"] == 2);
     let mark = &report["high_water"];
     assert_eq!(
         (&mark["samples"], &mark["is_new"]),
-        (&9.into(), &false.into())
+        (&10.into(), &false.into())
     );
     assert_eq!(site(mark, "story_cache")["live_bytes"], 9 * LARGE);
     let too_small = program.report(&["--take-over", "--track-high-water-mark=1TiB"]);
     assert!(too_small["high_water"].is_null());
+}
+
+#[test]
+fn lines_of_text_fit_the_terminal() {
+    let mut program = Program::new("sampled");
+    program.tell(&format!("alloc leak 1 {LARGE} 20"));
+    program.tell("alloc cache 30 4096 20");
+    for columns in [50, 80] {
+        let output = command()
+            .args(["watch", &program.id().to_string(), "--once", "--old", "10s"])
+            .env("COLUMNS", columns.to_string())
+            .output()
+            .expect("the command");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        // Names of functions and files are as long as they are.
+        let is_figure = |it: &&str| it.contains(" to ") || it.contains("oldest");
+        let lines: Vec<&str> = text.lines().filter(is_figure).collect();
+        assert!(lines.len() > 5, "{text}");
+        let widest = lines.iter().map(|it| it.chars().count()).max();
+        assert!(widest <= Some(columns), "{text}");
+        assert!(
+            text.contains("1 block (") && !text.contains("1 blocks"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -124,6 +124,60 @@ fn the_high_water_mark_in_poireaus_lines() {
 }
 
 #[test]
+fn each_process_has_its_own_part_of_the_high_water_mark() {
+    let [mut one, mut two] = [Program::new("sampled"), Program::new("sampled")];
+    one.tell("alloc leak 3 67108864 0");
+    two.tell("alloc leak 1 67108864 0");
+    let [first, second] = [one.id(), two.id()].map(|it| it.to_string());
+    let mut arguments = vec!["watch", &first, &second, "--format", "poireau"];
+    arguments.extend(["--every", "200ms", "--track-high-water-mark"]);
+    let mut watcher = Watcher::new(&arguments);
+    let mut heads: Vec<String> = Vec::new();
+    while heads.len() < 2 {
+        let line = watcher.line();
+        heads.extend(line.split_once("mark ").map(|it| it.1.to_owned()));
+    }
+    heads.sort();
+    let expected = [
+        format!("201.326592 MB of process {first} (story)"),
+        format!("67.108864 MB of process {second} (story)"),
+    ];
+    assert_eq!(heads, expected);
+}
+
+#[test]
+fn suppressed_blocks_are_not_listed_as_old() {
+    let mut program = Program::new("sampled");
+    program.tell("alloc leak 2 1000 20");
+    program.tell("alloc cache 3 500 30");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("known.supp");
+    std::fs::write(&file, "leak:story_cache\n").expect("a file");
+    let file = file.to_str().expect("a path");
+    let options = ["--old", "10s", "--suppressions", file, "--format"];
+    let mut watcher =
+        program.start_watch(&[&options[..], &["poireau", "--every", "100ms"]].concat());
+    for line in list(&mut watcher, " old allocations", 2) {
+        assert_eq!(field(&line, "size"), "1000");
+    }
+    assert!(watcher.line().ends_with(" old allocations"));
+    // All live ones are all.
+    watcher.signal(Signal::HUP);
+    let live = list(&mut watcher, " live allocations", 5);
+    assert_eq!(field(&live[0], "size"), "500");
+    drop(watcher);
+    let mut watcher = program.start_watch(&[&options[..], &["json", "--every", "200ms"]].concat());
+    watcher.report(|_| true);
+    watcher.signal(Signal::USR1);
+    for _ in 0..2 {
+        let block = watcher.object(|it| it["kind"] == "old_block");
+        assert_eq!(block["size"], 1000);
+    }
+    let after = watcher.object(|it| it["kind"] == "old_block" || it["old_blocks"] == 0);
+    assert_eq!(after["kind"], "report");
+}
+
+#[test]
 fn signals_print_blocks_in_json() {
     let mut program = Program::new("sampled");
     program.tell("alloc leak 2 1000 20");
