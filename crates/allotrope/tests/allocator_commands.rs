@@ -238,6 +238,24 @@ fn unusable_and_failing_allocators_leave_the_others() {
     }
 }
 
+/// A message that nobody can read changes no exit status.
+#[test]
+fn a_full_standard_error_output_leaves_the_status() {
+    for (words, status) in [
+        (&["replay", "no-such-file"][..], 2),
+        (&["replay", "--no-such-option"], 2),
+        (&["report", "no-such-file"], 2),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+        command
+            .args(words)
+            .stderr(full.expect("every Linux has it"));
+        let ended = command.status().expect("it starts");
+        assert_eq!(ended.code(), Some(status), "{words:?}");
+    }
+}
+
 /// Runs the command where a system call is refused; `None` if this kernel has no filters.
 fn without(call: &str, words: &[&str]) -> Option<Output> {
     let mut command = Command::new(compiled("deny_call.c"));
