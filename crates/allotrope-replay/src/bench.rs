@@ -321,6 +321,7 @@ fn run(
         Outcome::Crashed {
             signal, message, ..
         } => Err(crate::results::crash(signal, None, &message)),
+        Outcome::TooLong(seconds) => Err(crate::results::too_long(seconds)),
         Outcome::OutOfMemory { failures, .. } => {
             Err(format!("ran out of memory: {failures} allocations failed"))
         }

@@ -43,6 +43,8 @@ pub enum Outcome {
         /// How many failed.
         failures: u64,
     },
+    /// It ran longer than the limit, in seconds, and was killed.
+    TooLong(u64),
     /// The replayer itself could not get memory or threads.
     NoResources,
     /// The replayer did not start as a program, or refused its files.
@@ -183,6 +185,7 @@ impl Outcome {
             ),
             Self::NoResources => {
                 "was not measured: the replayer got no memory or threads for itself".to_owned()
+            Self::TooLong(seconds) => too_long(*seconds),
             }
             Self::NotStarted { message } => {
                 format!(
@@ -196,6 +199,11 @@ impl Outcome {
 
 /// That an allocator crashed, as the end of a sentence.
 pub(crate) fn crash(signal: Option<i32>, at: Option<&str>, message: &str) -> String {
+/// That a replay was killed at its limit, as the end of a sentence.
+pub fn too_long(seconds: u64) -> String {
+    format!("did not finish within {seconds} s (--timeout)")
+}
+
     let how = match signal {
         Some(signal) => format!("crashed with {}", signal_name(signal)),
         None => "ended the process".to_owned(),

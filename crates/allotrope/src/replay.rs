@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use allotrope_profile::ReplayError;
 use allotrope_profile::operations::{
@@ -74,6 +75,8 @@ pub struct Arguments {
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    #[command(flatten)]
+    limit: Limit,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -120,10 +123,19 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
     }
 }
 
+/// How long a replay may take.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Limit {
+    /// Refuse an allocator of which one replay takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    timeout: u64,
+}
+
 /// The replayer's program.
-pub fn replayer() -> Result<Replayer, Failure> {
+pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
     let program = recorder_library::provide_replayer().status(FAILED)?;
-    Ok(Replayer::new(program))
+    Ok(Replayer::new(program).with_limit(Duration::from_secs(limit.timeout)))
 }
 
 /// Replays and prints.
@@ -131,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.file;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = read(path, arguments.pid, &progress)?;
-    let replayer = replayer()?;
+    let replayer = replayer(arguments.limit)?;
     let cannot = "cannot read the operations again";
     let live = LiveCurve::of(&recorded.operations, POINTS)
         .context(cannot)

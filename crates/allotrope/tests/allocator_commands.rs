@@ -238,6 +238,30 @@ fn unusable_and_failing_allocators_leave_the_others() {
     }
 }
 
+/// Each process of a replay has a limit: an allocator that never returns is refused, and glibc is
+/// measured.
+#[test]
+fn an_allocator_that_hangs_is_refused_at_the_limit() {
+    let recording = story();
+    let list = format!("hanging={},glibc", allocator(&["-DHANG"]).display());
+    for words in REPLAYING.into_iter().chain([&BENCH[..]]) {
+        let file = (words[0] != "bench").then_some(&*recording.trace);
+        let more = ["--alloc", &list, "--timeout", "2", "--format", "json"];
+        let output = command(words, file, &more);
+        let errors = errors(&output);
+        if errors.contains("cannot be stepped") {
+            return skip("the kernel refuses ptrace");
+        }
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        let sentence = "hanging did not finish within 2 s (--timeout)";
+        assert!(errors.contains(sentence), "{words:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        let report = json(&output);
+        let rows = report["allocators"].as_array().expect("a list");
+        assert!(rows.iter().any(|it| it["name"] == "glibc"), "{report}");
+    }
+}
+
 /// A message that nobody can read changes no exit status.
 #[test]
 fn a_full_standard_error_output_leaves_the_status() {
