@@ -150,12 +150,13 @@ pub(crate) fn is_same_file(a: &std::path::Path, b: &std::path::Path) -> bool {
     matches!((id(a), id(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// The functions that an allocator must define. (The C library's `reallocarray` calls the
-/// allocator's `realloc`.)
+/// The functions that an allocator must define: the four that the C library itself calls in any
+/// program (a thread's memory comes from `calloc`), and what was recorded. (The C library's
+/// `reallocarray` calls the allocator's `realloc`.)
 pub fn needed(operations: &Operations) -> Vec<Call> {
-    let basic = [Call::Malloc, Call::Calloc, Call::Realloc, Call::Free];
     let is_needed = |call: &Call| {
-        basic.contains(call) || (*call != Call::Reallocarray && operations.calls(*call) > 0)
+        allocators::BASIC.contains(call)
+            || (*call != Call::Reallocarray && operations.calls(*call) > 0)
     };
     Call::ALL.into_iter().filter(is_needed).collect()
 }

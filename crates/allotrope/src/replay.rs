@@ -272,7 +272,7 @@ pub fn read(
     }
     let mut trace = trace::open_without_names(path)?;
     let mut all = processes(path, &trace)?;
-    let mut process = choose(path, &all, pid)?;
+    let mut process = choose(path, &all, pid, trace::cut(&trace))?;
     let mut recorded = operations(&trace, &process, progress);
     if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
     {
@@ -281,7 +281,7 @@ pub fn read(
             .with_context(|| path.shown().into_owned())
             .status(BAD_INPUT)?;
         all = processes(path, &trace)?;
-        process = choose(path, &all, Some(process.pid))?;
+        process = choose(path, &all, Some(process.pid), trace::cut(&trace))?;
         recorded = operations(&trace, &process, progress);
     }
     progress.finish();
@@ -327,6 +327,7 @@ fn choose(
     path: &Path,
     all: &RecordedProcesses,
     pid: Option<u32>,
+    cut: Option<String>,
 ) -> Result<RecordedProcess, Failure> {
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
     if all.counts_only {
@@ -340,7 +341,13 @@ fn choose(
     let Some(process) = wanted.max_by_key(|it| it.events) else {
         return Err(refuse(match pid {
             Some(pid) => anyhow!("{} has no process {pid}", path.shown()),
-            None => anyhow!("{} has no process", path.shown()),
+            None => match cut {
+                Some(cut) => anyhow!(
+                    "{} is not whole, and no process is left: {cut}",
+                    path.shown()
+                ),
+                None => anyhow!("{} has no process", path.shown()),
+            },
         }));
     };
     let others = all.processes.iter().filter(|it| it.events > 0).count();
