@@ -79,6 +79,8 @@ pub struct Figures {
     pub preemptions: u64,
     /// Nanoseconds of one tick of the histograms.
     pub ns_per_tick: f64,
+    /// Ticks by which two readings of that clock differ at least; 0 if that was not measured.
+    pub clock_step: u64,
     /// By number of [`Call`]: how long the calls took, in ticks, with what it takes to measure
     /// them. Empty unless each operation was measured.
     pub latencies: Vec<Histogram>,
@@ -183,9 +185,9 @@ impl Outcome {
                 which(*operation),
                 failures - 1
             ),
+            Self::TooLong(seconds) => too_long(*seconds),
             Self::NoResources => {
                 "was not measured: the replayer got no memory or threads for itself".to_owned()
-            Self::TooLong(seconds) => too_long(*seconds),
             }
             Self::NotStarted { message } => {
                 format!(
@@ -197,13 +199,13 @@ impl Outcome {
     }
 }
 
-/// That an allocator crashed, as the end of a sentence.
-pub(crate) fn crash(signal: Option<i32>, at: Option<&str>, message: &str) -> String {
 /// That a replay was killed at its limit, as the end of a sentence.
 pub fn too_long(seconds: u64) -> String {
     format!("did not finish within {seconds} s (--timeout)")
 }
 
+/// That an allocator crashed, as the end of a sentence.
+pub(crate) fn crash(signal: Option<i32>, at: Option<&str>, message: &str) -> String {
     let how = match signal {
         Some(signal) => format!("crashed with {}", signal_name(signal)),
         None => "ended the process".to_owned(),
@@ -398,6 +400,7 @@ impl Results {
             page_faults: self.get(results::PAGE_FAULTS),
             preemptions: self.get(results::PREEMPTIONS),
             ns_per_tick,
+            clock_step: self.get(results::CLOCK_STEP),
             latencies: histograms(results::HISTOGRAMS),
             null_latencies: histograms(results::NULL_HISTOGRAMS),
         }

@@ -424,9 +424,14 @@ fn calibrated(
     }
     match found {
         Ok(calibration) if !calibration.agrees() => {
-            message::print(
-                "warning: no share of each block makes the memory grow as it did in the program; the nearest one is used",
-            );
+            message::print(match calibration.is_all_and_too_little() {
+                true => {
+                    "warning: even if all of each block is written, the memory grows by less than it did in the program: the rest is no memory of the heap (stacks, mapped files)"
+                }
+                false => {
+                    "warning: no share of each block makes the memory grow as it did in the program; the nearest one is used"
+                }
+            });
             Ok(Some(calibration))
         }
         Ok(calibration) => Ok(Some(calibration)),

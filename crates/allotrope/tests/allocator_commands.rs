@@ -319,6 +319,10 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
         assert!(row["instructions"].as_array().is_some_and(Vec::is_empty));
         assert!(row["not_stepped"].is_string());
     }
+    let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
+    let output = without("ptrace", &words).expect("it has filters");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains("stepped to count instructions"), "{text}");
     // A replay needs no ptrace.
     let words = ["replay", trace, "--alloc", &list, "--runs", "1"];
     let output = without("ptrace", &words).expect("it has filters");
