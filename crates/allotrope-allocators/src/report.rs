@@ -311,9 +311,15 @@ fn switching(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
     let is = |worth: &str| switching.to.iter().any(|row| row.worth == worth);
     let is_worth = ["time", "memory", "both"].into_iter().any(is);
+    // With several threads, a saving of time is a bound.
+    let is_bound = switching.to.iter().all(|row| row.is_bound);
+    let is_perhaps = is_bound && !is("memory") && !is("both");
     sentences.push(match (switching.to.is_empty(), is_worth) {
         (true, _) => {
             format!("Only {from}, which the program used, was measured: nothing is compared.")
+        }
+        (false, true) if is_perhaps => {
+            format!("Switching from {from} is perhaps worth it.")
         }
         (false, true) => format!("Switching from {from} is worth it."),
         (false, false) if is("too-little") => {
@@ -328,6 +334,8 @@ fn switching(report: &Report) -> Vec<String> {
 
 fn worth(row: &SwitchRow, wall: f64) -> String {
     let verdict = match row.worth {
+        "time" if row.is_bound => "perhaps, for time",
+        "both" if row.is_bound => "yes, for memory, and perhaps for time",
         "time" => "yes, for time",
         "memory" => "yes, for memory",
         "both" => "yes, for time and memory",
@@ -336,8 +344,16 @@ fn worth(row: &SwitchRow, wall: f64) -> String {
     };
     let direction = |saved: f64| if saved < 0.0 { "more" } else { "less" };
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let bound = match row.is_bound {
+        true => format!(
+            "{} {} CPU time of all threads, at most ",
+            duration(row.saved_seconds.abs() * 1e6),
+            direction(row.saved_share),
+        ),
+        false => String::new(),
+    };
     let time = format!(
-        "{} ±{} {} of the {} that the program ran{}",
+        "{bound}{} ±{} {} of the {} that the program ran{}",
         percent(row.saved_share.abs()),
         percent(row.saved_share_error),
         direction(row.saved_share),
@@ -369,7 +385,7 @@ fn certainty(report: &Report) -> Vec<String> {
     let mut sentences = vec![match report.replay.runs {
         1 => "How sure: time was measured once, so its noise is not known.".to_owned(),
         runs => format!(
-            "How sure: time is the median of {runs} runs of each allocator, in turn; the error is the larger spread of the two."
+            "How sure: time is the median of {runs} runs of each allocator, in turn; the error is the larger spread of the two, and covers these runs: another invocation can differ by more."
         ),
     }];
     let stepped = report.allocators.iter().filter(|it| it.mean().is_some());
@@ -407,7 +423,7 @@ fn certainty(report: &Report) -> Vec<String> {
     }
     if report.recording.threads > 1 {
         sentences.push(
-            "Threads were replayed one at a time, in the recorded order: waiting for locks is not measured.".to_owned(),
+            "Threads were replayed one at a time, in the recorded order: waiting for locks is not measured. A saving is CPU time of all threads; how much of the program's time it is depends on which of them ran at the same time.".to_owned(),
         );
     }
     sentences

@@ -21,7 +21,16 @@ const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 const RING: [usize; 3] = [8 << 20, 2 << 20, 512 << 10];
 
 /// How often the threads of a process are listed while they are opened.
-const MOST_LISTS: usize = 64;
+const MOST_LISTS: usize = 128;
+/// So many lists in a row without a new thread end that: one can be missing in a list, because
+/// another one has ended while the kernel made it.
+const LISTS_WITHOUT: usize = 8;
+/// How often opening begins anew if all listed threads have ended meanwhile.
+const MOST_ATTEMPTS: usize = 100;
+
+/// Where the number of its event is in the body of a sample: behind the instruction pointer,
+/// process and thread, and time (perf_event_open(2), `PERF_RECORD_SAMPLE`).
+const SAMPLE_ID: std::ops::Range<usize> = 24..32;
 
 /// What is sampled.
 #[derive(Debug, Clone, Copy)]
@@ -44,17 +53,17 @@ pub struct Options {
 /// Why sampling is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// `kernel.perf_event_paranoid` or a missing privilege.
-    #[error(
-        "the kernel does not let this user sample with perf_event_open (kernel.perf_event_paranoid is {paranoid}): as root, run `sysctl kernel.perf_event_paranoid=2`, or give this command CAP_PERFMON; in a container, its seccomp profile must allow perf_event_open"
-    )]
-    Forbidden {
-        /// The setting, or `unknown`.
-        paranoid: String,
-    },
+    /// The kernel refuses it, with the reason and what to do.
+    #[error("the kernel does not let this user sample with perf_event_open: {0}")]
+    Forbidden(String),
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
+    /// It exists, but each of its threads had ended before an event was opened for it.
+    #[error(
+        "the threads of process {0} end before they can be sampled; sample it from its start: `allotrope cpu PROGRAM`"
+    )]
+    ThreadsEnd(u32),
     /// The kernel was built without it, or another failure.
     #[error("perf_event_open fails here: {0}")]
     Failed(io::Error),
@@ -116,14 +125,15 @@ impl Quantity {
         }
     }
 
-    /// One of so many is sampled. The periods are fixed, so that their sum is what was counted,
-    /// less than one period for each thread; prime, so that they do not follow a loop.
-    fn period(self) -> u64 {
+    /// One of so many is sampled. The periods are fixed, so that samples are spread like what is
+    /// counted; prime, so that they do not follow a loop.
+    pub(crate) fn period(self) -> u64 {
         match self {
             Self::Clock | Self::Instructions | Self::Cycles => 1_000_003,
             Self::CacheReferences => 100_003,
             Self::CacheMisses | Self::BranchMisses => 10_007,
-            Self::PageFaults => 31,
+            // A program can have a million a second; each sample has 8 KiB.
+            Self::PageFaults => 251,
         }
     }
 
@@ -199,8 +209,10 @@ pub(crate) struct Opened {
 pub(crate) struct Events {
     /// One for each processor.
     rings: Vec<Sampler>,
-    /// Their output goes to the rings of their processors.
+    /// Further events of the clock, whose output goes to the rings of their processors.
     others: Vec<Counter>,
+    /// The events beside the clock; so does their output.
+    counters: Vec<(Quantity, Counter)>,
     /// By the kernel's number of the event, which inherited ones have, too.
     quantities: FxHashMap<u64, (Quantity, Opened)>,
     /// Threads were opened after others: what they inherited may be opened twice.
@@ -228,18 +240,30 @@ impl Events {
     /// # Errors
     /// If not even the clock can be sampled.
     pub(crate) fn open(options: &Options) -> Result<Self, OpenError> {
-        let cpus = processors();
-        let tasks = match options.target {
-            Target::Children => vec![0],
-            Target::Process(process) => {
-                raise_descriptor_limit();
-                tasks(process)?
-            }
+        let Target::Process(process) = options.target else {
+            return Self::open_tasks(options, vec![0]);
         };
-        let source = choose_source(options, cpus[0], &tasks)?;
+        raise_descriptor_limit();
+        for _ in 0..MOST_ATTEMPTS {
+            match Self::open_tasks(options, tasks(process)?) {
+                // All threads of the list have ended; others may have begun.
+                Err(OpenError::NoProcess(_)) => {}
+                other => return other,
+            }
+        }
+        Err(match is_running(process) {
+            true => OpenError::ThreadsEnd(process),
+            false => OpenError::NoProcess(process),
+        })
+    }
+
+    fn open_tasks(options: &Options, tasks: Vec<i32>) -> Result<Self, OpenError> {
+        let cpus = processors();
+        let source = source_of(options, cpus[0])?;
         let mut events = Self {
             rings: Vec::new(),
             others: Vec::new(),
+            counters: Vec::new(),
             quantities: FxHashMap::default(),
             is_doubled: false,
             source,
@@ -258,8 +282,13 @@ impl Events {
         if let Target::Process(process) = options.target {
             events.open_new_threads(options, process, &cpus, tasks)?;
             let all = events.rings.iter_mut().map(Sampler::as_counter_mut);
-            for counter in all.chain(&mut events.others) {
-                counter.enable().map_err(|error| failure(&error, process))?;
+            let counters = events.counters.iter_mut().map(|(_, counter)| counter);
+            for counter in all.chain(&mut events.others).chain(counters) {
+                match counter.enable() {
+                    // The thread has ended.
+                    Err(error) if is_gone(&error) => {}
+                    enabled => enabled.map_err(|error| failure(&error, process))?,
+                }
             }
         }
         Ok(events)
@@ -283,7 +312,7 @@ impl Events {
                     .comm(true)
                     .comm_exec(true)
                     .task(true);
-                let counter = match build(&mut builder, options, *cpu, *task) {
+                let counter = match build(&mut builder, Quantity::Clock, options, *cpu, *task) {
                     Ok(counter) => counter,
                     // The thread has ended.
                     Err(error) if is_gone(&error) => continue,
@@ -296,11 +325,17 @@ impl Events {
                 self.quantities
                     .insert(counter.id(), (Quantity::Clock, opened));
                 if let Some(ring) = self.rings.get(number) {
-                    redirect(&counter, ring).map_err(|error| failure(&error, process))?;
+                    match redirect(&counter, ring) {
+                        Err(error) if is_gone(&error) => continue,
+                        done => done.map_err(|error| failure(&error, process))?,
+                    }
                     self.others.push(counter);
                 } else {
                     let ring = open_ring(counter, &mut builder, options, *cpu, *task);
-                    let (ring, id) = ring.map_err(|error| failure(&error, process))?;
+                    let (ring, id) = match ring {
+                        Err(error) if is_gone(&error) => continue,
+                        ring => ring.map_err(|error| failure(&error, process))?,
+                    };
                     self.quantities.insert(id, (Quantity::Clock, opened));
                     self.rings.push(ring);
                 }
@@ -315,8 +350,7 @@ impl Events {
     /// Opens the events of threads that were created while those of others were opened: one
     /// that was not covered yet may have created them. (What a covered thread creates inherits
     /// its events, and is opened all the same, since that cannot be known; `session` drops what
-    /// is sampled twice.) Ends when no thread is new, twice: a thread can be missing in one
-    /// list, because another one has ended while the kernel made it.
+    /// is sampled twice.) Ends when no thread is new in [`LISTS_WITHOUT`] lists.
     fn open_new_threads(
         &mut self,
         options: &Options,
@@ -335,7 +369,7 @@ impl Events {
             let new: Vec<i32> = all.into_iter().filter(|it| known.insert(*it)).collect();
             if new.is_empty() {
                 without += 1;
-                if without == 2 {
+                if without == LISTS_WITHOUT {
                     break;
                 }
                 continue;
@@ -367,13 +401,15 @@ impl Events {
                 let mut builder = quantity.builder();
                 builder.sample_period(quantity.period());
                 builder.exclude_kernel(!self.source.kernel);
-                let counter = match build(&mut builder, options, *cpu, *task) {
+                let counter = match build(&mut builder, quantity, options, *cpu, *task) {
                     Ok(counter) => counter,
                     Err(error) if is_gone(&error) => continue,
                     Err(_) => return false,
                 };
-                if redirect(&counter, ring).is_err() {
-                    return false;
+                match redirect(&counter, ring) {
+                    Ok(()) => {}
+                    Err(error) if is_gone(&error) => continue,
+                    Err(_) => return false,
                 }
                 let of = Opened {
                     task: *task,
@@ -384,9 +420,22 @@ impl Events {
         }
         for (counter, of) in opened {
             self.quantities.insert(counter.id(), (quantity, of));
-            self.others.push(counter);
+            self.counters.push((quantity, counter));
         }
         true
+    }
+
+    /// What the events of a quantity have counted, of inherited ones, too: exact, whatever was
+    /// lost of their samples. `None` if some threads are counted twice, or if none was opened.
+    pub(crate) fn counted(&mut self, quantity: Quantity) -> Option<u64> {
+        if self.is_doubled {
+            return None;
+        }
+        let counters = self.counters.iter_mut();
+        let counters = counters.filter(|(of, _)| *of == quantity);
+        let mut all = counters.map(|(_, counter)| counter.read().ok()).peekable();
+        all.peek()?;
+        all.sum()
     }
 
     /// Calls `each` with the records so far, in order of time. Those of the time of this
@@ -398,6 +447,8 @@ impl Events {
             false => monotonic_ns(),
         };
         let mut records = std::mem::take(&mut self.later);
+        // Samples of counters have no period.
+        let counted = self.counters.first().map(|(_, it)| it.config().clone());
         for ring in &mut self.rings {
             let config = ring.as_counter().config().clone();
             // As many as it can hold: a program may write as fast as they are read.
@@ -414,6 +465,13 @@ impl Events {
                 let visitor = Reader {
                     quantities: &self.quantities,
                 };
+                let is_sample = header.type_ == bindings::PERF_RECORD_SAMPLE;
+                let of = event_id(&body).filter(|_| is_sample);
+                let of = of.and_then(|id| self.quantities.get(&id));
+                let config = match (of, &counted) {
+                    (Some((quantity, _)), Some(counted)) if *quantity != Quantity::Clock => counted,
+                    _ => &config,
+                };
                 let mut parser = Parser::new(&body[..], config.clone());
                 let parsed = parser.parse_record_with_header(visitor, header);
                 records.extend(parsed.ok().flatten());
@@ -425,6 +483,12 @@ impl Events {
         self.later = records.split_off(ready);
         records.into_iter().for_each(|(_, record)| each(record));
     }
+}
+
+/// The number of the event of a sample.
+fn event_id(body: &[u8]) -> Option<u64> {
+    let bytes = body.get(SAMPLE_ID)?.try_into().ok()?;
+    Some(u64::from_ne_bytes(bytes))
 }
 
 /// Turns the kernel's records into ours, with their times.
@@ -486,7 +550,7 @@ impl<'p> Visitor<'p> for Reader<'_> {
             thread: sample.tid()?,
             event: *event,
             quantity: *quantity,
-            period: sample.period()?,
+            period: sample.period().unwrap_or_else(|| quantity.period()),
             in_kernel: metadata.misc() & CPU_MODE == KERNEL_MODE,
             registers,
             stack: sample.stack_user().unwrap_or_default().to_vec(),
@@ -508,20 +572,9 @@ fn monotonic_ns() -> u64 {
 }
 
 /// The best clock of this machine that this user may sample: cycles with the least skid,
-/// or the timer of the kernel; with time in the kernel if that is allowed.
-fn choose_source(options: &Options, cpu: usize, tasks: &[i32]) -> Result<Source, OpenError> {
-    let mut last = OpenError::NoProcess(process_of(options));
-    // The main thread may have ended, and the others go on.
-    for task in tasks {
-        match source_of(options, cpu, *task) {
-            Err(error @ OpenError::NoProcess(_)) => last = error,
-            found => return found,
-        }
-    }
-    Err(last)
-}
-
-fn source_of(options: &Options, cpu: usize, task: i32) -> Result<Source, OpenError> {
+/// or the timer of the kernel; with time in the kernel if that is allowed. It is tried with
+/// this thread, because those of the process may end meanwhile.
+fn source_of(options: &Options, cpu: usize) -> Result<Source, OpenError> {
     let mut last = None;
     for (name, precisions) in [("cycles", &[2, 1, 0][..]), ("cpu-clock", &[0])] {
         for kernel in [true, false] {
@@ -531,7 +584,8 @@ fn source_of(options: &Options, cpu: usize, task: i32) -> Result<Source, OpenErr
                     precise: *precise,
                     kernel,
                 };
-                match build(&mut clock(source, options.frequency), options, cpu, task) {
+                let mut builder = clock(source, options.frequency);
+                match build(&mut builder, Quantity::Clock, options, cpu, 0) {
                     Ok(_) => return Ok(source),
                     Err(error) => last = Some(error),
                 }
@@ -560,16 +614,23 @@ fn clock(source: Source, frequency: u64) -> Builder<'static> {
 /// Opens an event of one task on one processor; a ring cannot have inherited events of all.
 fn build(
     builder: &mut Builder<'static>,
+    quantity: Quantity,
     options: &Options,
     cpu: usize,
     task: i32,
 ) -> io::Result<Counter> {
     let sample = SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::ID;
-    let stack = SampleFlag::PERIOD | SampleFlag::REGS_USER | SampleFlag::STACK_USER;
+    let stack = SampleFlag::REGS_USER | SampleFlag::STACK_USER;
+    // A software event with a fixed period that is to write it writes a sample for every event
+    // (`perf_swevent_event` of `kernel/events/core.c`), as if the period were 1.
+    let period = match quantity == Quantity::Clock {
+        true => SampleFlag::PERIOD,
+        false => SampleFlag::empty(),
+    };
     builder
         .one_cpu(cpu)
         .inherit(true)
-        .sample(sample | stack)
+        .sample(sample | period | stack)
         .sample_regs_user(REGISTERS)
         .sample_stack_user(STACK)
         .sample_id_all(true)
@@ -595,7 +656,7 @@ fn open_ring(
     for bytes in RING {
         let counter = match counter.take() {
             Some(counter) => counter,
-            None => build(builder, options, cpu, task)?,
+            None => build(builder, Quantity::Clock, options, cpu, task)?,
         };
         let id = counter.id();
         match counter.sampled(bytes) {
@@ -633,12 +694,90 @@ fn failure(error: &io::Error, process: u32) -> OpenError {
         return OpenError::NoProcess(process);
     }
     if error.kind() == io::ErrorKind::PermissionDenied {
-        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-        return OpenError::Forbidden {
-            paranoid: paranoid.map_or_else(|_| "unknown".to_owned(), |it| it.trim().to_owned()),
-        };
+        return OpenError::Forbidden(Facts::read(process).why());
     }
     OpenError::Failed(io::Error::new(error.kind(), error.to_string()))
+}
+
+/// What explains why the kernel refuses perf_event_open.
+struct Facts {
+    /// `kernel.perf_event_paranoid`.
+    paranoid: Option<i32>,
+    /// This process has CAP_PERFMON or CAP_SYS_ADMIN.
+    is_privileged: bool,
+    /// The process to sample, if this one may not trace it, and its user, if that is another one.
+    untraceable: Option<(u32, Option<u32>)>,
+}
+
+impl Facts {
+    /// Of the process to sample; 0 for children.
+    fn read(process: u32) -> Self {
+        const SYS_ADMIN: u64 = 1 << 21;
+        const PERFMON: u64 = 1 << 38;
+        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+        let capabilities = field("/proc/self/status", "CapEff:");
+        let capabilities = capabilities.and_then(|it| u64::from_str_radix(&it, 16).ok());
+        // The kernel asks the same of who opens this file (ptrace(2), "access mode checking").
+        let maps = fs::File::open(format!("/proc/{process}/maps"));
+        let is_forbidden = |it: &io::Error| it.kind() == io::ErrorKind::PermissionDenied;
+        let is_traceable = process == 0 || !maps.as_ref().is_err_and(is_forbidden);
+        let untraceable = (!is_traceable).then(|| {
+            let user = |path: &str| field(path, "Uid:")?.parse::<u32>().ok();
+            let theirs = user(&format!("/proc/{process}/status"));
+            (
+                process,
+                theirs.filter(|it| Some(*it) != user("/proc/self/status")),
+            )
+        });
+        Self {
+            paranoid: paranoid.ok().and_then(|it| it.trim().parse().ok()),
+            is_privileged: capabilities.is_some_and(|it| it & (SYS_ADMIN | PERFMON) != 0),
+            untraceable,
+        }
+    }
+
+    /// Why, and what to do.
+    fn why(&self) -> String {
+        let paranoid = self.paranoid;
+        let setting = paranoid.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+        if !self.is_privileged && paranoid.is_none_or(|it| it > 2) {
+            return format!(
+                "kernel.perf_event_paranoid is {setting}; as root, run `sysctl kernel.perf_event_paranoid=2`, or give this command CAP_PERFMON; in a container, its seccomp profile must allow perf_event_open"
+            );
+        }
+        match self.untraceable {
+            Some((process, Some(user))) => format!(
+                "process {process} belongs to another user, with the id {user}; sample it as that user or as root"
+            ),
+            Some((process, None)) => format!(
+                "process {process} has more privileges than this command or protects itself from tracing; sample it as root"
+            ),
+            None => format!(
+                "kernel.perf_event_paranoid is {setting}, which allows it{}, so a filter forbids it; in a container, its seccomp profile must allow perf_event_open",
+                match self.is_privileged {
+                    true => " to a privileged user",
+                    false => "",
+                }
+            ),
+        }
+    }
+}
+
+/// The first word that follows a name at the start of a line of a file.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next().map(str::to_owned)
+}
+
+/// Whether a process exists and is no zombie: one whose main thread has ended has others.
+fn is_running(process: u32) -> bool {
+    let state = field(&format!("/proc/{process}/status"), "State:");
+    match state.as_deref() {
+        None | Some("X") => false,
+        Some("Z") => tasks(process).is_ok_and(|it| it.len() > 1),
+        Some(_) => true,
+    }
 }
 
 /// The threads of a process.
@@ -691,6 +830,30 @@ mod tests {
         assert_eq!(parse_processors("0-3,5\n"), [0, 1, 2, 3, 5]);
         assert_eq!(parse_processors("x,,-,1-,7"), [7]);
         assert_eq!(parse_processors(""), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_refused_has_the_reason_that_applies() {
+        let why = |paranoid, is_privileged, untraceable| {
+            let facts = Facts {
+                paranoid: Some(paranoid),
+                is_privileged,
+                untraceable,
+            };
+            facts.why()
+        };
+        let setting = why(3, false, None);
+        assert!(setting.contains("is 3; as root, run"), "{setting}");
+        // The setting already allows it: no advice to set it.
+        let filtered = why(2, false, None);
+        assert!(filtered.contains("is 2, which allows it, so a filter"));
+        assert!(why(4, true, None).contains("to a privileged user, so a filter"));
+        let other = why(2, false, Some((7, Some(1000))));
+        assert!(other.contains("process 7 belongs to another user, with the id 1000"));
+        assert!(why(2, false, Some((7, None))).contains("protects itself"));
+        for text in [filtered, other] {
+            assert!(!text.contains("sysctl"), "{text}");
+        }
     }
 
     #[test]

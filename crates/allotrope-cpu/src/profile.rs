@@ -34,6 +34,9 @@ pub struct Profile {
     pub samples: u64,
     /// Records that the kernel dropped.
     pub lost: u64,
+    /// Samples of counters rather than of the clock have filled the buffer.
+    #[serde(skip)]
+    pub is_lost_to_counters: bool,
     /// Samples whose frames are unknown: no user space registers, or a process whose code is
     /// unknown.
     pub samples_without_stack: u64,
@@ -53,6 +56,9 @@ pub struct Profile {
     pub sites: Vec<Row>,
     /// By name of the counter; `null`: unavailable.
     pub counters: BTreeMap<&'static str, Option<Counter>>,
+    /// The counters that are unavailable because records were lost, of which nothing else tells
+    /// how much they counted.
+    pub lost_counters: Vec<&'static str>,
     /// Calls of the allocator in the run; `null` if they are not known.
     pub operations: Option<u64>,
     /// How they are known: `given`, `recording` or `second run`; `null` if they are not.
@@ -95,12 +101,13 @@ pub struct Row {
     pub share: Share,
 }
 
-/// What a counter has counted, estimated from samples.
+/// What a counter has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Counter {
-    /// In all code.
+    /// In all code: exact, unless threads had to be counted twice (those of a process that
+    /// began while others were opened); then estimated from samples.
     pub total: u64,
-    /// Inside the allocator.
+    /// Inside the allocator, estimated from samples.
     pub inside: u64,
     /// Inside the allocator, an operation; `null` if the operations are not known, or if too
     /// little was counted for a sample of it. Never 0.
@@ -215,18 +222,30 @@ impl Tables {
             let number = operations?.number.max(1);
             (amount > 0).then(|| amount as f64 / number as f64)
         };
+        let mut lost_counters = Vec::new();
         let counters = Quantity::COUNTERS.map(|quantity| {
             let at = match quantity == Quantity::Cycles && !is_time {
                 true => clock,
                 false => quantity as usize,
             };
-            let counter = Counter {
-                total: self.all.amounts[at],
-                inside: self.inside.amounts[at],
-                per_operation: per_operation(self.inside.amounts[at]),
+            if session.unavailable().contains(&quantity) {
+                return (quantity.name(), None);
+            }
+            let (all, inside) = (self.all.amounts[at], self.inside.amounts[at]);
+            let counted = match session.counted[at] {
+                Some(total) => Some((total, part(total, inside, all))),
+                None if session.lost > 0 => None,
+                None => Some((all, inside)),
             };
-            let missing = session.unavailable().contains(&quantity);
-            (quantity.name(), (!missing).then_some(counter))
+            if counted.is_none() {
+                lost_counters.push(quantity.name());
+            }
+            let counter = counted.map(|(total, inside)| Counter {
+                total,
+                inside,
+                per_operation: per_operation(inside),
+            });
+            (quantity.name(), counter)
         });
         Profile {
             format: "allotrope-cpu/1",
@@ -236,6 +255,7 @@ impl Tables {
             kernel: source.kernel,
             samples,
             lost: session.lost,
+            is_lost_to_counters: session.counter_samples > samples,
             samples_without_stack: self.without_stack,
             cpu_seconds: is_time.then(|| self.all.amounts[clock] as f64 / 1e9),
             allocators,
@@ -245,12 +265,22 @@ impl Tables {
             lines: rows(self.lines),
             sites: rows(self.sites),
             counters: counters.into(),
+            lost_counters,
             operations: operations.map(|it| it.number),
             operations_source: operations.map(|it| it.source),
             nanoseconds_per_operation: is_time
                 .then(|| per_operation(self.inside.amounts[clock]))
                 .flatten(),
         }
+    }
+}
+
+/// The part of an exact total that the samples put inside: they may be fewer than what was
+/// counted, since some are lost, and since a thread that ends leaves a part of a period.
+fn part(total: u64, inside: u64, all: u64) -> u64 {
+    match all {
+        0 => 0,
+        all => (total as f64 * (inside as f64 / all as f64)).round() as u64,
     }
 }
 

@@ -40,6 +40,12 @@ pub struct Session {
     pub(crate) modules: Modules,
     pub(crate) stacks: FxHashMap<Box<[Frame]>, Counts>,
     pub(crate) lost: u64,
+    /// Samples of events beside the clock.
+    pub(crate) counter_samples: u64,
+    /// What samples of the time before the program's start stand for; they are left out.
+    before: [u64; Quantity::COUNT],
+    /// What was counted, by quantity, if that is known exactly.
+    pub(crate) counted: [Option<u64>; Quantity::COUNT],
     /// The inode of this program, which a child executes before the program that is sampled;
     /// `None` once it has.
     own: Option<u64>,
@@ -72,6 +78,9 @@ impl Session {
             modules: Modules::default(),
             stacks: FxHashMap::default(),
             lost: 0,
+            counter_samples: 0,
+            before: [0; Quantity::COUNT],
+            counted: [None; Quantity::COUNT],
             own: own
                 .ok()
                 .filter(|_| matches!(options.target, Target::Children)),
@@ -90,6 +99,11 @@ impl Session {
         self.events.source
     }
 
+    /// Whether no CPU time was sampled.
+    pub fn is_empty(&self) -> bool {
+        self.stacks.values().all(|counts| counts.samples == 0)
+    }
+
     /// The counters that this machine does not have.
     pub fn unavailable(&self) -> &[Quantity] {
         &self.events.unavailable
@@ -102,6 +116,13 @@ impl Session {
         self.events.read(end, |record| records.push(record));
         for record in records {
             self.take(record);
+        }
+        if end {
+            for quantity in Quantity::COUNTERS {
+                let at = quantity as usize;
+                let counted = self.events.counted(quantity);
+                self.counted[at] = counted.map(|it| it.saturating_sub(self.before[at]));
+            }
         }
     }
 
@@ -144,7 +165,11 @@ impl Session {
     }
 
     fn sample(&mut self, sample: &SampleRecord) {
-        if self.starting.contains(&sample.process) || self.is_second(sample) {
+        if self.starting.contains(&sample.process) {
+            self.before[sample.quantity as usize] += sample.period;
+            return;
+        }
+        if self.is_second(sample) {
             return;
         }
         let frames = match (sample.registers, self.spaces.get_mut(&sample.process)) {
@@ -152,6 +177,7 @@ impl Session {
             _ => Vec::new(),
         };
         let is_clock = sample.quantity == Quantity::Clock;
+        self.counter_samples += u64::from(!is_clock);
         let mut counts = Counts {
             samples: u64::from(is_clock),
             kernel_samples: u64::from(is_clock && sample.in_kernel),

@@ -82,17 +82,27 @@ pub(crate) struct Space {
     cache: CacheX86_64,
 }
 
+/// How often the mappings are looked for at threads that may end meanwhile.
+const MAPS_ATTEMPTS: usize = 100;
+
 /// The mappings of a process, as `/proc` lists them. A main thread that has ended has none;
-/// the other threads do.
+/// the other threads do, until they end.
 fn maps(process: u32) -> Vec<u8> {
     let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
     if !maps.is_empty() {
         return maps;
     }
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
-    let tasks = tasks.into_iter().flatten().flatten();
-    let mut maps = tasks.filter_map(|it| std::fs::read(it.path().join("maps")).ok());
-    maps.find(|it| !it.is_empty()).unwrap_or_default()
+    for _ in 0..MAPS_ATTEMPTS {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+            break;
+        };
+        let maps = tasks.flatten();
+        let mut maps = maps.filter_map(|it| std::fs::read(it.path().join("maps")).ok());
+        if let Some(maps) = maps.find(|it| !it.is_empty()) {
+            return maps;
+        }
+    }
+    Vec::new()
 }
 
 impl Space {

@@ -33,7 +33,7 @@ pub fn write(profile: &Profile, top: usize, width: usize, out: &mut dyn Write) -
 
 fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> {
     if profile.samples == 0 {
-        return writeln!(out, "no samples: no CPU time was used");
+        return writeln!(out, "no samples: hardly any CPU time was used");
     }
     let inside = &profile.inside;
     writeln!(
@@ -63,8 +63,15 @@ fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> 
     wrapped(out, width, &format!("clock: {clock}; {kernel}{seconds}"))?;
     wrapped(out, width, &format!("skid: {}", profile.skid))?;
     if profile.lost > 0 {
-        let lost = profile.lost;
-        writeln!(out, "lost: {lost} records; use a lower --frequency")?;
+        let line = format!(
+            "lost: {} records, because the kernel's buffer was full, so that shares can be wrong; {}",
+            count(profile.lost),
+            match profile.is_lost_to_counters {
+                true => "samples of counters filled it, which --frequency does not change",
+                false => "use a lower --frequency",
+            }
+        );
+        wrapped(out, width, &line)?;
     }
     if profile.samples_without_stack * 50 > profile.samples {
         let share = profile.samples_without_stack as f64 / profile.samples as f64;
@@ -130,11 +137,15 @@ fn counters(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<
     }
     writeln!(
         out,
-        "\ncounters inside the allocator (estimated from samples)"
+        "\ncounters inside the allocator (estimated from samples), of all that was counted"
     )?;
     for (name, counter) in &profile.counters {
         let Some(counter) = counter else {
-            writeln!(out, "  {name:<16} unavailable")?;
+            let why = match profile.lost_counters.contains(name) {
+                true => ", because records were lost",
+                false => "",
+            };
+            writeln!(out, "  {name:<16} unavailable{why}")?;
             continue;
         };
         let (inside, total) = (counter.inside, counter.total);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use allotrope_replay::allocators::{self, Allocator as Wanted, AllocatorError};
-use allotrope_replay::{Mode, Operations, Outcome, Replayer, Settings, Touch, needed};
+use allotrope_replay::{Mode, Operations, Outcome, Replayer, Settings, Touch, needed, too_long};
 use allotrope_symbols::Locator;
 
 use crate::analysis::{Run, analyse};
@@ -113,8 +113,12 @@ fn run(
         stopped.set(stopped.get() || !goes_on);
         goes_on
     };
-    let traced = trace(prepared.command(), request.samples, &progress);
+    let limit = prepared.limit();
+    let traced = trace(prepared.command(), request.samples, limit, &progress);
     let traced = traced.map_err(MeasureError::NoTrace)?;
+    if traced.is_too_long {
+        return Err(MeasureError::Ended(too_long(limit.as_secs())));
+    }
     if stopped.get() {
         return Err(MeasureError::Stopped);
     }

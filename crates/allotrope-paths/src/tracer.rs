@@ -4,6 +4,9 @@
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -26,16 +29,20 @@ pub(crate) struct Traced {
     /// The executed code; `None` if no operation began.
     pub(crate) code: Option<Code>,
     pub(crate) status: ExitStatus,
+    /// It was killed at the limit.
+    pub(crate) is_too_long: bool,
 }
 
 /// Starts the replayer and steps through its sampled operations. `progress` gets the number
-/// of those done; if it returns `false`, the replayer is killed.
+/// of those done; if it returns `false`, the replayer is killed, as it is if it takes longer than
+/// the limit.
 ///
 /// # Errors
 /// If the replayer cannot be started, or the kernel does not let this process trace it.
 pub(crate) fn trace(
     command: &mut Command,
     samples: &Samples,
+    limit: Duration,
     progress: &dyn Fn(u64) -> bool,
 ) -> io::Result<Traced> {
     // SAFETY: between fork and exec, the closure makes one system call and nothing else: it
@@ -52,7 +59,9 @@ pub(crate) fn trace(
         operations: Vec::new(),
         code: None,
     };
+    let watchdog = Watchdog::new(main, limit);
     let status = tracer.run(progress);
+    let is_too_long = watchdog.end();
     if status.is_err() {
         let _ = nix::sys::signal::kill(main, Signal::SIGKILL);
         let _ = waitpid(main, Some(WaitPidFlag::__WALL));
@@ -61,7 +70,34 @@ pub(crate) fn trace(
         status: status?,
         operations: tracer.operations,
         code: tracer.code,
+        is_too_long,
     })
+}
+
+/// Kills the replayer at the limit: a step of a system call that waits for ever does not return.
+struct Watchdog {
+    end: Sender<()>,
+    thread: JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn new(process: Pid, limit: Duration) -> Self {
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let is_too_long = ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            if is_too_long {
+                let _ = nix::sys::signal::kill(process, Signal::SIGKILL);
+            }
+            is_too_long
+        });
+        Self { end, thread }
+    }
+
+    /// Whether it has killed the replayer, which has ended.
+    fn end(self) -> bool {
+        drop(self.end);
+        self.thread.join().unwrap_or(false)
+    }
 }
 
 struct Tracer<'a> {

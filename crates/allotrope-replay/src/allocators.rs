@@ -91,12 +91,23 @@ pub enum AllocatorError {
         "it does not define {0}, which the program calls: its blocks would come from the C library's allocator"
     )]
     Lacks(String),
+    /// Functions are missing that the C library calls in every program.
+    #[error(
+        "it does not define {0}, which every program needs, because the C library itself calls it: its blocks would come from the C library's allocator"
+    )]
+    LacksBasic(String),
+    /// An empty word in a list.
+    #[error("an allocator's name is empty; name glibc, jemalloc, tcmalloc, mimalloc or a library")]
+    Empty,
     /// The loader splits lists of libraries at these characters.
     #[error(
         "its path contains a space, a colon or a dollar sign, which the loader would interpret; move it"
     )]
     BadPath,
 }
+
+/// The functions that every program needs.
+pub const BASIC: [Call; 4] = [Call::Malloc, Call::Calloc, Call::Realloc, Call::Free];
 
 /// An allocator, and why it cannot be used.
 pub type Candidate = (Allocator, Option<AllocatorError>);
@@ -116,7 +127,10 @@ pub fn allocators(words: &[String]) -> Vec<Candidate> {
         let (mut allocator, error) = match allocator(word) {
             Ok(allocator) => (allocator, None),
             Err(error) => {
-                let name = word.split('=').next().unwrap_or(word).to_owned();
+                let name = match word.is_empty() {
+                    true => "an allocator".to_owned(),
+                    false => word.split('=').next().unwrap_or(word).to_owned(),
+                };
                 (
                     Allocator {
                         name,
@@ -138,6 +152,9 @@ pub fn allocators(words: &[String]) -> Vec<Candidate> {
 }
 
 fn allocator(word: &str) -> Result<Allocator, AllocatorError> {
+    if word.is_empty() {
+        return Err(AllocatorError::Empty);
+    }
     if word == SYSTEM {
         let name = SYSTEM.to_owned();
         return Ok(Allocator {
@@ -248,9 +265,14 @@ fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), Allo
         })
     };
     let missing = calls.iter().filter(|call| !defines(call.name()));
-    let missing: Vec<_> = missing.map(|call| call.name()).collect();
-    if missing.is_empty() {
-        return Ok(());
+    let (basic, called): (Vec<&Call>, Vec<&Call>) = missing.partition(|it| BASIC.contains(it));
+    let names = |calls: &[&Call]| -> String {
+        let names: Vec<&str> = calls.iter().map(|it| it.name()).collect();
+        names.join(", ")
+    };
+    match (&basic[..], &called[..]) {
+        ([], []) => Ok(()),
+        ([], called) => Err(AllocatorError::Lacks(names(called))),
+        (basic, _) => Err(AllocatorError::LacksBasic(names(basic))),
     }
-    Err(AllocatorError::Lacks(missing.join(", ")))
 }

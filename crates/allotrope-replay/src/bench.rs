@@ -9,7 +9,6 @@ pub mod text;
 use std::ffi::OsString;
 use std::io;
 
-use allotrope_replayer::operations::Call;
 use allotrope_replayer::results;
 use serde::Serialize;
 
@@ -165,8 +164,7 @@ pub fn bench(
         .into_iter()
         .filter(|(allocator, error)| error.is_some() || allocator.library.is_some())
         .map(|(allocator, error)| {
-            let needed = [Call::Malloc, Call::Free, Call::Calloc, Call::Realloc];
-            let check = |library| allocators::check(library, &needed).err();
+            let check = |library| allocators::check(library, &allocators::BASIC).err();
             let library = allocator.library.as_deref();
             let error = error.or_else(|| library.and_then(check));
             let refused = error.map(|error| format!("cannot be used: {error}"));
@@ -256,12 +254,11 @@ fn empty_row(allocator: &Allocator, refused: Option<String>) -> BenchRow {
 }
 
 fn describe(case: &Case) -> String {
-    format!(
-        "{}, {} bytes, {} threads",
-        case.pattern.name(),
-        case.size,
-        case.threads
-    )
+    let threads = match case.threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
+    };
+    format!("{}, {} bytes, {threads}", case.pattern.name(), case.size)
 }
 
 /// Measures an allocator in one benchmark. The inner error is a refusal.
@@ -324,6 +321,7 @@ fn run(
         Outcome::OutOfMemory { failures, .. } => {
             Err(format!("ran out of memory: {failures} allocations failed"))
         }
+        Outcome::TooLong(seconds) => Err(crate::results::too_long(seconds)),
         Outcome::NoResources | Outcome::NotStarted { .. } => {
             Err("was not measured: the replayer did not start".to_owned())
         }

@@ -10,7 +10,7 @@
 use std::io;
 
 use crate::allocators::Allocator;
-use crate::comparison::{Plan, replay};
+use crate::comparison::{POINTS, Plan, replay};
 use crate::replayer::{Mode, Touch};
 use crate::results::Figures;
 
@@ -18,6 +18,8 @@ use crate::results::Figures;
 const TOLERANCE: f64 = 0.05;
 /// Less growth than this is not compared: the baseline changes as much.
 const LEAST_BYTES: u64 = 1 << 20;
+/// Fewer samples of resident memory say nothing of its growth.
+const LEAST_SAMPLES: usize = 2;
 /// Replays of the bisection.
 const STEPS: u32 = 8;
 
@@ -33,6 +35,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
+    /// Whether all of each block is written, and the memory still grows by less than recorded:
+    /// the rest is no memory of the heap.
+    pub fn is_all_and_too_little(&self) -> bool {
+        self.touch == Touch::ALL && self.replayed_bytes < self.recorded_bytes
+    }
+
     /// Whether they agree to 5 %.
     pub fn agrees(&self) -> bool {
         let difference = self.recorded_bytes.abs_diff(self.replayed_bytes);
@@ -61,6 +69,14 @@ pub fn calibrate(
             "the recording has no samples of resident memory".to_owned()
         ));
     };
+    let usable = resident.iter().filter(|(number, _)| *number >= from.0);
+    let usable = usable.count();
+    if usable < LEAST_SAMPLES {
+        return Ok(Err(format!(
+            "the recording has {usable} of the at least {LEAST_SAMPLES} samples of resident \
+             memory that this needs; the program was too short, since a few are taken in a second"
+        )));
+    }
     let recorded = to.1.saturating_sub(from.1);
     if recorded < LEAST_BYTES {
         return Ok(Err(
@@ -82,7 +98,7 @@ pub fn calibrate(
             touch: Touch::Pages(share),
             ..*plan
         };
-        let figures = match replay(&plan, recorded_with, Mode::Timed, &|_, _, _| {})? {
+        let figures = match replay(&plan, recorded_with, (Mode::Timed, POINTS), &|_, _, _| {})? {
             Ok(figures) => figures,
             Err(refusal) => return Ok(Err(format!("{} {refusal}", recorded_with.name))),
         };

@@ -34,5 +34,5 @@ pub use live_curve::LiveCurve;
 pub use operations_file::{Operations, OperationsError, OperationsWriter, Records};
 pub use recording::{Dropped, RecordedOperations, RecordingError, operations_of};
 pub use replayer::{Mode, Prepared, Replayer, Running, Settings, Touch};
-pub use results::{Figures, Histogram, Outcome, Point, Results};
+pub use results::{Figures, Histogram, Outcome, Point, Results, too_long};
 pub use spread::{Spread, Verdict};

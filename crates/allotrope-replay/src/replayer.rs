@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allotrope_replayer::results;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -19,7 +19,13 @@ use crate::results::{Outcome, Results};
 #[derive(Debug, Clone)]
 pub struct Replayer {
     program: PathBuf,
+    limit: Duration,
 }
+
+/// How long a replay may take, unless the user says otherwise.
+const LIMIT: Duration = Duration::from_secs(600);
+/// The longest pause before it is looked whether a replay has ended.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a replay measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +75,14 @@ impl Replayer {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            limit: LIMIT,
         }
+    }
+
+    /// A replay that takes longer is killed. An allocator may wait for ever.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 
     /// Prepares a replay with this allocator, a shared library, or that of the C library.
@@ -100,6 +113,7 @@ impl Replayer {
             command,
             operations,
             files,
+            limit: self.limit,
             _samples: samples,
         })
     }
@@ -141,7 +155,12 @@ impl Replayer {
         }
         let mut command = self.command(&files, allocator, environment)?;
         command.arg("-").arg(path_of(&files.results));
-        Ok(PreparedBench { command, files })
+        let limit = self.limit;
+        Ok(PreparedBench {
+            command,
+            files,
+            limit,
+        })
     }
 }
 
@@ -149,13 +168,29 @@ impl Replayer {
 pub(crate) struct PreparedBench {
     command: Command,
     files: Files,
+    limit: Duration,
 }
 
 impl PreparedBench {
     /// Runs it to its end.
     pub(crate) fn run(mut self) -> io::Result<(Outcome, Results)> {
-        let status = self.command.status()?;
+        let mut child = Watched(self.command.spawn()?);
+        let begin = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        let status = loop {
+            if let Some(status) = child.0.try_wait()? {
+                break Some(status);
+            }
+            if begin.elapsed() > self.limit {
+                break None;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE);
+        };
         let results = Results::read(&self.files.results)?;
+        let Some(status) = status else {
+            return Ok((Outcome::TooLong(self.limit.as_secs()), results));
+        };
         let messages = self.files.read_messages()?;
         Ok((results.outcome(status, &messages, None), results))
     }
@@ -191,6 +226,7 @@ pub struct Prepared<'a> {
     command: Command,
     operations: &'a Operations,
     files: Files,
+    limit: Duration,
     _samples: Option<File>,
 }
 
@@ -199,6 +235,11 @@ impl<'a> Prepared<'a> {
     /// their paths below `/proc`, so this process must live until the replayer has done so.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
+    }
+
+    /// How long it may take; a tracer must kill it then.
+    pub fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// What the replayer has written so far.
@@ -229,7 +270,8 @@ impl<'a> Prepared<'a> {
     /// If the program cannot be executed.
     pub fn start(mut self) -> io::Result<Running<'a>> {
         Ok(Running {
-            child: self.command.spawn()?,
+            child: Watched(self.command.spawn()?),
+            begin: Instant::now(),
             prepared: self,
         })
     }
@@ -237,7 +279,8 @@ impl<'a> Prepared<'a> {
 
 /// A replayer that runs. It is killed if this is dropped before it has ended.
 pub struct Running<'a> {
-    child: Child,
+    child: Watched,
+    begin: Instant,
     prepared: Prepared<'a>,
 }
 
@@ -253,25 +296,38 @@ impl Running<'_> {
         let mut pause = Duration::from_millis(1);
         let total = self.prepared.operations.len();
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child.0.try_wait()? {
                 return self.prepared.outcome(status);
             }
             let done = self.prepared.results()?.operations_done(total);
             if !progress(done, total.saturating_mul(2)) {
-                self.child.kill()?;
+                self.child.0.kill()?;
+            }
+            if self.begin.elapsed() > self.prepared.limit {
+                self.child.end();
+                return Ok(Outcome::TooLong(self.prepared.limit.as_secs()));
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
+            pause = (pause * 2).min(PAUSE);
         }
     }
 }
 
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+/// A child that is killed if it is dropped before it has ended.
+struct Watched(Child);
+
+impl Watched {
+    fn end(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

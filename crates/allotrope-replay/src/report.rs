@@ -84,6 +84,9 @@ pub struct Setup {
     pub runs: u32,
     /// Nanoseconds an operation of the null loop, which are subtracted.
     pub null_ns_per_operation: Option<SpreadRow>,
+    /// Nanoseconds by which two readings of the clock of the percentiles differ at least; `null`
+    /// if nothing was measured. A percentile below it is less than it, and not known better.
+    pub clock_resolution_ns: Option<f64>,
 }
 
 /// How a calibration ended.
@@ -154,7 +157,8 @@ pub struct Row {
     pub peak_overhead: Option<f64>,
     /// Page faults in the median run.
     pub page_faults: Option<u64>,
-    /// Memory beside live bytes over the run whose time is the median.
+    /// Memory beside live bytes over the run in which each call is measured: reading it would
+    /// disturb the time of a short run.
     pub points: Vec<PointRow>,
     /// How long single calls took.
     pub percentiles: Vec<PercentileRow>,
@@ -213,10 +217,14 @@ pub struct SwitchRow {
     pub saved_seconds: f64,
     /// The noise of that.
     pub saved_seconds_error: f64,
-    /// As a share of the recorded wall time.
+    /// As a share of the recorded wall time; of several threads the most that it can be
+    /// ([`SwitchRow::is_bound`]).
     pub saved_share: f64,
     /// The noise of that.
     pub saved_share_error: f64,
+    /// There are several threads: `saved_seconds` is CPU time of all of them, and `saved_share`
+    /// a bound of what the program's wall time can change by.
+    pub is_bound: bool,
     /// Peak memory saved, in bytes; negative: more.
     pub saved_peak_rss_bytes: f64,
     /// The noise of that.
@@ -305,11 +313,20 @@ impl Report {
                 }),
                 runs: facts.runs,
                 null_ns_per_operation: null.map(Into::into),
+                clock_resolution_ns: clock_resolution(measured),
             },
             switching: switching(facts, &rows),
             allocators: rows,
         }
     }
+}
+
+/// The smallest of what the replays have found, to a tenth of a nanosecond.
+fn clock_resolution(measured: &[Measured]) -> Option<f64> {
+    let all = measured.iter().filter_map(|it| it.latencies.as_deref());
+    let all = all.map(|it| it.clock_step as f64 * it.ns_per_tick);
+    let least = all.min_by(f64::total_cmp)?;
+    Some((least * 10.0).round() / 10.0)
 }
 
 /// All of a block, as a share.
@@ -325,7 +342,10 @@ fn row(measured: &Measured, live: &LiveCurve, own_ns: f64) -> Row {
     let time_of = |run: &Figures| run.ns_per_operation + run.null_ns_per_operation - own_ns;
     let spread = |figure: fn(&Figures) -> f64| Spread::of(runs.iter().map(figure));
     let time = Spread::of(runs.iter().map(time_of));
-    let peak = spread(|run| run.peak_memory as f64);
+    // The kernel's peak of a run is too low by the pages of files that came later; the run with
+    // moments of memory has a second figure.
+    let seen = measured.latencies.as_deref().map_or(0, |it| it.peak_memory);
+    let peak = Spread::of(runs.iter().map(|run| run.peak_memory.max(seen) as f64));
     let end = spread(|run| run.final_memory as f64);
     let median = time.and_then(|time| {
         let distance = |run: &Figures| (time_of(run) - time.median).abs();
@@ -351,7 +371,11 @@ fn row(measured: &Measured, live: &LiveCurve, own_ns: f64) -> Row {
             .filter(|_| live.peak > 0)
             .map(|it| it.median / live.peak as f64),
         page_faults: median.map(|run| run.page_faults),
-        points: median.map(|run| points(run, live)).unwrap_or_default(),
+        points: measured
+            .latencies
+            .as_deref()
+            .map(|run| points(run, live))
+            .unwrap_or_default(),
         percentiles: measured
             .latencies
             .as_deref()
@@ -471,9 +495,19 @@ fn switch(facts: &Facts<'_>, from: &Row, to: &Row) -> Option<SwitchRow> {
     let error = time_from.noise(&time_to) * seconds;
     let saved_peak = peak_from.median - peak_to.median;
     let peak_error = peak_from.noise(&peak_to);
+    let is_bound = facts.operations.threads() > 1;
+    let share = match is_bound {
+        true => worth::most_of_wall(saved, time_from.median * seconds, wall),
+        false => saved / wall,
+    };
+    // The error is cut as its figure is.
+    let share_error = match saved {
+        0.0 => error / wall,
+        _ => error * (share / saved),
+    };
     let saving = Saving {
-        seconds: saved,
-        seconds_error: error,
+        seconds: share * wall,
+        seconds_error: share_error * wall,
         peak: saved_peak,
         peak_error,
     };
@@ -490,8 +524,9 @@ fn switch(facts: &Facts<'_>, from: &Row, to: &Row) -> Option<SwitchRow> {
         why,
         saved_seconds: saved,
         saved_seconds_error: error,
-        saved_share: saved / wall,
-        saved_share_error: error / wall,
+        saved_share: share,
+        saved_share_error: share_error,
+        is_bound,
         saved_peak_rss_bytes: saved_peak,
         saved_peak_rss_bytes_error: peak_error,
     })

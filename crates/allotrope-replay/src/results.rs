@@ -43,6 +43,8 @@ pub enum Outcome {
         /// How many failed.
         failures: u64,
     },
+    /// It ran longer than the limit, in seconds, and was killed.
+    TooLong(u64),
     /// The replayer itself could not get memory or threads.
     NoResources,
     /// The replayer did not start as a program, or refused its files.
@@ -77,6 +79,8 @@ pub struct Figures {
     pub preemptions: u64,
     /// Nanoseconds of one tick of the histograms.
     pub ns_per_tick: f64,
+    /// Ticks by which two readings of that clock differ at least; 0 if that was not measured.
+    pub clock_step: u64,
     /// By number of [`Call`]: how long the calls took, in ticks, with what it takes to measure
     /// them. Empty unless each operation was measured.
     pub latencies: Vec<Histogram>,
@@ -181,6 +185,7 @@ impl Outcome {
                 which(*operation),
                 failures - 1
             ),
+            Self::TooLong(seconds) => too_long(*seconds),
             Self::NoResources => {
                 "was not measured: the replayer got no memory or threads for itself".to_owned()
             }
@@ -192,6 +197,11 @@ impl Outcome {
             }
         })
     }
+}
+
+/// That a replay was killed at its limit, as the end of a sentence.
+pub fn too_long(seconds: u64) -> String {
+    format!("did not finish within {seconds} s (--timeout)")
 }
 
 /// That an allocator crashed, as the end of a sentence.
@@ -390,6 +400,7 @@ impl Results {
             page_faults: self.get(results::PAGE_FAULTS),
             preemptions: self.get(results::PREEMPTIONS),
             ns_per_tick,
+            clock_step: self.get(results::CLOCK_STEP),
             latencies: histograms(results::HISTOGRAMS),
             null_latencies: histograms(results::NULL_HISTOGRAMS),
         }

@@ -38,6 +38,18 @@ pub(crate) struct Program {
     pub(crate) peak: f64,
 }
 
+/// The largest share of the wall time that a program of several threads can save if all its
+/// threads together save so many of `allocator` seconds. If the threads never ran at the same
+/// time, all of it is wall time; if they always did, less is. It is not more than the allocator's
+/// own saving: not even a program that did nothing else would become faster by more.
+pub(crate) fn most_of_wall(saved: f64, allocator: f64, wall: f64) -> f64 {
+    let all = saved / wall;
+    match saved > 0.0 && allocator > 0.0 {
+        true => all.min(saved / allocator),
+        false => all,
+    }
+}
+
 /// `time`, `memory`, `both`, `no` or `too-little`, and why for the last two.
 pub(crate) fn judge(saving: &Saving, program: &Program) -> (&'static str, Option<String>) {
     let is_faster =
@@ -141,6 +153,16 @@ mod tests {
             ..saving(0.011, 0.0)
         };
         assert_eq!(judge(&noisy, &PROGRAM).0, "no");
+    }
+
+    /// 4 threads with 80 ms of calls in a program that ran for 50 ms: another allocator that takes
+    /// half of it saves at most half of the time, and not 80 %.
+    #[test]
+    fn threads_save_at_most_what_their_allocator_does() {
+        assert_eq!(most_of_wall(0.040, 0.080, 0.050), 0.5);
+        // If the calls are few, they may all be one after another.
+        assert_eq!(most_of_wall(0.004, 0.008, 0.050), 0.08);
+        assert!((most_of_wall(-0.010, 0.080, 0.050) + 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -73,6 +73,9 @@ fn replay(operations: &CStr, samples: Option<&CStr>, results: Words) -> Result<(
     }
     let world = World::new(file, samples, &header, results).ok_or(results::STATE_NO_RESOURCES)?;
     let mode = results.get(results::MODE);
+    if mode == results::MODE_LATENCY {
+        results.set(results::CLOCK_STEP, system::tick_step());
+    }
     if mode != results::MODE_STEPPED {
         results.set(results::STATE, results::STATE_NULL_LOOP);
         let mut null = Pass::new(&world, Kind::Null);

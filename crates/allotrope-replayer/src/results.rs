@@ -118,6 +118,9 @@ pub const INSTRUCTIONS: usize = 49;
 pub const NULL_CYCLES: usize = 50;
 /// Index: instructions of the null loop, as [`CYCLES`].
 pub const NULL_INSTRUCTIONS: usize = 51;
+/// Index: ticks of the time stamp counter by which two readings differ at least, if they
+/// differ. Only in [`MODE_LATENCY`].
+pub const CLOCK_STEP: usize = 52;
 /// Index of the first of [`PATH_WORDS`] words: the path of the library that `malloc` is in, up
 /// to a byte 0.
 pub const PATH: usize = 64;

@@ -201,6 +201,17 @@ pub fn ticks() -> u64 {
     }
 }
 
+/// The smallest difference of two readings of [`ticks`], one directly after the other, that
+/// is not 0. A virtual machine may advance the counter by several ticks at a time.
+pub fn tick_step() -> u64 {
+    const READINGS: u32 = 10_000;
+    let differences = (0..READINGS).map(|_| {
+        let before = ticks();
+        ticks().saturating_sub(before)
+    });
+    differences.filter(|&it| it > 0).min().unwrap_or(1)
+}
+
 /// `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn now_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)

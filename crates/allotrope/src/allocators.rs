@@ -81,6 +81,8 @@ pub struct Arguments {
     /// and a flame graph of each allocator's instructions
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    limit: replay::Limit,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -120,7 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let live = LiveCurve::of(operations, POINTS);
     let live = live.context(cannot).status(FAILED)?;
     let (with, is_known) = replay::recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
-    let replayer = replay::replayer()?;
+    let replayer = replay::replayer(arguments.limit)?;
     let plan = Plan {
         operations,
         replayer: &replayer,

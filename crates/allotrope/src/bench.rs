@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::progress::Progress;
-use crate::replay::{Format, candidates, print_json, refuse, replayer, variable};
+use crate::replay::{Format, Limit, candidates, print_json, refuse, replayer, variable};
 use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
@@ -61,6 +61,8 @@ pub struct Arguments {
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    #[command(flatten)]
+    limit: Limit,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -100,7 +102,7 @@ impl From<PatternName> for Pattern {
 
 /// Measures and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let replayer = replayer()?;
+    let replayer = replayer(arguments.limit)?;
     let mut cases = Vec::new();
     for &pattern in &arguments.pattern {
         for &size in &arguments.size {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use allotrope_cpu::{Operations, Options, Profile, Session, Target, text};
+use allotrope_cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
 use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
@@ -46,6 +46,8 @@ Exit status of `cpu PROGRAM`: the program's own; 128+N if signal N ended it; 126
 be executed; 127 if it was not found. Of both: 2 for bad usage, and if the kernel does not
 allow sampling; 1 if allotrope failed. docs/allocators.md describes the JSON.";
 
+/// A process that used so many ticks of CPU time should have a sample.
+const MUCH_TICKS: u64 = 5;
 /// How often the kernel's rings are read.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -156,6 +158,7 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         ));
     }
     let (job, received) = catch()?;
+    let before = used_ticks(process);
     let mut session = start(arguments, Target::Process(process))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
     let stopped = || received.try_iter().any(|it| it.is_request_to_end());
@@ -163,13 +166,29 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         session.read(false);
         std::thread::sleep(PAUSE);
     }
+    let used = used_ticks(process).saturating_sub(before);
     session.read(true);
     job.end();
+    // Its threads may have ended, each after it had begun the next one, before they had events.
+    if session.is_empty() && used > MUCH_TICKS {
+        return Err(OpenError::ThreadsEnd(process)).status(BAD_INPUT);
+    }
     let operations = arguments.given_operations();
     arguments.report(&session, operations, |write| {
         standard_output::print_text(write)
     })?;
     Ok(FINE)
+}
+
+/// CPU time of a process and its ended threads so far, in ticks of the kernel's clock (100 a
+/// second); 0 if it has ended.
+fn used_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // proc_pid_stat(5): the name, in parentheses, may contain anything; utime and stime are the
+    // 12th and the 13th word behind it.
+    let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let times = words.split(' ').skip(11).take(2);
+    times.filter_map(|it| it.parse::<u64>().ok()).sum()
 }
 
 /// Whether a process has not ended: one whose end its parent has not taken yet is a zombie

@@ -63,5 +63,7 @@ pub fn print(message: impl Display) {
 
 /// Prints a message that may have several lines, such as a build's output.
 pub fn print_lines(message: impl Display) {
-    eprintln!("allotrope: {}", shown_lines(&message.to_string()));
+    let message = message.to_string();
+    // As above.
+    let _ = writeln!(io::stderr(), "allotrope: {}", shown_lines(&message));
 }

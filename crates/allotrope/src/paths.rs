@@ -66,6 +66,8 @@ pub struct Arguments {
     /// Save the report to FILE, for `allotrope diff`
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    limit: replay::Limit,
     /// Print no report and no progress
     #[arg(short, long)]
     quiet: bool,
@@ -82,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let samples = Samples::new(&operations, arguments.operations)
         .context("cannot read the operations")
         .status(FAILED)?;
-    let replayer = replay::replayer()?;
+    let replayer = replay::replayer(arguments.limit)?;
     let request = Request {
         replayer: &replayer,
         operations: &operations,

@@ -12,7 +12,7 @@ pub mod signals;
 mod summary;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -548,7 +548,7 @@ impl Launcher {
     /// Ends the line on which the terminal has printed `^C`.
     fn break_line(&self, signal: Received) {
         if signal.sender.is_none() && !self.quiet {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 

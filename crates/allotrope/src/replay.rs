@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use allotrope_profile::ReplayError;
 use allotrope_profile::operations::{
@@ -74,6 +75,8 @@ pub struct Arguments {
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    #[command(flatten)]
+    limit: Limit,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -120,10 +123,19 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
     }
 }
 
+/// How long a replay may take.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Limit {
+    /// Refuse an allocator of which one replay takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    timeout: u64,
+}
+
 /// The replayer's program.
-pub fn replayer() -> Result<Replayer, Failure> {
+pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
     let program = recorder_library::provide_replayer().status(FAILED)?;
-    Ok(Replayer::new(program))
+    Ok(Replayer::new(program).with_limit(Duration::from_secs(limit.timeout)))
 }
 
 /// Replays and prints.
@@ -131,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.file;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = read(path, arguments.pid, &progress)?;
-    let replayer = replayer()?;
+    let replayer = replayer(arguments.limit)?;
     let cannot = "cannot read the operations again";
     let live = LiveCurve::of(&recorded.operations, POINTS)
         .context(cannot)
@@ -260,7 +272,7 @@ pub fn read(
     }
     let mut trace = trace::open_without_names(path)?;
     let mut all = processes(path, &trace)?;
-    let mut process = choose(path, &all, pid)?;
+    let mut process = choose(path, &all, pid, trace::cut(&trace))?;
     let mut recorded = operations(&trace, &process, progress);
     if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
     {
@@ -269,7 +281,7 @@ pub fn read(
             .with_context(|| path.shown().into_owned())
             .status(BAD_INPUT)?;
         all = processes(path, &trace)?;
-        process = choose(path, &all, Some(process.pid))?;
+        process = choose(path, &all, Some(process.pid), trace::cut(&trace))?;
         recorded = operations(&trace, &process, progress);
     }
     progress.finish();
@@ -315,6 +327,7 @@ fn choose(
     path: &Path,
     all: &RecordedProcesses,
     pid: Option<u32>,
+    cut: Option<String>,
 ) -> Result<RecordedProcess, Failure> {
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
     if all.counts_only {
@@ -328,7 +341,13 @@ fn choose(
     let Some(process) = wanted.max_by_key(|it| it.events) else {
         return Err(refuse(match pid {
             Some(pid) => anyhow!("{} has no process {pid}", path.shown()),
-            None => anyhow!("{} has no process", path.shown()),
+            None => match cut {
+                Some(cut) => anyhow!(
+                    "{} is not whole, and no process is left: {cut}",
+                    path.shown()
+                ),
+                None => anyhow!("{} has no process", path.shown()),
+            },
         }));
     };
     let others = all.processes.iter().filter(|it| it.events > 0).count();
@@ -405,9 +424,14 @@ fn calibrated(
     }
     match found {
         Ok(calibration) if !calibration.agrees() => {
-            message::print(
-                "warning: no share of each block makes the memory grow as it did in the program; the nearest one is used",
-            );
+            message::print(match calibration.is_all_and_too_little() {
+                true => {
+                    "warning: even if all of each block is written, the memory grows by less than it did in the program: the rest is no memory of the heap (stacks, mapped files)"
+                }
+                false => {
+                    "warning: no share of each block makes the memory grow as it did in the program; the nearest one is used"
+                }
+            });
             Ok(Some(calibration))
         }
         Ok(calibration) => Ok(Some(calibration)),

@@ -120,6 +120,11 @@ pub fn notes(path: &Path, trace: &TraceReader) -> Vec<String> {
     growing.into_iter().chain(cut).collect()
 }
 
+/// Why a trace is not whole; `None` if it is.
+pub fn cut(trace: &TraceReader) -> Option<String> {
+    TraceSource::cut(trace).map(|cut| cut.to_string())
+}
+
 /// Replays a trace into a profile. A damaged trace is replayed up to the damage, which
 /// [`Profile::cut`] describes.
 pub fn profile(

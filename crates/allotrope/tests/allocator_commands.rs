@@ -238,6 +238,48 @@ fn unusable_and_failing_allocators_leave_the_others() {
     }
 }
 
+/// Each process of a replay has a limit: an allocator that never returns is refused, and glibc is
+/// measured.
+#[test]
+fn an_allocator_that_hangs_is_refused_at_the_limit() {
+    let recording = story();
+    let list = format!("hanging={},glibc", allocator(&["-DHANG"]).display());
+    for words in REPLAYING.into_iter().chain([&BENCH[..]]) {
+        let file = (words[0] != "bench").then_some(&*recording.trace);
+        let more = ["--alloc", &list, "--timeout", "2", "--format", "json"];
+        let output = command(words, file, &more);
+        let errors = errors(&output);
+        if errors.contains("cannot be stepped") {
+            return skip("the kernel refuses ptrace");
+        }
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        let sentence = "hanging did not finish within 2 s (--timeout)";
+        assert!(errors.contains(sentence), "{words:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        let report = json(&output);
+        let rows = report["allocators"].as_array().expect("a list");
+        assert!(rows.iter().any(|it| it["name"] == "glibc"), "{report}");
+    }
+}
+
+/// A message that nobody can read changes no exit status.
+#[test]
+fn a_full_standard_error_output_leaves_the_status() {
+    for (words, status) in [
+        (&["replay", "no-such-file"][..], 2),
+        (&["replay", "--no-such-option"], 2),
+        (&["report", "no-such-file"], 2),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+        command
+            .args(words)
+            .stderr(full.expect("every Linux has it"));
+        let ended = command.status().expect("it starts");
+        assert_eq!(ended.code(), Some(status), "{words:?}");
+    }
+}
+
 /// Runs the command where a system call is refused; `None` if this kernel has no filters.
 fn without(call: &str, words: &[&str]) -> Option<Output> {
     let mut command = Command::new(compiled("deny_call.c"));
@@ -277,6 +319,10 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
         assert!(row["instructions"].as_array().is_some_and(Vec::is_empty));
         assert!(row["not_stepped"].is_string());
     }
+    let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
+    let output = without("ptrace", &words).expect("it has filters");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains("stepped to count instructions"), "{text}");
     // A replay needs no ptrace.
     let words = ["replay", trace, "--alloc", &list, "--runs", "1"];
     let output = without("ptrace", &words).expect("it has filters");

@@ -254,6 +254,76 @@ fn no_thread_is_missed_that_begins_while_others_are_opened() {
     }
 }
 
+/// What `programs/page_faults.c` does: at least 52,000 page faults, and some hundred of the
+/// start. Every fault wrote a sample with its stack, and most were lost.
+#[test]
+fn page_faults_are_counted_exactly_and_no_record_is_lost() {
+    let program = compiled("page_faults.c");
+    let Some(report) = sampled(&[program], 7) else {
+        return;
+    };
+    assert_eq!(report["lost"], 0, "{report}");
+    let faults = report["counters"]["page-faults"]["total"].as_u64();
+    let faults = faults.expect("every kernel counts them");
+    assert!((52_000..54_000).contains(&faults), "{faults}");
+}
+
+/// What `programs/thread_relay.c` does. A thread of the list that has ended is no reason to say
+/// that the process does not exist.
+#[test]
+fn a_process_whose_threads_live_for_microseconds_is_sampled() {
+    for _ in 0..3 {
+        let mut child = std::process::Command::new(compiled("thread_relay.c"))
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let mut command = support::record::command();
+        command.args(["cpu", "--seconds", "1", "--format", "json"]);
+        let output = run(command.arg(child.id().to_string()), b"");
+        let _ = child.kill();
+        let _ = child.wait();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("perf_event") {
+            return skip("the kernel refuses perf_event_open");
+        }
+        assert!(!errors.contains("there is no process"), "{errors}");
+        // Another sentence is possible on a machine that is slow enough.
+        if output.status.code() == Some(2) {
+            assert!(
+                errors.contains("end before they can be sampled"),
+                "{errors}"
+            );
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{errors}");
+            let _: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        }
+    }
+}
+
+#[test]
+fn another_users_process_is_refused_for_that_reason() {
+    use std::os::unix::process::CommandExt;
+    if !support::is_root() {
+        return skip("only root can be two users");
+    }
+    let setting = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if !setting.trim().parse().is_ok_and(|it: i32| it <= 2) {
+        return skip("the kernel lets no other user sample");
+    }
+    let own = std::process::id();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command
+        .args(["cpu", &own.to_string()])
+        .uid(65534)
+        .gid(65534);
+    let output = run(&mut command, b"");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    let sentence = format!("process {own} belongs to another user, with the id 0");
+    assert!(errors.contains(&sentence), "{errors}");
+    assert!(!errors.contains("sysctl"), "{errors}");
+}
+
 #[test]
 fn text_names_clock_skid_and_missing_counters() {
     let mut command = support::record::command();

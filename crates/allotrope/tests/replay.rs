@@ -266,6 +266,80 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     );
 }
 
+/// What several threads save is CPU time; their program's time is known only as a bound.
+#[test]
+fn a_saving_of_several_threads_is_a_bound() {
+    let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
+    for (source, is_bound) in [("replay/threads.c", true), ("replay/story.c", false)] {
+        let recording = recorded(source);
+        let alloc = format!("glibc,{slow}");
+        let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "2"];
+        let output = replay(
+            &recording.trace,
+            &[&arguments[..], &["--format", "json"]].concat(),
+        );
+        let report = json(&output);
+        check_schema(&report, "replay.schema.json");
+        let saved = &report["switching"]["to"][0];
+        assert_eq!(saved["is_bound"], is_bound, "{saved}");
+        // No program becomes faster by more than its allocator does.
+        assert!(
+            !is_bound || saved["saved_share"].as_f64() <= Some(1.0),
+            "{saved}"
+        );
+        let text = replay(&recording.trace, &arguments);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert_eq!(
+            text.contains("Several threads: a saving is CPU time"),
+            is_bound,
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}
+
+/// The clock of the percentiles advances by several nanoseconds at a time on some machines, and
+/// moments of memory are taken where they disturb no time.
+#[test]
+fn the_clock_has_a_resolution_and_memory_its_moments() {
+    let recording = recorded("replay/story.c");
+    let arguments = ["--alloc", "glibc", "--runs", "2"];
+    let output = replay(
+        &recording.trace,
+        &[&arguments[..], &["--format", "json"]].concat(),
+    );
+    let report = json(&output);
+    let resolution = report["replay"]["clock_resolution_ns"].as_f64();
+    assert!(resolution > Some(0.0), "{}", report["replay"]);
+    // 137 operations: each one is a moment.
+    let points = row(&report, "glibc")["points"].as_array().expect("a list");
+    let last = points.last().and_then(|it| it["operations"].as_u64());
+    assert_eq!(last, Some(story().len() as u64));
+    let text = replay(&recording.trace, &arguments);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("two readings of the clock differ by"),
+        "{text}"
+    );
+}
+
+/// A run of some milliseconds has hardly a sample of resident memory.
+#[test]
+fn a_calibration_without_samples_names_that_reason() {
+    let recording = recorded("replay/story.c");
+    let output = replay(
+        &recording.trace,
+        &["--alloc", "glibc", "--runs", "1", "--touch", "calibrated"],
+    );
+    let errors = errors(&output);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("samples of resident memory"), "{errors}");
+    assert!(!errors.contains("grow by less than"), "{errors}");
+}
+
 /// A program of 137 calls that was recorded with a slow allocator: glibc saves most of its time,
 /// and that says nothing.
 #[test]
@@ -332,7 +406,7 @@ fn a_crash_and_a_failure_name_the_operation_and_the_others_are_measured() {
         format!(
             "failing ran out of memory: operation 35 of {operations} (malloc of 45 bytes) failed, and 4 more did"
         ),
-        "lacking cannot be used: it does not define realloc".to_owned(),
+        "lacking cannot be used: it does not define realloc, which every program needs".to_owned(),
     ] {
         assert!(errors.contains(&sentence), "{sentence}: {errors}");
     }
@@ -366,6 +440,7 @@ fn what_is_no_allocator_is_refused_in_a_sentence() {
             folder.join("none.so").display().to_string(),
             "cannot read it",
         ),
+        (",glibc".to_owned(), "an allocator's name is empty"),
         (
             "nonsense".to_owned(),
             "there is no allocator called nonsense",
@@ -409,6 +484,20 @@ fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
         errors(&output)
     );
     assert_eq!(json(&output)["recording"]["operations"], story().len());
+
+    // With ever less of the file, no process is left at some point, and the reason is the cut.
+    let mut is_without_process = false;
+    for length in (16..bytes.len()).step_by(32) {
+        fs::write(&cut, &bytes[..length]).unwrap();
+        let output = replay(&cut, &["--alloc", "glibc", "--runs", "1"]);
+        let message = errors(&output);
+        assert!(!message.contains("has no process"), "{length}: {message}");
+        if output.status.code() == Some(0) {
+            break;
+        }
+        is_without_process |= message.contains("is not whole, and no process is left");
+    }
+    assert!(is_without_process);
 
     let text = recording.folder.path().join("text");
     fs::write(&text, "hello").unwrap();
@@ -523,6 +612,7 @@ fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
     ]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("noise (glibc to itself)"), "{text}");
+    assert!(text.starts_with("2 rounds in turn; "), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

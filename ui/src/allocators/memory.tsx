@@ -29,7 +29,8 @@ export function Memory() {
   const columns = useMemo(() => columnsOf(measured), [data]);
   const { element } = usePlot(columns, (width) => options(measured, width), [theme]);
   if (columns === null) return null;
-  const live = Math.max(...measured[0]!.points.map((it) => it.live_bytes));
+  // The recording's own peak: the largest of the moments can be a little less.
+  const live = data.report.recording.peak_live_bytes;
   const said = (it: Allocator) => `${it.name}: at most ${bytes(Math.max(...it.points.map((point) => point.rss_bytes)))}, ${bytes(it.points[it.points.length - 1]!.rss_bytes)} at the end`;
   return (
     <section>
@@ -49,7 +50,7 @@ export function Memory() {
         </p>
       </div>
       <div class="curve" ref={element} role="img" aria-label={`Resident memory after each operation, beside ${bytes(live)} live at most. ${measured.map(said).join("; ")}`} style={{ height: `${HEIGHT}px` }} />
-      <p class="quiet said-of-all">Resident memory at {plural(measured[0]!.points.length, "moment")} of the run whose time is the median; beside it the bytes that the program had requested and not freed.</p>
+      <p class="quiet said-of-all">Resident memory at {plural(measured[0]!.points.length, "moment")} of the run in which each call is measured; beside it the bytes that the program had requested and not freed.</p>
     </section>
   );
 }

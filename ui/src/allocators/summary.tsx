@@ -129,6 +129,13 @@ function Allocators() {
 
 const WORTH: Record<string, string> = { no: "no", time: "yes, for time", memory: "yes, for memory", both: "yes, for time and memory", "too-little": "too little to tell" };
 
+/** A saving of time of several threads is a bound. */
+function worth(it: Switch): string {
+  if (it.is_bound && it.worth === "time") return "perhaps, for time";
+  if (it.is_bound && it.worth === "both") return "yes, for memory, and perhaps for time";
+  return WORTH[it.worth] ?? it.worth;
+}
+
 /** What is saved, with its noise. */
 function Saved({ value, error, text }: { value: number; error: number; text: (size: number) => string }) {
   return (
@@ -149,9 +156,9 @@ function Switching() {
   const { switching } = useApp().data.report;
   const columns: Column<Switch>[] = [
     { key: "name", title: "To", text: true, kind: "allocator", cell: (it) => <b>{it.name}</b> },
-    { key: "worth", title: "Worth it?", text: true, cell: (it) => WORTH[it.worth] ?? it.worth },
-    { key: "time", title: "Saved of the program's time", cell: (it) => <Saved value={it.saved_share} error={it.saved_share_error} text={percent} /> },
-    { key: "seconds", title: "Saved time", wide: true, cell: (it) => <Saved value={it.saved_seconds} error={it.saved_seconds_error} text={(seconds) => duration(seconds * 1e9)} /> },
+    { key: "worth", title: "Worth it?", text: true, cell: worth },
+    { key: "time", title: "Saved of the program's time", cell: (it) => <>{it.is_bound && "at most "}<Saved value={it.saved_share} error={it.saved_share_error} text={percent} /></> },
+    { key: "seconds", title: switching.to.some((it) => it.is_bound) ? "Saved CPU time of all threads" : "Saved time", wide: true, cell: (it) => <Saved value={it.saved_seconds} error={it.saved_seconds_error} text={(seconds) => duration(seconds * 1e9)} /> },
     { key: "memory", title: "Saved peak memory", cell: (it) => <Saved value={it.saved_peak_rss_bytes} error={it.saved_peak_rss_bytes_error} text={bytes} /> },
   ];
   if (switching.unknown !== null) return null;

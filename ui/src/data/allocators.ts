@@ -130,6 +130,8 @@ export interface Switch {
   saved_seconds_error: number;
   saved_share: number;
   saved_share_error: number;
+  /** Several threads: saved_seconds is CPU time of all of them, saved_share a bound. */
+  is_bound: boolean;
   saved_peak_rss_bytes: number;
   saved_peak_rss_bytes_error: number;
 }

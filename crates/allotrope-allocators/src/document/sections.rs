@@ -74,13 +74,19 @@ fn time(report: &Report) -> Vec<Block> {
         Some(format!("{} {why}", it.replay.name))
     });
     let refused: Vec<String> = refused.collect();
+    let stepped = match report.allocators.iter().any(|it| it.mean().is_some()) {
+        true => format!(
+            " One of {} was stepped to count instructions.",
+            count(report.stepping.every)
+        ),
+        false => String::new(),
+    };
     let mut blocks = vec![
         text(format!(
-            "{} operations of process {}; {} live at the peak. One of {} was stepped to count instructions.",
+            "{} operations of process {}; {} live at the peak.{stepped}",
             count(recorded.operations),
             recorded.pid,
             bytes(recorded.peak_live_bytes),
-            count(report.stepping.every),
         )),
         table(&columns, rows, usize::MAX),
     ];

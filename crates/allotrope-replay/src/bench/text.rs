@@ -19,10 +19,13 @@ pub fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     let Some(system) = report.allocators.first() else {
         return Ok(());
     };
+    let rounds = match report.runs {
+        1 => "1 round".to_owned(),
+        rounds => format!("{rounds} rounds in turn"),
+    };
     writeln!(
         out,
-        "{} rounds in turn; {} blocks a thread; calls of malloc and free\n",
-        report.runs,
+        "{rounds}; {} blocks a thread; calls of malloc and free\n",
         count(report.pairs)
     )?;
     for case in &system.cases {

@@ -28,7 +28,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     table(&measured, width, out)?;
-    percentiles(&measured, width, out)?;
+    let resolution = report.replay.clock_resolution_ns;
+    percentiles(&measured, resolution, width, out)?;
     switching(report, width, out)
 }
 
@@ -113,13 +114,13 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             true => "agrees to 5 %",
             false => "does NOT agree to 5 %",
         };
-        writeln!(
-            out,
-            "  calibrated with {}: memory grows by {}, recorded {}: {verdict}",
+        let line = format!(
+            "calibrated with {}: memory grows by {}, recorded {}: {verdict}",
             shown(&recorded.allocator),
             bytes(calibration.replayed_bytes),
             bytes(calibration.recorded_bytes),
-        )?;
+        );
+        hanging("  ", "    ", &line, out)?;
     }
     writeln!(out)
 }
@@ -173,7 +174,12 @@ fn compared(row: &Row, time: SpreadRow, first: Option<SpreadRow>) -> String {
     }
 }
 
-fn percentiles(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn percentiles(
+    rows: &[&Row],
+    resolution: Option<f64>,
+    width: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if rows.iter().all(|row| row.percentiles.is_empty()) {
         return Ok(());
     }
@@ -182,6 +188,11 @@ fn percentiles(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<(
         "{:width$}  {:14}  {:>11}  {:>6}  {:>6}  {:>7}  {:>8}",
         "ns a call", "", "calls", "50 %", "90 %", "99 %", "99.9 %"
     )?;
+    let resolution = resolution.unwrap_or(0.0);
+    let ns = |value: f64| match value < resolution {
+        true => format!("<{resolution:.0}"),
+        false => format!("{value:.0}"),
+    };
     for row in rows {
         for (index, line) in row.percentiles.iter().enumerate() {
             let name = if index == 0 {
@@ -191,19 +202,20 @@ fn percentiles(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<(
             };
             writeln!(
                 out,
-                "{name:width$}  {:14}  {:>11}  {:>6.0}  {:>6.0}  {:>7.0}  {:>8.0}",
+                "{name:width$}  {:14}  {:>11}  {:>6}  {:>6}  {:>7}  {:>8}",
                 line.call,
                 count(line.calls),
-                line.p50_ns,
-                line.p90_ns,
-                line.p99_ns,
-                line.p999_ns,
+                ns(line.p50_ns),
+                ns(line.p90_ns),
+                ns(line.p99_ns),
+                ns(line.p999_ns),
             )?;
         }
     }
     writeln!(
         out,
-        "each call measured by itself in a run of its own, without what measuring takes\n"
+        "each call measured by itself in a run of its own, without what measuring takes;\n\
+         two readings of the clock differ by {resolution:.0} ns or more\n"
     )
 }
 
@@ -234,19 +246,29 @@ fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
             "The recording does not name its allocator; --recorded-with does."
         )?;
     }
+    if report.recording.threads > 1 {
+        wrapped("", SEVERAL, out)?;
+    }
     for row in &switching.to {
+        let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
         let name = shown(&row.name);
-        writeln!(out, "{name:width$}  {}", worth(row))?;
+        let line = format!("{name:width$}  {}", worth(row));
+        hanging("", &indent, &line, out)?;
         if let Some(why) = &row.why {
-            let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
             wrapped(&indent, why, out)?;
         }
     }
     Ok(())
 }
 
+/// What a saving of several threads is.
+const SEVERAL: &str = "Several threads: a saving is CPU time of all of them; how much of it is the program's \
+     time is known only as a bound, because they may run at the same time.";
+
 fn worth(row: &SwitchRow) -> String {
     let verdict = match row.worth {
+        "time" if row.is_bound => "perhaps, for time",
+        "both" if row.is_bound => "yes, for memory, and perhaps for time",
         "time" => "yes, for time",
         "memory" => "yes, for memory",
         "both" => "yes",
@@ -262,6 +284,15 @@ fn worth(row: &SwitchRow) -> String {
             "time inside the noise (±{:.1} % of it)",
             row.saved_share_error * 100.0
         ),
+        false if row.is_bound => {
+            let seconds = duration(row.saved_seconds.abs() * 1e6);
+            signed(row.saved_seconds, seconds)
+                + &format!(
+                    " CPU time, at most {:.1} % ±{:.1} % of the program's",
+                    row.saved_share.abs() * 100.0,
+                    row.saved_share_error * 100.0
+                )
+        }
         false => {
             signed(
                 row.saved_seconds,
@@ -283,12 +314,19 @@ fn worth(row: &SwitchRow) -> String {
 
 /// Words in lines of at most [`WIDTH`] columns.
 fn wrapped(indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    hanging(indent, indent, text, out)
+}
+
+/// The same with another indentation of the first line.
+fn hanging(first: &str, rest: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = String::new();
+    let mut indent = first;
     for word in text.split(' ') {
         let length = indent.len() + line.chars().count() + 1 + word.chars().count();
         if !line.is_empty() && length > WIDTH {
             writeln!(out, "{indent}{line}")?;
             line.clear();
+            indent = rest;
         }
         if !line.is_empty() {
             line.push(' ');

@@ -3,6 +3,7 @@
 //! to the program.
 
 use std::fmt::Display;
+use std::io::Write as _;
 use std::path::Path;
 
 use allotrope_text::{Shown, quoted, shown};
@@ -40,7 +41,10 @@ pub fn print(path: &Path, done: &Done, progress: &Progress) {
     let profile =
         trace::open(path).and_then(|mut trace| trace::profile(path, &mut trace, progress));
     match profile {
-        Ok(profile) => eprint!("{}", summary(path, done, &profile)),
+        Ok(profile) => {
+            // Nobody may read it.
+            let _ = write!(std::io::stderr(), "{}", summary(path, done, &profile));
+        }
         // The recording itself succeeded; only reading it back failed.
         Err(failure) => message::print(format_args!(
             "the trace was written, but cannot be summed up: {:#}",
