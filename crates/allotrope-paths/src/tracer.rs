@@ -35,7 +35,7 @@ pub(crate) struct Traced {
 
 /// Starts the replayer and steps through its sampled operations. `progress` gets the number
 /// of those done; if it returns `false`, the replayer is killed, as it is if it takes longer than
-/// the limit.
+/// the limit from one stepped operation to the next.
 ///
 /// # Errors
 /// If the replayer cannot be started, or the kernel does not let this process trace it.
@@ -60,7 +60,11 @@ pub(crate) fn trace(
         code: None,
     };
     let watchdog = Watchdog::new(main, limit);
-    let status = tracer.run(progress);
+    let progress = |done| {
+        watchdog.goes_on();
+        progress(done)
+    };
+    let status = tracer.run(&progress);
     let is_too_long = watchdog.end();
     if status.is_err() {
         let _ = nix::sys::signal::kill(main, Signal::SIGKILL);
@@ -74,7 +78,7 @@ pub(crate) fn trace(
     })
 }
 
-/// Kills the replayer at the limit: a step of a system call that waits for ever does not return.
+/// Kills the replayer if it does not go on within the limit: a step of a system call that waits for ever does not return.
 struct Watchdog {
     end: Sender<()>,
     thread: JoinHandle<bool>,
@@ -84,13 +88,22 @@ impl Watchdog {
     fn new(process: Pid, limit: Duration) -> Self {
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
-            let is_too_long = ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
-            if is_too_long {
-                let _ = nix::sys::signal::kill(process, Signal::SIGKILL);
+            loop {
+                match ended.recv_timeout(limit) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Disconnected) => return false,
+                    Err(RecvTimeoutError::Timeout) => break,
+                }
             }
-            is_too_long
+            let _ = nix::sys::signal::kill(process, Signal::SIGKILL);
+            true
         });
         Self { end, thread }
+    }
+
+    /// A stepped operation is done, and the limit begins anew: many of them take long.
+    fn goes_on(&self) {
+        let _ = self.end.send(());
     }
 
     /// Whether it has killed the replayer, which has ended.

@@ -126,7 +126,8 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
 /// How long a replay may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
-    /// Refuse an allocator of which one replay takes longer than so many seconds
+    /// Refuse an allocator of which one replay takes longer than so many seconds; while it is
+    /// stepped, from one stepped operation to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
