@@ -287,6 +287,32 @@ impl Terminal {
         }
     }
 
+    /// Waits until the launcher, which is the shell's child, has `SIGTSTP` blocked again. While it
+    /// continues, it has not for a moment, and Ctrl-Z would stop it before the program.
+    #[track_caller]
+    fn wait_for_the_launcher(&self) {
+        let deadline = Instant::now() + TIME_LIMIT;
+        let shell = self.shell.id();
+        let blocks_it = |pid: &str| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let mask = status.lines().find_map(|it| it.strip_prefix("SigBlk:"))?;
+            let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+            Some(mask & 1 << (Signal::TSTP.as_raw() - 1) != 0)
+        };
+        loop {
+            let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"))
+                .expect("the kernel lists children");
+            if children
+                .split_whitespace()
+                .any(|it| blocks_it(it) == Some(true))
+            {
+                return;
+            }
+            assert!(Instant::now() < deadline, "nothing blocks SIGTSTP");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Whether this has been printed so far.
     fn shows(&self, text: &str) -> bool {
         self.seen.0.lock().unwrap().contains(text)
@@ -345,6 +371,7 @@ fn ctrl_z_stops_the_job() {
         terminal.line(&typed(&run));
         terminal.expect("reading\n");
         for _ in 0..3 {
+            terminal.wait_for_the_launcher();
             terminal.keys("\u{1a}");
             let before = terminal.expect("Stopped");
             // The shell gets the terminal only after the program has cleaned up.
