@@ -60,19 +60,27 @@ describe("the page", { skip: why !== null }, () => {
     assert.ok(await page.evaluate(() => document.body.scrollWidth <= innerWidth));
   });
 
-  test_("brushing the curve chooses a range, a click clears it", async () => {
-    const page = await at(of("phases"), "#/timeline");
-    const box = await (await page.$(".lane .u-over")).boundingBox();
+  /** Drags over the second quarter of a curve or track; returns a click that clears the range. */
+  const brush = async (page, element) => {
+    const box = await element.boundingBox();
     const y = box.y + box.height / 2;
     await page.mouse.move(box.x + box.width * 0.25, y);
     await page.mouse.down();
     await page.mouse.move(box.x + box.width * 0.5, y, { steps: 4 });
     await page.mouse.up();
     await until(page, () => location.hash.includes("r="));
+    return async () => {
+      await page.mouse.click(box.x + box.width * 0.8, y);
+      await until(page, () => !location.hash.includes("r="));
+    };
+  };
+
+  test_("brushing the curve chooses a range, a click clears it", async () => {
+    const page = await at(of("phases"), "#/timeline");
+    const clear = await brush(page, await page.$(".lane .u-over"));
     const [from, to] = await page.$eval("h1.range", (it) => [Number(it.dataset.from), Number(it.dataset.to)]);
     assert.ok(0 < from && from < to);
-    await page.mouse.click(box.x + box.width * 0.8, y);
-    await until(page, () => !location.hash.includes("r="));
+    await clear();
   });
 
   test_("a track is brushed like the curve", async () => {
@@ -80,16 +88,9 @@ describe("the page", { skip: why !== null }, () => {
     const ranges = [];
     for (const selector of [".lane .u-over", ".lane .track .over"]) {
       for (const element of await page.$$(selector)) {
-        const box = await element.boundingBox();
-        const y = box.y + box.height / 2;
-        await page.mouse.move(box.x + box.width * 0.25, y);
-        await page.mouse.down();
-        await page.mouse.move(box.x + box.width * 0.5, y, { steps: 4 });
-        await page.mouse.up();
-        await until(page, () => location.hash.includes("r="));
+        const clear = await brush(page, element);
         ranges.push(await hash(page));
-        await page.mouse.click(box.x + box.width * 0.8, y);
-        await until(page, () => !location.hash.includes("r="));
+        await clear();
       }
     }
     // The curve, and at least what was allocated and freed.

@@ -3,7 +3,7 @@
 
 use allotrope_diff::Origin;
 use allotrope_profile::{
-    FreePlace, LIVE_AT_END, Metric, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
+    FreePlace, LIVE_AT_END, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -467,11 +467,3 @@ pub fn cell_columns<'a>(
     column("blocks", all().map(|it| it.blocks).collect());
     column("bytes", all().map(|it| it.bytes).collect());
 }
-
-/// The metrics of which a sampled profile gives intervals, in the order of their columns.
-pub const ESTIMATED: [Metric; 4] = [
-    Metric::Allocations,
-    Metric::Bytes,
-    Metric::LeakedAllocations,
-    Metric::LeakedBytes,
-];

@@ -1,6 +1,7 @@
 //! The sentences of the page and what it says about itself: few and of many kinds, so they
 //! are JSON, compressed with the rest.
 
+use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{Process, RunTimes, command_text};
 use allotrope_report::warnings;
 use allotrope_text::{shown, shown_path};
@@ -8,7 +9,6 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::Page;
-use crate::encode::ESTIMATED;
 use crate::sampled::{Function, Sums};
 
 /// What the page does not have, and therefore says.
@@ -158,7 +158,7 @@ pub fn meta(
         carried,
         samples: page.sampled.map(|sampled| Samples {
             period: sampled.longest_period(),
-            metrics: ESTIMATED.iter().map(|it| it.name()).collect(),
+            metrics: SampledFigures::METRICS.iter().map(|it| it.name()).collect(),
             total: sampled.totals().map(|it| Sums::of(&it)),
             processes: {
                 let sums = sampled.processes.iter().map(|it| (it.id, &it.totals));

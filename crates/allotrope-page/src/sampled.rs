@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use crate::Page;
 use crate::columns::Columns;
-use crate::encode::ESTIMATED;
 use crate::sites::PageSite;
 
 /// Functions with intervals of their own.
@@ -33,12 +32,10 @@ impl Interval {
         }
     }
 
-    /// Of each metric of [`ESTIMATED`].
+    /// Of each metric of [`SampledFigures::METRICS`].
     pub fn all(figures: &SampledFigures) -> Vec<Self> {
-        let estimates = ESTIMATED
-            .iter()
-            .filter_map(|&metric| figures.metric(metric));
-        estimates.map(|it| Self::of(&it)).collect()
+        let estimates = SampledFigures::METRICS.map(|metric| figures.metric(metric));
+        estimates.iter().flatten().map(Self::of).collect()
     }
 }
 
@@ -50,7 +47,7 @@ pub fn samples(figures: &SampledFigures) -> [u64; 2] {
 /// The sums of all samples.
 #[derive(Debug, Serialize)]
 pub struct Sums {
-    /// Of each metric of [`ESTIMATED`].
+    /// Of each metric of [`SampledFigures::METRICS`].
     intervals: Vec<Interval>,
     samples: [u64; 2],
     freed: Freed,
@@ -88,9 +85,9 @@ impl Freed {
     }
 }
 
-/// Encodes the intervals of sites, for each of [`ESTIMATED`], and their samples.
+/// Encodes the intervals of sites, for each of [`SampledFigures::METRICS`], and their samples.
 pub fn encode(columns: &mut Columns, sites: &[PageSite]) {
-    let none = [Interval { low: 0, high: 0 }; ESTIMATED.len()];
+    let none = [Interval { low: 0, high: 0 }; SampledFigures::METRICS.len()];
     let intervals: Vec<Vec<Interval>> = sites
         .iter()
         .map(|it| it.samples.as_ref().map_or(none.to_vec(), Interval::all))
@@ -108,7 +105,7 @@ pub fn encode(columns: &mut Columns, sites: &[PageSite]) {
 pub struct Function {
     /// The number of one of its sites, in the page's profile.
     site: u64,
-    /// For each of [`ESTIMATED`]. The interval of a sum is not the sum of the intervals.
+    /// For each of [`SampledFigures::METRICS`]. The interval of a sum is not the sum of the intervals.
     intervals: Vec<Interval>,
     samples: [u64; 2],
 }

@@ -78,7 +78,8 @@ pub(crate) fn trace(
     })
 }
 
-/// Kills the replayer if it does not go on within the limit: a step of a system call that waits for ever does not return.
+/// Kills the replayer if it does not go on within the limit: a step of a system call that waits
+/// for ever does not return.
 struct Watchdog {
     end: Sender<()>,
     thread: JoinHandle<bool>,

@@ -174,14 +174,17 @@ impl SampledFigures {
         Some([it.low.floor() as u64, it.high.ceil() as u64])
     }
 
-    /// The metrics that samples give.
+    /// The metrics that samples give, in the order in which the page and tables have them.
+    pub const METRICS: [Metric; 4] = [
+        Metric::Allocations,
+        Metric::Bytes,
+        Metric::LeakedAllocations,
+        Metric::LeakedBytes,
+    ];
+
+    /// The same as a set.
     pub fn known() -> MetricSet {
-        MetricSet::of(&[
-            Metric::Allocations,
-            Metric::Bytes,
-            Metric::LeakedAllocations,
-            Metric::LeakedBytes,
-        ])
+        MetricSet::of(&Self::METRICS)
     }
 }
 

@@ -20,19 +20,12 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{CountedStack, Metric, StackFrame};
 
 use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
-
-/// The metrics of sampled profiles.
-const ESTIMATED: [Metric; 4] = [
-    Metric::Allocations,
-    Metric::Bytes,
-    Metric::LeakedAllocations,
-    Metric::LeakedBytes,
-];
 
 /// The exporter; see the module documentation.
 pub(super) struct Csv;
@@ -59,7 +52,7 @@ impl Exporter for Csv {
         let set = input.set;
         let keys = Metric::OF_STACKS.map(Metric::key).join(",");
         write!(out, "process,pid,site,{keys},max_bytes,max_allocations,")?;
-        for metric in ESTIMATED.map(Metric::key) {
+        for metric in SampledFigures::METRICS.map(Metric::key) {
             write!(out, "{metric}_low,{metric}_high,")?;
         }
         write!(out, "function,module,file,line,stack\r\n")?;
@@ -82,7 +75,7 @@ impl Exporter for Csv {
                 None => out.write_all(b",,")?,
             }
             let estimates = estimates.next();
-            for metric in ESTIMATED {
+            for metric in SampledFigures::METRICS {
                 match estimates.and_then(|it| it.ends(metric)) {
                     Some([low, high]) => write!(out, ",{low},{high}")?,
                     None => out.write_all(b",,")?,
