@@ -258,4 +258,25 @@ mod tests {
         let saved = serde_json::to_vec(&report).unwrap();
         assert_eq!(Report::read(&saved), Ok(report));
     }
+
+    /// Two reports are the same only if what was saved is read to the last digit.
+    #[test]
+    fn numbers_survive_being_saved() {
+        let row = |at: u32| Instructions {
+            entry_point: "all".to_owned(),
+            operations: 1,
+            mean: f64::from(at) / 7.0,
+            low: f64::from(at) / 11.0,
+            high: f64::from(at).sqrt(),
+            median: 1,
+            p99: 1,
+            locked: 0.1 * f64::from(at),
+            system_calls: 1.0 / f64::from(at),
+        };
+        for at in 1..10_000 {
+            let saved = serde_json::to_string(&row(at)).unwrap();
+            let read: Instructions = serde_json::from_str(&saved).unwrap();
+            assert_eq!(read, row(at), "{saved}");
+        }
+    }
 }
