@@ -13,6 +13,8 @@ pub struct Median {
     pub greatest: f64,
     /// The number of values.
     pub runs: usize,
+    /// Its 95 % confidence interval; `None` for fewer than six values.
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Median {
@@ -32,7 +34,19 @@ impl Median {
             least,
             greatest,
             runs: numbers.len(),
+            interval: interval_of_median(&numbers),
         })
+    }
+
+    /// As `text`, with the confidence interval instead of the range, if there is one.
+    pub fn text_with_interval(&self, unit: &str, form: impl Fn(f64) -> String) -> String {
+        let (least, greatest) = self.interval.unwrap_or((self.least, self.greatest));
+        let shown = Self {
+            least,
+            greatest,
+            ..*self
+        };
+        shown.text(unit, form)
     }
 
     /// The text `middle unit (least–greatest)`, with numbers formatted by `form`; only
@@ -44,6 +58,27 @@ impl Median {
         }
         format!("{middle}{unit} ({least}–{greatest})")
     }
+}
+
+/// The 95 % confidence interval of the median: two of the values, chosen by the binomial
+/// distribution, so that nothing is assumed about theirs. `None` for fewer than six. The
+/// numbers are sorted.
+fn interval_of_median(numbers: &[f64]) -> Option<(f64, f64)> {
+    let count = numbers.len();
+    // How probable it is that the median lies below the first value.
+    let mut outside = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut of_next = outside;
+    let mut skipped = None;
+    for at in 0..count / 2 {
+        if outside > 0.025 {
+            break;
+        }
+        skipped = Some(at);
+        of_next *= (count - at) as f64 / (at + 1) as f64;
+        outside += of_next;
+    }
+    let at = skipped?;
+    Some((numbers[at], numbers[count - 1 - at]))
 }
 
 /// Three significant digits, without an exponent.
@@ -103,6 +138,16 @@ mod tests {
         let even = Median::of([4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!((even.middle, even.least, even.greatest), (2.5, 1.0, 4.0));
         assert_eq!(Median::of([]), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_that_of_the_tables() {
+        // Ranks that tables of the sign test give: 1 and 6 of 6, 2 and 9 of 10, 6 and 15 of 20.
+        let of = |count: u32| Median::of((1..=count).map(f64::from)).unwrap().interval;
+        assert_eq!(of(5), None);
+        assert_eq!(of(6), Some((1.0, 6.0)));
+        assert_eq!(of(10), Some((2.0, 9.0)));
+        assert_eq!(of(20), Some((6.0, 15.0)));
     }
 
     #[test]

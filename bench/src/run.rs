@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{Figure, Job};
 use crate::processes::Processes;
-use crate::server;
+use crate::server::{self, Requests};
 use crate::took::Took;
 use crate::tool::Tool;
 use crate::workshop::{Linked, Workshop};
@@ -30,6 +30,8 @@ pub struct Sample {
     pub wall: f64,
     /// CPU time of the program, seconds.
     pub target_cpu: f64,
+    /// Requests that it answered, if it is a server.
+    pub requests: Option<f64>,
     /// Peak resident set of the program, KiB.
     pub target_peak_kib: u64,
     /// CPU time of all other processes that the tool's command started, seconds.
@@ -111,12 +113,13 @@ impl Runner<'_> {
         let figure = match job.figure {
             Figure::Wall => target.wall(),
             Figure::NanosecondsPrinted => self.printed()?,
-            Figure::Requests => ran.requests.context("it had no client")?,
+            Figure::Requests => ran.requests.context("it had no client")?.rate,
         };
         let mut sample = Sample {
             figure,
             wall: target.wall(),
             target_cpu: target.processor.as_secs_f64(),
+            requests: ran.requests.map(|it| it.number),
             target_peak_kib: target.peak_kib,
             tool_cpu: (ran.took.processor.saturating_sub(target.processor)).as_secs_f64(),
             tool_peak_kib: ran.tool_peak_kib,
@@ -236,7 +239,7 @@ impl Runner<'_> {
 struct Ran {
     took: Took,
     tool_peak_kib: u64,
-    requests: Option<f64>,
+    requests: Option<Requests>,
 }
 
 impl Ran {

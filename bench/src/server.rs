@@ -21,9 +21,17 @@ pub fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// Sends all requests and stops the server, whose files are in `folder`. Returns requests per
-/// second over all kinds.
-pub fn run_client(client: &Client, folder: &Path) -> Result<f64> {
+/// What a client counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Requests {
+    /// Requests that were answered.
+    pub number: f64,
+    /// Requests per second, over all kinds.
+    pub rate: f64,
+}
+
+/// Sends all requests and stops the server, whose files are in `folder`.
+pub fn run_client(client: &Client, folder: &Path) -> Result<Requests> {
     wait_until_it_listens(client.port)?;
     match client.kind {
         ClientKind::Redis => run_redis_benchmark(client),
@@ -31,7 +39,7 @@ pub fn run_client(client: &Client, folder: &Path) -> Result<f64> {
     }
 }
 
-fn run_wrk(client: &Client, folder: &Path) -> Result<f64> {
+fn run_wrk(client: &Client, folder: &Path) -> Result<Requests> {
     let output = Command::new("wrk")
         .args(["-t", "1", "-c", "16", "-H", "Accept-Encoding: gzip", "-d"])
         .arg(format!("{}s", client.amount))
@@ -45,18 +53,25 @@ fn run_wrk(client: &Client, folder: &Path) -> Result<f64> {
     kill_process(process, Signal::TERM)?;
     ensure!(output.status.success(), "wrk failed");
     let text = String::from_utf8_lossy(&output.stdout);
-    let rate = text.lines().find_map(|line| {
-        let rate = line.trim().strip_prefix("Requests/sec:")?;
-        rate.trim().parse().ok()
-    });
     ensure!(
         !text.contains("Non-2xx"),
         "the server answered with errors: {text}"
     );
-    rate.with_context(|| format!("wrk gave no figure: {text}"))
+    requests(&text).with_context(|| format!("wrk gave no figure: {text}"))
 }
 
-fn run_redis_benchmark(client: &Client) -> Result<f64> {
+/// From the lines `NUMBER requests in TIME, …` and `Requests/sec: RATE` of wrk.
+fn requests(wrk: &str) -> Option<Requests> {
+    let line = |form: fn(&str) -> Option<&str>| wrk.lines().map(str::trim).find_map(form);
+    let number = line(|it| Some(it.split_once(" requests in ")?.0))?;
+    let rate = line(|it| it.strip_prefix("Requests/sec:"))?;
+    Some(Requests {
+        number: number.parse().ok()?,
+        rate: rate.trim().parse().ok()?,
+    })
+}
+
+fn run_redis_benchmark(client: &Client) -> Result<Requests> {
     let port = client.port.to_string();
     let output = Command::new("redis-benchmark")
         .args([
@@ -74,7 +89,10 @@ fn run_redis_benchmark(client: &Client) -> Result<f64> {
         .status();
     ended.context("cannot start redis-cli")?;
     ensure!(output.status.success(), "redis-benchmark failed");
-    rate(&String::from_utf8_lossy(&output.stdout))
+    Ok(Requests {
+        number: (client.amount * KINDS.split(',').count() as u64) as f64,
+        rate: rate(&String::from_utf8_lossy(&output.stdout))?,
+    })
 }
 
 fn wait_until_it_listens(port: u16) -> Result<()> {
@@ -109,5 +127,13 @@ mod tests {
         let csv = "\"test\",\"rps\"\n\"SET\",\"50.0\",\"1\"\n\"GET\",\"100.0\",\"1\"\n";
         assert!((rate(csv).unwrap() - 200.0 / 3.0).abs() < 1e-9);
         assert!(rate("nothing").is_err());
+    }
+
+    #[test]
+    fn wrk_counts_requests() {
+        let text = "Running 2s test\n  1200 requests in 2.00s, 1.00MB read\nRequests/sec:  600.5\n";
+        let (number, rate) = (1200.0, 600.5);
+        assert_eq!(requests(text), Some(Requests { number, rate }));
+        assert_eq!(requests("Requests/sec:  600.5\n"), None);
     }
 }

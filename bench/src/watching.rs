@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::figures::short;
+use crate::figures::{Median, short};
 use crate::job::Figure;
 use crate::real_programs;
 use crate::results::Results;
 use crate::row::{Extent, PAIRS, Row, churn, pair};
-use crate::run::Runner;
+use crate::run::{Runner, Sample};
 use crate::standard::{self, Effort, Measured};
 use crate::tool::Tool;
 
@@ -105,20 +105,53 @@ pub fn table(results: &Results<Vec<Measured>>) -> String {
             Figure::Requests => (" K/s", 1e-3),
         };
         let plain = row.median("plain", |sample| sample.figure * scale);
-        let plain = plain.map_or_else(|| "failed".to_owned(), |it| it.text(unit, short));
-        let cells = [
+        let plain = plain.map_or_else(
+            || "failed".to_owned(),
+            |it| it.text_with_interval(unit, short),
+        );
+        let pairs = [
             ("plain", STANDBY),
             ("plain", OFTEN),
             ("plain", SELDOM),
             (TCMALLOC, TCMALLOC_SAMPLES),
         ];
-        let cells = cells.map(|(without, with)| cost(row, without, with));
+        let cells = pairs.map(|(without, with)| cost(row, without, with));
         let poireau = POIREAU.iter().find(|(name, _)| *name == row.name);
         let poireau = poireau.map_or("not measured", |(_, cost)| cost);
         let cells = cells.join(" | ");
         text += &format!("| {} | {plain} | {cells} | {poireau} |\n", row.what);
+        if row.figure != Figure::NanosecondsPrinted {
+            text += &cpu_time(row, pairs);
+        }
     }
     text
+}
+
+/// The row of a program's CPU time: neither its clients' nor its neighbours' time is in it.
+fn cpu_time(row: &Measured, pairs: [(&str, &str); 4]) -> String {
+    let is_server = row.figure == Figure::Requests;
+    let plain = row.median("plain", work);
+    let (unit, scale, what) = match is_server {
+        true => (" µs", 1e6, "a request"),
+        false => (" s", 1.0, "all threads"),
+    };
+    let plain = plain.map_or_else(
+        || "failed".to_owned(),
+        |it| it.text_with_interval(unit, |it| short(it * scale)),
+    );
+    let cells = pairs.map(|(without, with)| {
+        let cost = row.against(without, with, |with, without| {
+            (work(with) / work(without) - 1.0) * 100.0
+        });
+        shown(cost, " %")
+    });
+    let cells = cells.join(" | ");
+    format!("| – its CPU time, {what} | {plain} | {cells} | not measured |\n")
+}
+
+/// CPU time of the program in seconds; of a server, for each request.
+fn work(sample: &Sample) -> f64 {
+    sample.target_cpu / sample.requests.unwrap_or(1.0)
 }
 
 /// What one way costs compared with another: nanoseconds, or a part of time or throughput.
@@ -128,7 +161,13 @@ fn cost(row: &Measured, without: &str, with: &str) -> String {
         true => with.figure - without.figure,
         false => (with.figure / without.figure - 1.0) * 100.0,
     });
-    let unit = if is_pair { " ns" } else { " %" };
+    shown(cost, if is_pair { " ns" } else { " %" })
+}
+
+fn shown(cost: Option<Median>, unit: &str) -> String {
     let form = |number: f64| format!("{number:+.1}");
-    cost.map_or_else(|| "not measured".to_owned(), |it| it.text(unit, form))
+    cost.map_or_else(
+        || "not measured".to_owned(),
+        |it| it.text_with_interval(unit, form),
+    )
 }
