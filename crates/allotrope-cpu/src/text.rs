@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use allotrope_text::numbers::count;
-use allotrope_text::shown;
+use allotrope_text::{cut, shown, write_wrapped};
 
 use crate::profile::{Operations, Profile, Row, Share};
 
@@ -60,8 +60,13 @@ fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> 
     };
     let seconds = profile.cpu_seconds;
     let seconds = seconds.map_or_else(String::new, |it| format!(", {it:.2} s of CPU time"));
-    wrapped(out, width, &format!("clock: {clock}; {kernel}{seconds}"))?;
-    wrapped(out, width, &format!("skid: {}", profile.skid))?;
+    write_wrapped(
+        out,
+        &format!("clock: {clock}; {kernel}{seconds}"),
+        ["", "  "],
+        width,
+    )?;
+    write_wrapped(out, &format!("skid: {}", profile.skid), ["", "  "], width)?;
     if profile.lost > 0 {
         let line = format!(
             "lost: {} records, because the kernel's buffer was full, so that shares can be wrong; {}",
@@ -71,7 +76,7 @@ fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> 
                 false => "use a lower --frequency",
             }
         );
-        wrapped(out, width, &line)?;
+        write_wrapped(out, &line, ["", "  "], width)?;
     }
     if profile.samples_without_stack * 50 > profile.samples {
         let share = profile.samples_without_stack as f64 / profile.samples as f64;
@@ -79,7 +84,7 @@ fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> 
             "{} of the samples have no stack (32-bit code, or code that is in no file): they count as outside",
             percent(share)
         );
-        wrapped(out, width, &line)?;
+        write_wrapped(out, &line, ["", "  "], width)?;
     }
     Ok(())
 }
@@ -162,10 +167,11 @@ fn counters(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<
         }
         (Some(_), None) => {}
         (None, _) => {
-            return wrapped(
+            return write_wrapped(
                 out,
+                "an operation: unavailable, because the number of calls is not known; --count runs the program once more to count them, --recording FILE takes them from a recording of it",
+                ["  ", "    "],
                 width,
-                "  an operation: unavailable, because the number of calls is not known; --count runs the program once more to count them, --recording FILE takes them from a recording of it",
             );
         }
     }
@@ -175,36 +181,14 @@ fn counters(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<
         _ => "as given",
     };
     let operations = profile.operations.map_or_else(String::new, count);
-    wrapped(out, width, &format!("  {operations} operations, {source}"))
+    write_wrapped(
+        out,
+        &format!("{operations} operations, {source}"),
+        ["  ", "    "],
+        width,
+    )
 }
 
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
-}
-
-fn cut(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
-fn wrapped(out: &mut dyn Write, width: usize, text: &str) -> io::Result<()> {
-    let indent = text.len() - text.trim_start().len();
-    let mut line = " ".repeat(indent);
-    let mut is_first = true;
-    for word in text.split_whitespace() {
-        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
-            writeln!(out, "{line}")?;
-            line = " ".repeat(indent + 2);
-            is_first = true;
-        }
-        if !is_first {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_first = false;
-    }
-    writeln!(out, "{line}")
 }

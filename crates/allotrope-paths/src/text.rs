@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::shown;
+use allotrope_text::{cut, shown, write_wrapped};
 
 use crate::compare::Comparison;
 use crate::report::{Allocator, Callee, Path, Report};
@@ -64,7 +64,7 @@ fn overview(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()
 fn section(allocator: &Allocator, top: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", shown(&allocator.name))?;
     for finding in &allocator.findings {
-        wrapped(out, width, "! ", finding)?;
+        write_wrapped(out, &shown(finding), ["! ", "  "], width)?;
     }
     if allocator.cut > 0 {
         let cut = allocator.cut;
@@ -214,7 +214,7 @@ pub fn write_comparison(
         writeln!(out, "{}", cut(&shown(&line), width))?;
     }
     for callee in &comparison.callees {
-        wrapped(out, width, "", callee)?;
+        write_wrapped(out, &shown(callee), ["", "  "], width)?;
     }
     Ok(())
 }
@@ -232,31 +232,4 @@ fn base(path: &str) -> &str {
 
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
-/// Writes a sentence in lines of this width; further lines are indented.
-fn wrapped(out: &mut dyn Write, width: usize, mark: &str, text: &str) -> io::Result<()> {
-    let mut line = mark.to_owned();
-    let mut is_empty = true;
-    for word in shown(text).split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
-            writeln!(out, "{line}")?;
-            line = "  ".to_owned();
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    writeln!(out, "{line}")
 }

@@ -152,22 +152,13 @@ pub(crate) fn callers(names: &[&str], room: usize) -> String {
     middle(&parts.join(" "), room)
 }
 
-/// The text in lines of at most `room` columns, broken between words.
+/// The text in lines of at most `room` columns, broken between words. Of a wider word the middle
+/// is left out, but not of a command, which is to be pasted.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let text = clean(text);
-    for word in allotrope_text::words(&text).filter(|word| !word.is_empty()) {
-        let word = match word.contains(' ') {
-            // A command, which is to be pasted.
-            true => word.to_owned(),
-            false => middle(word, room),
-        };
-        match lines.last_mut() {
-            Some(line) if columns(line) + 1 + columns(&word) <= room => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
+    let mut lines = allotrope_text::wrap(clean(text).trim(), ["", ""], room);
+    for line in &mut lines {
+        if !line.contains(' ') {
+            *line = middle(line, room);
         }
     }
     lines

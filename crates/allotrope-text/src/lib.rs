@@ -22,6 +22,7 @@
 mod json;
 pub mod numbers;
 mod shell;
+mod wrap;
 mod writer;
 
 use std::borrow::Cow;
@@ -32,6 +33,7 @@ use std::path::Path;
 
 pub use json::{JsonFormatter, to_json_string, to_json_writer};
 pub use shell::{quoted, word};
+pub use wrap::{cut, words, wrap, write_wrapped};
 pub use writer::TextWriter;
 
 /// Whether a character is printed unescaped: it has a glyph, combines with the one
@@ -168,28 +170,6 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
-}
-
-/// The words of a text between its blanks. What is in backticks is one word, blanks
-/// included: a command that is wrapped cannot be pasted.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let mut quoted = false;
-        let end = text.find(|c: char| {
-            quoted ^= c == '`';
-            c == ' ' && !quoted
-        });
-        // A backtick without its end quotes nothing.
-        let end = if quoted { text.find(' ') } else { end };
-        let (word, after) = match end {
-            Some(end) => (&text[..end], Some(&text[end + 1..])),
-            None => (text, None),
-        };
-        rest = after;
-        Some(word)
-    })
 }
 
 #[cfg(test)]

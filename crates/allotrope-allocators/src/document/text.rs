@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::shown;
+use allotrope_text::{cut, shown, wrap};
 
 use super::{Block, Document};
 
@@ -35,10 +35,10 @@ pub fn write(document: &Document, width: usize, out: &mut dyn Write) -> io::Resu
 
 fn write_block(block: &Block, width: usize, out: &mut dyn Write) -> io::Result<()> {
     match block {
-        Block::Text(text) => wrapped("", text, width, out),
+        Block::Text(text) => sentence(text, ["", ""], width, out),
         Block::List(sentences) => {
             let mut sentences = sentences.iter();
-            sentences.try_for_each(|it| wrapped("* ", it, width, out))
+            sentences.try_for_each(|it| sentence(it, ["* ", "  "], width, out))
         }
         Block::Table {
             columns,
@@ -92,22 +92,10 @@ fn table(
     Ok(())
 }
 
-/// Writes sentences in lines of this width; further lines are indented like the first.
-fn wrapped(mark: &str, text: &str, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let text = shown(text);
-    let indent = " ".repeat(mark.len());
-    let mut line = mark.to_owned();
-    for word in text.split(' ') {
-        let is_first = line.chars().count() == mark.len();
-        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
-            writeln!(out, "{line}")?;
-            line.clone_from(&indent);
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.push_str(&cut(word, width - mark.len()));
-    }
-    writeln!(out, "{line}")
+/// Writes a sentence in lines of this width; a longer word is cut.
+fn sentence(text: &str, indents: [&str; 2], width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut lines = wrap(&shown(text), indents, width).into_iter();
+    lines.try_for_each(|line| writeln!(out, "{}", cut(&line, width)))
 }
 
 /// Writes a command; the shell joins the lines of a long one.
@@ -136,14 +124,6 @@ fn shell_words(command: &str) -> Vec<&str> {
         c == ' ' && !is_quoted
     });
     words.collect()
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod details;
 
 use std::io::{self, Write};
 
-use allotrope_text::{Shown, shown, shown_lines, words};
+use allotrope_text::{Shown, shown, shown_lines};
 
 use allotrope_report::Style;
 
@@ -319,21 +319,8 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text into lines of at most `width` columns. It is broken at blanks outside
-/// backticks only, so that long words and commands can be copied.
+/// The lines of a text. The output of a program may contain tabs.
 fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    // The output of a program may contain tabs.
     let text: Vec<_> = text.split('\t').map(shown).collect();
-    for word in words(&text.join("\t")) {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
-            lines.push(std::mem::take(&mut line));
-        } else if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines.push(line);
-    lines
+    allotrope_text::wrap(&text.join("\t"), ["", ""], width)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use allotrope_text::numbers::{bytes, count, duration};
-use allotrope_text::shown;
+use allotrope_text::{shown, write_wrapped};
 
 use super::{Report, Row, SpreadRow, SwitchRow};
 
@@ -120,7 +120,7 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             bytes(calibration.replayed_bytes),
             bytes(calibration.recorded_bytes),
         );
-        hanging("  ", "    ", &line, out)?;
+        write_wrapped(out, &line, ["  ", "    "], WIDTH)?;
     }
     writeln!(out)
 }
@@ -222,11 +222,8 @@ fn percentiles(
 fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let switching = &report.switching;
     if let Some(why) = &switching.unknown {
-        return wrapped(
-            "",
-            &format!("Is switching worth it? Not known: {}", shown(why)),
-            out,
-        );
+        let line = format!("Is switching worth it? Not known: {}", shown(why));
+        return write_wrapped(out, &line, ["", ""], WIDTH);
     }
     let Some(from) = &switching.from else {
         return Ok(());
@@ -247,15 +244,15 @@ fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
         )?;
     }
     if report.recording.threads > 1 {
-        wrapped("", SEVERAL, out)?;
+        write_wrapped(out, SEVERAL, ["", ""], WIDTH)?;
     }
     for row in &switching.to {
         let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
         let name = shown(&row.name);
         let line = format!("{name:width$}  {}", worth(row));
-        hanging("", &indent, &line, out)?;
+        write_wrapped(out, &line, ["", &indent], WIDTH)?;
         if let Some(why) = &row.why {
-            wrapped(&indent, why, out)?;
+            write_wrapped(out, why, [&indent, &indent], WIDTH)?;
         }
     }
     Ok(())
@@ -310,28 +307,4 @@ fn worth(row: &SwitchRow) -> String {
         false => signed(peak, bytes(peak.abs() as u64)) + " memory",
     };
     format!("{verdict}: {time}, {memory}")
-}
-
-/// Words in lines of at most [`WIDTH`] columns.
-fn wrapped(indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
-    hanging(indent, indent, text, out)
-}
-
-/// The same with another indentation of the first line.
-fn hanging(first: &str, rest: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = String::new();
-    let mut indent = first;
-    for word in text.split(' ') {
-        let length = indent.len() + line.chars().count() + 1 + word.chars().count();
-        if !line.is_empty() && length > WIDTH {
-            writeln!(out, "{indent}{line}")?;
-            line.clear();
-            indent = rest;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "{indent}{line}")
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use allotrope_diff::Headlines;
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
+use allotrope_text::wrap;
 
 use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, share};
 use crate::selection::{Row, options_of_site, row_of};
@@ -45,8 +46,11 @@ pub fn write_site(
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
     for (word, text) in figures(profile, &row, options.per(row.process)) {
-        let line = format!("  {word:<11}  {text}");
-        writeln!(out, "{}", middle(&line, style.columns()))?;
+        let first = format!("  {word:<11}  ");
+        let rest = " ".repeat(first.len());
+        for line in wrap(&text, [&first, &rest], style.columns()) {
+            writeln!(out, "{}", middle(&line, style.columns()))?;
+        }
     }
     for site in row.sites.iter().take(MOST) {
         write_stack(profile, site, &row, options, out)?;
