@@ -98,6 +98,23 @@ describe("the page", { skip: why !== null }, () => {
     assert.deepEqual(ranges, ranges.map(() => ranges[0]));
   });
 
+  test_("a function says which threads allocate its blocks and which free them", async () => {
+    const recording = all.record("threads");
+    const page = await at(all.page(recording), "#/functions?q=work");
+    const { processes } = all.report(recording);
+    const threads = processes[0].threads.filter((it) => it.allocations === 400);
+    assert.equal(threads.length, 3);
+    await page.click("main button.row");
+    const rows = await page.$$eval("dl.frees div", (all) => all.map((it) => it.innerText.replace(/\s+/g, " ")));
+    for (const { tid } of threads) {
+      assert.ok(rows.some((it) => it.startsWith(`program ${tid} 400 blocks`)), rows.join("; "));
+      assert.ok(rows.some((it) => it.startsWith(`program ${tid} → program ${tid} 392 blocks`)), rows.join("; "));
+    }
+    // None frees what another allocated, so the table names them once.
+    const named = await page.$eval("main tbody .short", (it) => it.textContent);
+    assert.match(named, /^program \d+ \+ 2$/);
+  });
+
   test_("a link shows the same again, and back leads back", async () => {
     const page = await at(of("phases"), "#/functions?q=second&sort=allocations");
     assert.equal((await page.$$("main tbody tr")).length, 1);

@@ -37,7 +37,7 @@ pub enum Part {
     Stacks,
     /// Figures of sites.
     Sites,
-    /// Sizes, entry points and who frees, by site.
+    /// Sizes, entry points, who allocates and who frees, by site.
     Details,
     /// When the blocks of sites and threads were allocated and freed.
     Cells,
@@ -399,9 +399,17 @@ fn details(sites: &[PageSite], most: usize, free_nodes: &[u32]) -> Columns {
     columns.numbers("size.class", sizes().map(|it| class(it.up_to_bytes)));
     columns.numbers("size.allocations", sizes().map(|it| it.allocations));
     columns.numbers("size.bytes", sizes().map(|it| it.allocated_bytes));
+    columns.numbers("detail.threads", all().map(|it| it.threads.len() as u64));
+    let threads = || all().flat_map(|it| &it.threads);
+    let thread = |it: Option<u32>| it.map_or(0, |it| u64::from(it) + 1);
+    columns.numbers("site_thread.thread", threads().map(|it| thread(it.thread)));
+    columns.numbers(
+        "site_thread.allocations",
+        threads().map(|it| it.allocations),
+    );
+    columns.numbers("site_thread.bytes", threads().map(|it| it.allocated_bytes));
     columns.numbers("detail.frees", all().map(|it| it.frees.len() as u64));
     let frees = || all().flat_map(|it| &it.frees);
-    let thread = |it: Option<u32>| it.map_or(0, |it| u64::from(it) + 1);
     columns.numbers(
         "free.allocated_by",
         frees().map(|it| thread(it.allocated_by)),

@@ -26,7 +26,7 @@ pub struct LeftOut {
     pub widened: u64,
     /// The binary logarithm of the number of buckets that became one.
     pub widest: u8,
-    /// Sites without sizes and who frees.
+    /// Sites without sizes, and without who allocates and frees.
     pub details: u64,
     /// Places without their code, for lack of room.
     pub source: u64,

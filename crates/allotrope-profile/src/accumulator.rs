@@ -19,8 +19,8 @@ use crate::peaks::Peak;
 use crate::replay::{Block, BlockEvent, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
-use crate::site_details::DetailsBuilder;
 use crate::site_details::free_stacks::Freed;
+use crate::site_details::{DetailsBuilder, Made};
 use crate::time_table::Tables;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
@@ -272,7 +272,7 @@ impl<'a> Accumulator<'a> {
         }
         self.sites.allocate(site, step.size, step.reallocation);
         if let Some(details) = &mut self.details {
-            details.allocate(site, step.entry, step.alignment_log2, step.size);
+            details.allocate(site, Made::of(step));
         }
         let entry = &mut self.entries[step.entry as usize];
         entry.allocations += 1;

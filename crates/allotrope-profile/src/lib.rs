@@ -102,7 +102,7 @@ pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use site_details::free_stacks::{FreePlace, FreeStack, FreeingThread};
-pub use site_details::{SiteDetails, SiteEntry, SizeClass, SizeFigures, ThreadPair};
+pub use site_details::{SiteDetails, SiteEntry, SiteThread, SizeClass, SizeFigures, ThreadPair};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };

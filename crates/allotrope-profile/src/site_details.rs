@@ -1,5 +1,5 @@
 //! What the blocks of a site are: the entry points and alignments through which they are
-//! allocated, their sizes, and which threads free them. The replay gathers this only on
+//! allocated, their sizes, and which threads allocate and free them. The replay gathers this only on
 //! request ([`Options::site_details`](crate::Options)), because it costs every event a
 //! search in one of these lists.
 
@@ -8,13 +8,15 @@ mod size_figures;
 
 use allotrope_trace::model::EntryPoint;
 
+use crate::cursor::Step;
 use crate::lifetime::Lifetimes;
 use free_stacks::{FreeStack, Freed};
 pub use size_figures::SizeFigures;
 use size_figures::SizesBuilder;
 
-/// Most pairs of threads that a site lists; others are summed up in one without threads.
-const MOST_PAIRS: usize = 64;
+/// Most threads, and most pairs of threads, that a site lists; others are summed up in one
+/// without threads.
+const MOST_THREADS: usize = 64;
 
 /// The blocks of a site in detail.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,6 +29,8 @@ pub struct SiteDetails {
     pub entries: Vec<SiteEntry>,
     /// By size, the smallest first.
     pub sizes: Vec<SizeClass>,
+    /// By the thread that allocated, the one with most allocations first.
+    pub threads: Vec<SiteThread>,
     /// Freed blocks by the threads that allocated and freed them, the pair with most
     /// blocks first. Blocks that are live at the end are in none.
     pub frees: Vec<ThreadPair>,
@@ -59,6 +63,43 @@ pub struct SizeClass {
     pub allocated_bytes: u64,
 }
 
+/// The allocations of a site by one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteThread {
+    /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
+    /// threads beyond the first 64 of a site.
+    pub thread: Option<u32>,
+    /// Allocations.
+    pub allocations: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
+}
+
+/// An allocation, as the details of its site count it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// The entry point.
+    pub entry: EntryPoint,
+    /// Binary logarithm of the requested alignment; 0: none was requested.
+    pub alignment_log2: u8,
+    /// Requested size, in bytes.
+    pub size: u64,
+    /// Dense number of the thread that allocated.
+    pub thread: u32,
+}
+
+impl Made {
+    /// That of a step of the replay.
+    pub(crate) fn of(step: &Step) -> Self {
+        Self {
+            entry: step.entry,
+            alignment_log2: step.alignment_log2,
+            size: step.size,
+            thread: step.thread,
+        }
+    }
+}
+
 /// Blocks that one thread allocated and one thread freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadPair {
@@ -84,7 +125,13 @@ impl SizeClass {
 }
 
 impl SiteDetails {
-    fn allocate(&mut self, entry: EntryPoint, alignment_log2: u8, size: u64) {
+    fn allocate(&mut self, made: Made) {
+        let Made {
+            entry,
+            alignment_log2,
+            size,
+            thread,
+        } = made;
         if self.entries.is_empty() {
             self.smallest_bytes = size;
         }
@@ -113,12 +160,23 @@ impl SiteDetails {
         let class = find_or_add(&mut self.sizes, |it| it.up_to_bytes == up_to_bytes, none);
         class.allocations += 1;
         class.allocated_bytes = class.allocated_bytes.wrapping_add(size);
+        let is_listed = |thread| self.threads.iter().any(|it| it.thread == thread);
+        let thread =
+            Some(thread).filter(|_| self.threads.len() < MOST_THREADS || is_listed(Some(thread)));
+        let none = SiteThread {
+            thread,
+            allocations: 0,
+            allocated_bytes: 0,
+        };
+        let of_thread = find_or_add(&mut self.threads, |it| it.thread == thread, none);
+        of_thread.allocations += 1;
+        of_thread.allocated_bytes = of_thread.allocated_bytes.wrapping_add(size);
     }
 
     fn free(&mut self, size: u64, allocated_by: u32, freed_by: Option<u32>, lifetime: u64) {
         let mut key = (Some(allocated_by), freed_by);
         let is = |pair: &ThreadPair, key| (pair.allocated_by, pair.freed_by) == key;
-        if self.frees.len() >= MOST_PAIRS && !self.frees.iter().any(|pair| is(pair, key)) {
+        if self.frees.len() >= MOST_THREADS && !self.frees.iter().any(|pair| is(pair, key)) {
             key = (None, None);
         }
         let none = ThreadPair {
@@ -136,6 +194,7 @@ impl SiteDetails {
         self.entries
             .sort_by_key(|it| (!it.allocations, it.entry, it.alignment));
         self.sizes.sort_by_key(|class| class.up_to_bytes);
+        self.threads.sort_by_key(|it| (!it.allocations, it.thread));
         self.frees
             .sort_by_key(|it| (!it.lifetimes.blocks, it.allocated_by, it.freed_by));
         free_stacks::sort(&mut self.free_stacks);
@@ -168,6 +227,16 @@ impl SiteDetails {
                     it.allocated_bytes = it.allocated_bytes.wrapping_add(more.allocated_bytes);
                 }
                 None => self.sizes.push(*more),
+            }
+        }
+        for more in &other.threads {
+            let mut threads = self.threads.iter_mut();
+            match threads.find(|it| it.thread == more.thread) {
+                Some(it) => {
+                    it.allocations += more.allocations;
+                    it.allocated_bytes = it.allocated_bytes.wrapping_add(more.allocated_bytes);
+                }
+                None => self.threads.push(*more),
             }
         }
         for more in &other.frees {
@@ -220,13 +289,13 @@ impl DetailsBuilder {
     }
 
     /// Counts an allocation of this site.
-    pub(crate) fn allocate(&mut self, site: u32, entry: EntryPoint, alignment_log2: u8, size: u64) {
+    pub(crate) fn allocate(&mut self, site: u32, made: Made) {
         let at = site as usize;
         if self.sites.len() <= at {
             self.sites.resize_with(at + 1, SiteDetails::default);
         }
-        self.sites[at].allocate(entry, alignment_log2, size);
-        self.sizes.allocate(size);
+        self.sites[at].allocate(made);
+        self.sizes.allocate(made.size);
     }
 
     /// Makes what is live now the peak.
@@ -275,6 +344,15 @@ mod tests {
         *builder.take(0).expect("it allocated")
     }
 
+    fn made(size: u64, thread: u32) -> Made {
+        Made {
+            entry: EntryPoint::Malloc,
+            alignment_log2: 0,
+            size,
+            thread,
+        }
+    }
+
     fn freed_by(thread: u32) -> Freed {
         Freed {
             by: Some(thread),
@@ -287,7 +365,7 @@ mod tests {
         let sizes = [0, 1, 2, 3, 4, 5, 64, 65, u64::MAX];
         let details = details(|builder| {
             for size in sizes {
-                builder.allocate(0, EntryPoint::Malloc, 0, size);
+                builder.allocate(0, made(size, 0));
             }
         });
         let classes = details.sizes.iter();
@@ -304,16 +382,22 @@ mod tests {
     #[test]
     fn pairs_of_threads_are_bounded_and_nothing_is_lost() {
         let details = details(|builder| {
-            builder.allocate(0, EntryPoint::AlignedAlloc, 6, 10);
             for thread in 0..1_000 {
+                builder.allocate(0, made(10, thread));
                 builder.free(0, 10, thread, freed_by(thread + 1), 5);
             }
         });
-        assert_eq!(details.frees.len(), MOST_PAIRS + 1);
+        assert_eq!(details.frees.len(), MOST_THREADS + 1);
         let blocks = details.frees.iter().map(|pair| pair.lifetimes.blocks);
         assert_eq!(blocks.sum::<u64>(), 1_000);
         assert_eq!(details.frees[0].allocated_by, None);
-        assert_eq!(details.entries[0].alignment, 64);
+        assert_eq!(details.threads.len(), MOST_THREADS + 1);
+        let others = SiteThread {
+            thread: None,
+            allocations: 1_000 - MOST_THREADS as u64,
+            allocated_bytes: 10 * (1_000 - MOST_THREADS as u64),
+        };
+        assert_eq!(details.threads[0], others);
     }
 
     #[test]
@@ -321,7 +405,7 @@ mod tests {
         let of = |sizes: &[u64]| {
             details(|builder| {
                 for &size in sizes {
-                    builder.allocate(0, EntryPoint::Malloc, 0, size);
+                    builder.allocate(0, made(size, size as u32 % 2));
                     builder.free(0, size, 0, freed_by(0), size);
                 }
             })

@@ -12,8 +12,8 @@ use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
-use crate::site_details::DetailsBuilder;
 use crate::site_details::free_stacks::Freed;
+use crate::site_details::{DetailsBuilder, Made};
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
 
@@ -273,7 +273,7 @@ impl Details {
         let site = self.sites.of_stack(step.stack);
         self.sites.allocate(site, step.size, step.reallocation);
         if let Some(details) = &mut self.of_sites {
-            details.allocate(site, step.entry, step.alignment_log2, step.size);
+            details.allocate(site, Made::of(step));
         }
         let thread = thread(&mut self.threads, step.thread);
         thread.allocations += 1;

@@ -79,6 +79,9 @@ fn a_site_has_its_entry_points_sizes_and_freeing_threads() {
         assert_eq!(sizes, [(32, 1), (64, 1), (128, 1)]);
         let threads = &profile.processes[0].threads;
         let tid = |thread: Option<u32>| threads[thread.expect("known") as usize].tid;
+        let made = details.threads.iter();
+        let made: Vec<_> = made.map(|it| (tid(it.thread), it.allocations)).collect();
+        assert_eq!(made, [(1_001, 3)]);
         let frees = details.frees.iter();
         let mut frees: Vec<_> = frees
             .map(|it| (tid(it.allocated_by), tid(it.freed_by), it.bytes))

@@ -1,12 +1,12 @@
-//! The details of a site in the JSON report: entry points, sizes, and which threads free
-//! its blocks, and where. Composed without serde, as everything of the [sites](crate::json_sites).
+//! The details of a site in the JSON report: entry points, sizes, which threads allocate and
+//! free its blocks, and where. Composed without serde, as everything of the [sites](crate::json_sites).
 
 use allotrope_profile::{FreePlace, FreeStack, SiteDetails, ThreadPair};
 
 use crate::json_sites::{append_lifetimes, append_name, append_number};
 
 /// The fields of a site whose details were not gathered.
-pub(crate) const NONE: &[u8] = b",\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"frees\":null";
+pub(crate) const NONE: &[u8] = b",\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"threads\":null,\"frees\":null";
 
 /// Appends the fields.
 pub(crate) fn append(details: &SiteDetails, text: &mut Vec<u8>) {
@@ -26,6 +26,12 @@ pub(crate) fn append(details: &SiteDetails, text: &mut Vec<u8>) {
     append_list("sizes", &details.sizes, text, |it, text| {
         text.extend_from_slice(b"{\"up_to_bytes\":");
         text.extend_from_slice(itoa::Buffer::new().format(it.up_to_bytes).as_bytes());
+        append_number("allocations", it.allocations, text);
+        append_number("allocated_bytes", it.allocated_bytes, text);
+    });
+    append_list("threads", &details.threads, text, |it, text| {
+        text.extend_from_slice(b"{\"thread\":");
+        append_index(it.thread, text);
         append_number("allocations", it.allocations, text);
         append_number("allocated_bytes", it.allocated_bytes, text);
     });

@@ -97,6 +97,8 @@ fn a_site_says_what_it_allocates_and_who_frees_it() {
         (&json!(5_000), &json!(120_000))
     );
     assert_ne!(pairs[0]["allocated_by"], pairs[0]["freed_by"]);
+    let made = json!([{"thread": pairs[0]["allocated_by"], "allocations": 5_000, "allocated_bytes": 120_000}]);
+    assert_eq!(site["threads"], made);
     let share = site["lifetime_share"].as_f64().expect("it ran");
     let mean = site["lifetime_mean_us"].as_f64().expect("checked");
     let run = process.number("duration_us") as f64;
@@ -222,7 +224,11 @@ fn a_site_in_full_says_what_it_allocates_and_who_frees_it() {
     };
     assert_eq!(line("through"), "malloc");
     assert_eq!(line("sizes"), "all 24 B");
-    assert!(line("freed by").contains("allocated by"), "{text}");
+    let maker = line("threads");
+    assert!(
+        line("freed by").contains(&format!("allocated by {maker}")),
+        "{text}"
+    );
     assert!(line("lifetime").contains("of the run"), "{text}");
     // One block is handed over, and the next one may be allocated meanwhile.
     assert!(line("own maximum").starts_with(['1', '2', '3']), "{text}");

@@ -247,6 +247,7 @@ export interface Details {
   largest: Float64Array;
   entries: { first: Uint32Array; number: Uint32Array; alignment: Float64Array; allocations: Float64Array; bytes: Float64Array };
   sizes: { first: Uint32Array; class: Uint32Array; allocations: Float64Array; bytes: Float64Array };
+  threads: { first: Uint32Array; thread: Uint32Array; blocks: Float64Array; bytes: Float64Array };
   frees: { first: Uint32Array; allocatedBy: Uint32Array; freedBy: Uint32Array; blocks: Float64Array; bytes: Float64Array };
   freeStacks: { first: Uint32Array; node: Uint32Array; blocks: Float64Array; bytes: Float64Array };
 }
@@ -324,7 +325,7 @@ export class Recording extends StackTable {
     return head === 0 ? this.groups.length : this.frames.group[head - 1]!;
   }
 
-  /** Sizes, entry points and who frees. They are decoded when they are first wanted. */
+  /** Sizes, entry points, who allocates and who frees. They are decoded when they are first wanted. */
   details(): Details {
     this.decodedDetails ??= decodeDetails(this.detailColumns);
     return this.decodedDetails;
@@ -557,6 +558,12 @@ function decodeDetails(columns: Columns): Details {
       class: columns.indexes("size.class"),
       allocations: columns.numbers("size.allocations"),
       bytes: columns.numbers("size.bytes"),
+    },
+    threads: {
+      first: first("threads"),
+      thread: columns.indexes("site_thread.thread"),
+      blocks: columns.numbers("site_thread.allocations"),
+      bytes: columns.numbers("site_thread.bytes"),
     },
     frees: {
       first: first("frees"),

@@ -1,12 +1,12 @@
 // The table of functions, files and modules, and what is known of one of them: its stacks,
-// when its blocks were allocated and freed, their sizes, and who frees them.
+// when its blocks were allocated and freed, their sizes, and who allocates and frees them.
 
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn, sizesOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
 import { leftWord } from "../data/gaps";
-import { type CodeLine, LIVE_AT_END, ORIGIN } from "../data/recording";
+import { type CodeLine, LIVE_AT_END, ORIGIN, type Process } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
@@ -119,7 +119,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
   const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };
   const sizes: Column<Row> = { key: "sizes", title: "Sizes", wide: true, kind: "sizes", value: (it) => sizesOf(recording, it.group)?.[1] ?? 0, cell: (it) => <SizesOf group={it.group} /> };
-  const who: Column<Row> = { key: "threads", title: "Freed by", wide: true, text: true, cell: (it) => <span class="short">{whoFrees(app, it.group)}</span> };
+  const who: Column<Row> = { key: "threads", title: "Threads", wide: true, text: true, cell: (it) => <Threads group={it.group} /> };
   if (inRange) {
     return [
       name,
@@ -197,17 +197,54 @@ function mostOf({ recording, model, state }: App, metric: string): number {
   return most;
 }
 
-/** Frees of a group's blocks by the threads that allocated and freed them. */
-function freesOf({ recording }: App, group: Group): { by: string; from: string; blocks: number; bytes: number }[] {
-  const { frees, count: detailed } = recording.details();
-  const sums = new Map<string, { by: string; from: string; blocks: number; bytes: number }>();
+const names = new WeakMap<Process, string[]>();
+
+/** What the threads in the details of a site are called: those of its process. A name that several
+ * of them have stands with the kernel's number of the thread. */
+function threadNames({ recording }: App, site: number): (index: number) => string {
+  const process = recording.processes[recording.sites.process[site]!]!;
+  let ofAll = names.get(process);
+  if (!ofAll) {
+    const { threads } = process.details!;
+    const times = new Map<string, number>();
+    for (const { name } of threads) times.set(name, (times.get(name) ?? 0) + 1);
+    ofAll = threads.map(({ name, tid }) => (name === "" ? `thread ${tid}` : times.get(name) === 1 ? name : `${name} ${tid}`));
+    names.set(process, ofAll);
+  }
+  return (index) => ofAll[index - 1] ?? "other threads";
+}
+
+interface OfThread {
+  by: string;
+  blocks: number;
+  bytes: number;
+}
+
+/** Allocations of a group by thread, those with most first. */
+function allocatorsOf(app: App, group: Group): OfThread[] {
+  const { threads, count: detailed } = app.recording.details();
+  const sums = new Map<string, OfThread>();
   for (const site of group.sites) {
     if (site >= detailed) continue;
-    const threads = recording.processes[recording.sites.process[site]!]!.details!.threads;
-    const name = (index: number) => {
-      const thread = threads[index - 1];
-      return index === 0 || !thread ? "other threads" : thread.name || `thread ${thread.tid}`;
-    };
+    const name = threadNames(app, site);
+    for (let i = threads.first[site]!; i < threads.first[site + 1]!; i++) {
+      const by = name(threads.thread[i]!);
+      const sum = sums.get(by) ?? { by, blocks: 0, bytes: 0 };
+      sum.blocks += threads.blocks[i]!;
+      sum.bytes += threads.bytes[i]!;
+      sums.set(by, sum);
+    }
+  }
+  return [...sums.values()].sort((a, b) => b.blocks - a.blocks);
+}
+
+/** Frees of a group's blocks by the threads that allocated and freed them. */
+function freesOf(app: App, group: Group): (OfThread & { from: string })[] {
+  const { frees, count: detailed } = app.recording.details();
+  const sums = new Map<string, OfThread & { from: string }>();
+  for (const site of group.sites) {
+    if (site >= detailed) continue;
+    const name = threadNames(app, site);
     for (let i = frees.first[site]!; i < frees.first[site + 1]!; i++) {
       const [from, by] = [name(frees.allocatedBy[i]!), name(frees.freedBy[i]!)];
       const sum = sums.get(`${from}\n${by}`) ?? { by, from, blocks: 0, bytes: 0 };
@@ -219,16 +256,41 @@ function freesOf({ recording }: App, group: Group): { by: string; from: string; 
   return [...sums.values()].sort((a, b) => b.blocks - a.blocks);
 }
 
-const frees = new WeakMap<Group, string>();
+const threadsTexts = new WeakMap<Group, { short: string; long: string }>();
 
-function whoFrees(app: App, group: Group): string {
-  let who = frees.get(group);
-  if (who === undefined) {
-    const threads = [...new Set(freesOf(app, group).map((it) => it.by))];
-    who = threads.length === 0 ? "–" : threads.length === 1 ? threads[0]! : `${threads[0]} and ${count(threads.length - 1)} more`;
-    frees.set(group, who);
+/** The threads that allocate, and if others free, those that free: `a + 2 → b` (`a` and 2 more). */
+function threadsOf(app: App, group: Group): { short: string; long: string } {
+  let text = threadsTexts.get(group);
+  if (!text) {
+    const pairs = freesOf(app, group);
+    const made = allocatorsOf(app, group).map((it) => it.by);
+    const freed = pairs.some((it) => it.from !== it.by) ? [...new Set(pairs.map((it) => it.by))] : [];
+    text = {
+      short: [made, freed].filter((it) => it.length > 0).map(firstOf).join(" → ") || "–",
+      long: `allocated by ${listed(made)}${freed.length > 0 ? `; freed by ${listed(freed)}` : ""}`,
+    };
+    threadsTexts.set(group, text);
   }
-  return who;
+  return text;
+}
+
+function Threads({ group }: { group: Group }) {
+  const { short, long } = threadsOf(useApp(), group);
+  return (
+    <span class="short" title={long}>
+      {short}
+    </span>
+  );
+}
+
+const LISTED = 20;
+
+function listed(names: string[]): string {
+  return names.slice(0, LISTED).join(", ") + (names.length > LISTED ? ` and ${count(names.length - LISTED)} more` : "");
+}
+
+function firstOf(names: string[]): string {
+  return names.length < 2 ? (names[0] ?? "") : `${names[0]} + ${count(names.length - 1)}`;
 }
 
 const STACKS = 5;
@@ -325,6 +387,7 @@ function Detail({ group }: { group: Group }) {
         <section>
           <Lives group={group} />
           <Sizes group={group} />
+          <Allocators group={group} />
           <Frees group={group} />
           {app.model.all(state).length > 1 && <Processes group={group} />}
         </section>
@@ -498,6 +561,30 @@ function Sizes({ group }: { group: Group }) {
   );
 }
 
+function Allocators({ group }: { group: Group }) {
+  const threads = allocatorsOf(useApp(), group);
+  if (threads.length === 0) return null;
+  return (
+    <>
+      <h2>
+        Who allocates
+        <WholeRun />
+      </h2>
+      <dl class="frees">
+        {threads.slice(0, 8).map((it) => (
+          <div key={it.by}>
+            <dt>{it.by}</dt>
+            <dd>
+              {plural(it.blocks, "block")}, <Bytes value={it.bytes} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+      {threads.length > 8 && <p class="quiet">… {count(threads.length - 8)} more</p>}
+    </>
+  );
+}
+
 function Frees({ group }: { group: Group }) {
   const app = useApp();
   const pairs = freesOf(app, group);
@@ -516,7 +603,7 @@ function Frees({ group }: { group: Group }) {
               {it.from} → {it.by}
             </dt>
             <dd>
-              {count(it.blocks)} blocks, <Bytes value={it.bytes} />
+              {plural(it.blocks, "block")}, <Bytes value={it.bytes} />
             </dd>
           </div>
         ))}

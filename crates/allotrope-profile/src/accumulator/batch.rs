@@ -13,6 +13,7 @@ use crate::block_key::block_key;
 use crate::cursor::EventBatch;
 use crate::evidence::Reallocated;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
+use crate::site_details::Made;
 use crate::site_details::free_stacks::Freed;
 
 impl Accumulator<'_> {
@@ -264,7 +265,13 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         let site = self.totals.sites.of_stack(event.stack);
         self.totals.sites.allocate(site, size, reallocation);
         if let Some(details) = &mut self.totals.details {
-            details.allocate(site, event.entry, event.alignment_log2, size);
+            let made = Made {
+                entry: event.entry,
+                alignment_log2: event.alignment_log2,
+                size,
+                thread: self.by,
+            };
+            details.allocate(site, made);
         }
         let entry = &mut self.totals.entries[event.entry as usize];
         entry.allocations += 1;

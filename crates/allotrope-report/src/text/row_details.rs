@@ -1,6 +1,6 @@
-//! What the blocks of a row are: entry points, sizes, and which threads free them.
+//! What the blocks of a row are: entry points, sizes, and which threads allocate and free them.
 
-use allotrope_profile::{Process, SiteDetails, ThreadPair};
+use allotrope_profile::{Process, SiteDetails, SiteThread, ThreadPair};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::Row;
@@ -19,6 +19,9 @@ pub(super) fn lines(row: &Row<'_>) -> Vec<(&'static str, String)> {
         }
     }
     let mut all = vec![("through", entries(&details)), ("sizes", sizes(&details))];
+    if row.process.threads.len() > 1 {
+        all.push(("threads", threads(&details, row.process)));
+    }
     if !details.frees.is_empty() {
         all.push(("freed by", frees(&details.frees, row.process)));
     }
@@ -60,6 +63,20 @@ fn sizes(details: &SiteDetails) -> String {
         1 => range,
         _ => format!("{range}: {}", listed(classes.iter().map(one))),
     }
+}
+
+/// Which threads allocate the blocks.
+fn threads(details: &SiteDetails, process: &Process) -> String {
+    let allocations: u64 = details.threads.iter().map(|it| it.allocations).sum();
+    let one = |it: &SiteThread| {
+        let part = match details.threads.len() {
+            1 => String::new(),
+            _ => format!(" {}", share(it.allocations, allocations)),
+        };
+        let name = it.thread.map(|it| thread(process, it));
+        format!("{}{part}", name.as_deref().unwrap_or("others"))
+    };
+    listed(details.threads.iter().map(one))
 }
 
 /// Which threads free the blocks, and after how long.

@@ -266,7 +266,7 @@ fn check_site(site: &Value, [frames, threads]: [usize; 2], path: &str) {
             "{path}.max_allocations"
         );
     }
-    for parts in ["entries", "sizes"] {
+    for parts in ["entries", "sizes", "threads"] {
         let sum: u64 = list(&site[parts])
             .iter()
             .map(|part| number(&part["allocations"]))
