@@ -63,6 +63,13 @@ export function fileName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || path;
 }
 
+/** The name by which a program was started: the file of its command's first word, which may be a
+ * link to the executable. Commands are written as a shell takes them. */
+export function programName({ command, executable }: { command: string; executable: string }): string {
+  const [, quoted, word = ""] = /^(?:'([^']*)'|([^\s']+))(?=\s|$)/.exec(command) ?? [];
+  return fileName(quoted ?? word) || fileName(executable);
+}
+
 /** "1 block", "2 blocks". */
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)}\u00a0${value === 1 ? one : many}`;

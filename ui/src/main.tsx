@@ -12,7 +12,7 @@ import { load } from "./data/load";
 import { programOf, programs } from "./data/programs";
 import { lowerBound } from "./data/ranges";
 import type { Recording } from "./data/recording";
-import { bytes, count, duration, fileName, plural } from "./format";
+import { bytes, count, duration, fileName, plural, programName } from "./format";
 import { Curve } from "./parts/curve";
 import { KEYS, Keys } from "./parts/keys";
 import { Controls, Logo, Said, Views, restoreTheme, useKeys, useSaid, useTheme, useUrlState } from "./parts/page";
@@ -55,6 +55,7 @@ function Page({ recording }: { recording: Recording }) {
   const move = (from: number, to: number) => moveRange({ ...app, state: url.latest.current }, from, to);
   const actions = {
     l: () => set({ library: !url.latest.current.library, zoom: [] }),
+    r: () => set({ resident: !url.latest.current.resident }),
     i: () => set({ from: url.latest.current.from === "main" ? "allocation" : "main", zoom: [] }),
     "[": () => move(-1, -1),
     "]": () => move(1, 1),
@@ -81,6 +82,11 @@ function Page({ recording }: { recording: Recording }) {
   );
 }
 
+/** What was started, by the name that it was started with. */
+function nameOfRun({ processes, meta }: Recording): string {
+  return programName({ command: meta.command, executable: processes[0]?.executable ?? "" }) || fileName(meta.file);
+}
+
 /** Whether a process, or those of a program, can be looked at. */
 function isThere(recording: Recording, chosen: number): boolean {
   if (chosen >= 0) return Boolean(recording.processes[chosen]?.details);
@@ -90,7 +96,7 @@ function isThere(recording: Recording, chosen: number): boolean {
 function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTheme: () => void; onHelp: () => void }) {
   const { recording, state, set } = app;
   const allocations = recording.processes.reduce((total, it) => total + it.allocations, 0);
-  const name = fileName(recording.processes[0]?.executable ?? "") || recording.meta.command || fileName(recording.meta.file);
+  const name = nameOfRun(recording);
   const facts = [duration(recording.end - recording.start), `${recording.meta.kind === "sampled" ? "about " : ""}${plural(allocations, "allocation")}`];
   return (
     <header>
@@ -160,6 +166,8 @@ function changed(before: State, patch: Partial<State>): State {
   if (next.view !== before.view) {
     next.sort = patch.sort ?? "";
     next.row = patch.row ?? "";
+    // The tables are searched for processes, other views for functions.
+    if ([before.view, next.view].includes("tables")) next.search = patch.search ?? "";
   }
   return next;
 }
@@ -209,7 +217,7 @@ load().then(
       document.title = `${titleOf(data)} · Allotrope`;
       render(<ComparisonPage comparison={data} />, element);
     } else {
-      document.title = `${fileName(data.processes[0]?.executable ?? data.meta.file)} · Allotrope`;
+      document.title = `${nameOfRun(data)} · Allotrope`;
       render(<Page recording={data} />, element);
     }
     performance.mark("opened");

@@ -18,6 +18,7 @@ test("a state survives its fragment", () => {
     table: "sizes",
     row: "x y",
     sort: "-bytes",
+    resident: false,
   };
   const fragment = toFragment(state, start);
   expect(fragment).toContain("r=0.123456789-9.000000001");

@@ -33,6 +33,8 @@ export interface State {
   row: string;
   /** Column by which the table is sorted; a minus: the least first. */
   sort: string;
+  /** The curve has the resident set, too. */
+  resident: boolean;
   /** The table of processes has those of the same program in one row. */
   merged: boolean;
 }
@@ -51,6 +53,7 @@ export const FIRST: State = {
   table: "threads",
   row: "",
   sort: "",
+  resident: true,
   merged: true,
 };
 
@@ -84,6 +87,7 @@ export function toFragment(state: State, start: number): string {
   add("t", state.table, FIRST.table);
   add("row", state.row, "");
   add("sort", state.sort, "");
+  add("rss", state.resident ? "" : "0", "");
   add("each", state.merged ? "" : "1", "");
   const text = words.toString();
   return `#/${state.view}${text === "" ? "" : `?${text}`}`;
@@ -115,6 +119,7 @@ export function fromFragment(fragment: string, start: number): State {
     table: one(words.get("t"), TABLES, FIRST.table),
     row: words.get("row") ?? "",
     sort: words.get("sort") ?? "",
+    resident: words.get("rss") !== "0",
     merged: words.get("each") !== "1",
   };
 }

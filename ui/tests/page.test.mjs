@@ -115,6 +115,55 @@ describe("the page", { skip: why !== null }, () => {
     assert.match(named, /^program \d+ \+ 2$/);
   });
 
+  test_("a curve in a table is on the axis of the run", async () => {
+    const page = await at(of("late"), "#/functions");
+    const rises = await page.$$eval("main tbody tr.opens", (all) =>
+      all.map((row) => {
+        // "M0 19.0H2.0V…": the first step above the ground.
+        const steps = [...row.querySelector("path.line").getAttribute("d").matchAll(/[MV](?:0 )?([\d.]+)H([\d.]+)/g)].map((it) => [Number(it[1]), Number(it[2])]);
+        const at = steps.findIndex(([y]) => y < 19);
+        return [row.querySelector("b").textContent, at === 0 ? 0 : steps[at - 1][1] / steps[steps.length - 1][1]];
+      }),
+    );
+    const of_ = Object.fromEntries(rises);
+    assert.ok(of_.early_blocks < 0.1, String(rises));
+    // After 400 of about 500 ms; a busy machine may take longer for the rest.
+    assert.ok(of_.late_blocks > 0.4 && of_.late_blocks < 0.9, String(rises));
+  });
+
+  test_("a deep stack is drawn, by and by", async () => {
+    const page = await at(of("deep"), "#/flame");
+    await page.setViewport({ width: 390, height: 844, deviceScaleFactor: 3 });
+    const painted = () =>
+      page.$eval("canvas.flame", (it) => {
+        const data = it.getContext("2d").getImageData(0, 0, it.width, it.height).data;
+        return [data.some((byte) => byte > 0), it.height <= 8192, Number(it.dataset.top)];
+      });
+    await until(page, () => document.querySelector("canvas.flame").height > 1000);
+    assert.deepEqual(await painted(), [true, true, 0]);
+    await page.evaluate(() => scrollTo(0, 10_000));
+    await until(page, () => Number(document.querySelector("canvas.flame").dataset.top) > 300);
+    assert.deepEqual((await painted()).slice(0, 2), [true, true]);
+    // The cell under the pointer is the one that is drawn there; so is the one of an arrow.
+    const box = await (await page.$("canvas.flame")).boundingBox();
+    await page.mouse.move(box.x + 50, Math.max(box.y, 0) + 300);
+    await until(page, () => document.querySelector("#chosen code").textContent.includes("deeper"));
+    await page.evaluate(() => scrollTo(0, 0));
+    await until(page, () => Number(document.querySelector("canvas.flame").dataset.top) === 0);
+    await page.focus("canvas.flame");
+    for (let i = 0; i < 60; i++) await page.keyboard.press("ArrowDown");
+    await until(page, () => Number(document.querySelector("canvas.flame").dataset.top) > 5);
+  });
+
+  test_("the resident set can be hidden", async () => {
+    const page = await at(of("phases"), "#/overview");
+    await page.click("main button ::-p-text(Hide the resident set)");
+    await until(page, () => location.hash.includes("rss=0"));
+    assert.equal(await page.$("i.resident"), null);
+    await page.keyboard.press("r");
+    await page.waitForSelector("i.resident");
+  });
+
   test_("a link shows the same again, and back leads back", async () => {
     const page = await at(of("phases"), "#/functions?q=second&sort=allocations");
     assert.equal((await page.$$("main tbody tr")).length, 1);
@@ -600,6 +649,9 @@ int main(void) {
     assert.equal((await page.$$("main tbody tr")).length, 2);
     await page.type("#search", "many");
     await until(page, () => document.querySelectorAll("main tbody tr").length === 50);
+    // Of a process that was searched for, the functions are not searched for the same words.
+    await page.click("main tbody tr button.row");
+    await until(page, () => location.hash.startsWith("#/timeline?p=") && !location.hash.includes("q="));
     for (const view of ["overview", "timeline", "flame", "functions", "tables?t=processes"]) {
       await go(page, `#/${view}`);
       assert.ok((await text(page, "main")).length > 60, view);
@@ -810,7 +862,14 @@ int main(void) {
     }
     const page = await at(all.comparison(path, path), "#/changes?m=leaked");
     assert.match(await text(page, "h1"), /^Leaked bytes: about .* before and .* after, which is not distinguishable from chance\.$/);
-    assert.match(await text(page, "main"), /estimates; the difference is not distinguishable from chance/);
+    assert.match(await text(page, "main"), /estimates; from – to .* The difference is not distinguishable from chance/);
+    // Beside an exact side only the sampled one is an estimate.
+    const beside = await at(all.comparison(path, all.record("one")), "#/changes?m=leaked");
+    assert.match(words(await text(beside, "h1")), /from about \S+ \S+ to 100 B/);
+    const totals = await beside.$$eval(".totals div", (them) => them.map((it) => it.textContent));
+    assert.match(words(totals[0]), /^Beforeabout .* – /);
+    assert.match(words(totals[1]), /^After100 B/);
+
   });
 
   test_("comparison: axe finds nothing, and it fits a desktop and a phone", async () => {

@@ -13,6 +13,8 @@
  *     and waits for the end of the standard input. It writes a byte before each wait.
  * `rise`: keeps 40 blocks of 1000 bytes, frees half of them, keeps 10 of 500: the peak is
  *     40 * 1000 bytes; 20 blocks of the first and 10 of the second are left.
+ * `deep`: one block of 100 bytes, 1,500 calls deep.
+ * `late`: 10 blocks of 1000 bytes at once and 10 after 400 ms; the run is about 500 ms.
  * `one`: one block of 100 bytes. `none`: nothing.
  * `names`: 7 blocks of 24 bytes from `evil`, 3 of 40 from `long_name`; the test renames
  *     both.
@@ -164,6 +166,24 @@ ALONE void after_the_peak(void) {
         blocks[i] = malloc(500);
 }
 
+ALONE int deeper(int more) {
+    if (more == 0)
+        blocks[0] = malloc(100);
+    else
+        deeper(more - 1);
+    return more;
+}
+
+ALONE void early_blocks(void) {
+    for (int i = 0; i < 10; i++)
+        blocks[i] = malloc(1000);
+}
+
+ALONE void late_blocks(void) {
+    for (int i = 10; i < 20; i++)
+        blocks[i] = malloc(1000);
+}
+
 ALONE void evil(void) {
     for (int i = 0; i < 7; i++)
         blocks[i] = malloc(24);
@@ -206,6 +226,13 @@ int main(int count, char **words) {
     } else if (strcmp(which, "rise") == 0) {
         rise_to_the_peak();
         after_the_peak();
+    } else if (strcmp(which, "deep") == 0) {
+        deeper(1500);
+    } else if (strcmp(which, "late") == 0) {
+        early_blocks();
+        pause_for(400000);
+        late_blocks();
+        pause_for(100000);
     } else if (strcmp(which, "one") == 0) {
         blocks[0] = malloc(100);
     } else if (strcmp(which, "names") == 0) {

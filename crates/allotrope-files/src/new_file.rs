@@ -31,7 +31,7 @@ impl NewFile {
             .rand_bytes(12)
             .permissions(Permissions::from_mode(0o600))
             .tempfile_in(folder)
-            .map_err(|error| without_name(&error))?;
+            .map_err(|error| without_name(&error, folder))?;
         Ok(Self {
             file,
             mode: 0o666 & !umask(),
@@ -154,8 +154,9 @@ impl FileId {
 }
 
 /// The error without the hidden name, which says nothing to the user.
-fn without_name(error: &io::Error) -> io::Error {
+fn without_name(error: &io::Error, folder: &Path) -> io::Error {
     let cause = match error.kind() {
+        io::ErrorKind::NotFound if folder.is_dir() => "its folder takes no new files".to_owned(),
         io::ErrorKind::NotFound => "its folder does not exist".to_owned(),
         _ => match error.get_ref().and_then(|it| it.source()) {
             Some(cause) => cause.to_string(),

@@ -3,7 +3,7 @@
 
 use allotrope_diff::Origin;
 use allotrope_profile::{
-    FreePlace, LIVE_AT_END, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
+    FreePlace, LIVE_AT_END, PARTS_OF_SUM, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -21,10 +21,8 @@ use crate::stacks::Trie;
 /// even where it is too large.
 const MOST_CARRIED: usize = 1024;
 const FEWEST_CARRIED: usize = 64;
-/// Buckets of equal width in which the time of several processes is divided.
-const BUCKETS: u64 = BUCKETS_OF_CURVE;
-/// Points of the curve of several processes.
-pub const BUCKETS_OF_CURVE: u64 = 256;
+/// Buckets of equal width in which the time of several processes is divided: those of their curve.
+const BUCKETS: u64 = PARTS_OF_SUM;
 
 /// What is compressed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

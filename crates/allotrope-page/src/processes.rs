@@ -1,14 +1,14 @@
 //! The columns of processes: their figures, threads, sizes, windows and curves. Of those
 //! without sites in the page only the figures.
 
-use allotrope_profile::{Peak, Process, Profile, ResidentSample, RunTimes, TimeTable};
+use allotrope_profile::{Peak, Process, Profile, TimeTable, sum_of_live, sum_of_resident};
 use allotrope_report::signal_name;
 use allotrope_trace::model::{Exit, Origin};
 use rustc_hash::FxHashMap;
 
 use crate::Page;
 use crate::columns::Columns;
-use crate::encode::{BUCKETS_OF_CURVE, cell_columns, class};
+use crate::encode::{cell_columns, class};
 use crate::gaps;
 use crate::names::Names;
 
@@ -137,55 +137,11 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
     columns.differences("resident.time_us", all().map(|it| it.time_us));
     columns.differences("resident.bytes", all().map(|it| it.bytes));
     if profile.processes.len() > 1 {
-        let run = RunTimes::of(profile);
         columns.differences("sum.live_bytes", sum_of_live(profile));
         let is_known = profile.processes.iter().any(|it| !it.resident.is_empty());
-        let resident = is_known.then(|| sums(profile, &run, resident_at));
+        let resident = is_known.then(|| sum_of_resident(profile));
         columns.differences("sum.resident_bytes", resident.unwrap_or_default());
     }
-}
-
-/// The live bytes of all processes together, at the end of each equal part of the recording.
-pub fn sum_of_live(profile: &Profile) -> Vec<u64> {
-    sums(profile, &RunTimes::of(profile), live_at)
-}
-
-/// What all processes have together at the end of each equal part of the recording. One that
-/// has not begun or has ended by then has nothing.
-fn sums(profile: &Profile, run: &RunTimes, of: fn(&Process, u64) -> u64) -> Vec<u64> {
-    let width = run.lasted_ns().div_ceil(BUCKETS_OF_CURVE).max(1);
-    let mut sums = vec![0_u64; BUCKETS_OF_CURVE as usize];
-    for process in &profile.processes {
-        let ended_us = process.started_us.saturating_add(process.duration_us);
-        let runs = process.started_us.saturating_mul(1000)..=ended_us.saturating_mul(1000);
-        for (number, sum) in (1..).zip(&mut sums) {
-            let end = run
-                .started_ns
-                .saturating_add(number * width)
-                .min(run.ended_ns);
-            if runs.contains(&end) {
-                *sum = sum.saturating_add(of(process, end));
-            }
-        }
-    }
-    sums
-}
-
-/// The live bytes of a process at a time.
-fn live_at(process: &Process, ns: u64) -> u64 {
-    let series = &process.live;
-    let passed = ns.saturating_sub(series.from_ns);
-    let at = (passed / series.width_ns.max(1)) as usize;
-    let sample = series.samples.get(at).or(series.samples.last());
-    sample.map_or(0, |it| it.bytes)
-}
-
-/// The last resident set of a process that was read by a time; 0: none was.
-fn resident_at(process: &Process, ns: u64) -> u64 {
-    let samples: &[ResidentSample] = &process.resident;
-    let after = samples.partition_point(|it| it.time_us.saturating_mul(1000) <= ns);
-    let last = after.checked_sub(1).map(|at| samples[at]);
-    last.map_or(0, |it| it.bytes)
 }
 
 /// The threads of a process in the page, by index in the profile.
@@ -279,6 +235,8 @@ fn windows(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
 
 #[cfg(test)]
 mod tests {
+    use allotrope_profile::ResidentSample;
+
     use super::*;
     use crate::sampled::process_without_events;
 
@@ -303,7 +261,7 @@ mod tests {
             ],
             ..Profile::default()
         };
-        let sums = sums(&profile, &RunTimes::of(&profile), resident_at);
+        let sums = sum_of_resident(&profile);
         // At 10, 20, 30 and 40 us; at 35 us the second one has ended.
         assert_eq!(sums[..4], [100, 100, 307, 300]);
         assert!(sums[4..].iter().all(|&sum| sum == 300));

@@ -73,6 +73,7 @@ mod speculative;
 mod stack;
 mod stack_set;
 mod stack_tree;
+mod sum_curve;
 #[cfg(test)]
 mod test_events;
 mod time_range;
@@ -108,6 +109,7 @@ pub use source::{
 };
 pub use stack::Stack;
 pub use stack_set::{CountedStack, Maximum, StackFrame, StackSet};
+pub use sum_curve::{PARTS_OF_SUM, sum_of_live, sum_of_resident};
 pub use time_range::replay_range;
 pub use time_table::{BlockSum, LIVE_AT_END, RangeFigures, TimeCell, TimeTable};
 pub use window_replay::replay_windows;

@@ -70,25 +70,62 @@ pub(crate) trait Labels {
     fn label(&mut self, name: &str, group: &[Line]) -> String;
 }
 
+/// What is drawn.
+pub(crate) struct Folded {
+    /// Lines of folded stacks.
+    pub lines: Vec<String>,
+    /// There is nothing to draw but a frame that says so.
+    pub is_nothing: bool,
+    /// There are deeper stacks than are drawn.
+    pub is_cut: bool,
+}
+
+impl Folded {
+    /// Draws with these options; `about` is below the title.
+    pub(crate) fn draw(
+        &self,
+        options: &mut Options<'_>,
+        about: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let cut = match self.is_cut {
+            true => format!("; frames deeper than {DEEPEST} are left out"),
+            false => String::new(),
+        };
+        options.subtitle = Some(format!("{about}{cut}"));
+        // The frame that says so is as wide as 1, and is of nothing.
+        options.factor = if self.is_nothing { 0.0 } else { 1.0 };
+        options.deterministic = true;
+        options.text_truncate_direction = TextTruncateDirection::Right;
+        flamegraph::from_lines(options, self.lines.iter().map(String::as_str), out)
+    }
+}
+
 /// The stacks, or the only frame `none` if there are none, as lines of folded stacks.
 pub(crate) fn folded(
     names: &Names,
     lines: Vec<Line>,
     labels: &mut dyn Labels,
     none: &str,
-) -> Vec<String> {
+) -> Folded {
     let lines = merged(lines);
     let mut drawing = Drawing {
         names: &names.list,
         labels,
         whole: lines.iter().map(Line::width).sum(),
         folded: Vec::new(),
+        is_cut: false,
     };
     drawing.draw(&lines, 0, &mut String::new());
-    if drawing.folded.is_empty() {
+    let is_nothing = drawing.folded.is_empty();
+    if is_nothing {
         drawing.folded.push(format!("{none} 1"));
     }
-    drawing.folded
+    Folded {
+        lines: drawing.folded,
+        is_nothing,
+        is_cut: drawing.is_cut,
+    }
 }
 
 /// Whether a stack of these frames is selected by the filter.
@@ -125,6 +162,7 @@ struct Drawing<'a> {
     labels: &'a mut dyn Labels,
     whole: u64,
     folded: Vec<String>,
+    is_cut: bool,
 }
 
 impl Drawing<'_> {
@@ -134,6 +172,7 @@ impl Drawing<'_> {
         let mut rest = lines;
         while let Some(first) = rest.first() {
             let Some(&name) = first.names.get(depth).filter(|_| depth < DEEPEST) else {
+                self.is_cut |= first.names.len() > depth;
                 own += first.width();
                 rest = &rest[1..];
                 continue;
@@ -208,13 +247,11 @@ pub fn write(
     let mut options = Options::default();
     options.title = format!("{} {}", count(total), metric.words());
     let about = about.map(|about| format!(" ({about})")).unwrap_or_default();
-    options.subtitle = Some(subtitle(&shown(&set.title), &shown(&about)));
     options.count_name = metric.words().to_owned();
     options.colors = Palette::Basic(BasicPalette::Mem);
     options.hash = true;
-    options.deterministic = true;
-    options.text_truncate_direction = TextTruncateDirection::Right;
-    flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
+    let about = subtitle(&shown(&set.title), &shown(&about));
+    folded.draw(&mut options, &about, out)
 }
 
 /// What is drawn, in as many characters as fit.

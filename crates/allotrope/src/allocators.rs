@@ -9,13 +9,12 @@ use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
 use allotrope_paths::Samples;
 use allotrope_replay::allocators::{Candidate, allocators};
 use allotrope_replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
-use allotrope_text::{Shown, to_json_writer};
+use allotrope_text::to_json_writer;
 use anyhow::Context;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::export;
-use crate::message;
 use crate::progress::Progress;
 use crate::replay;
 use crate::report::{Color, style};
@@ -170,11 +169,9 @@ fn write_page(out: &Path, read: &[PathBuf], report: &Report) -> Result<(), Failu
     written
         .context("cannot write the report as JSON")
         .status(FAILED)?;
-    export::create(out, read, |output| {
+    export::create_page(out, read, |output| {
         allotrope_page::write_allocators(&json, output)
-    })?;
-    message::print(format_args!("wrote the page {}", out.shown()));
-    Ok(())
+    })
 }
 
 impl Arguments {

@@ -69,7 +69,7 @@ pub struct Arguments {
     /// Divide all figures by N, rounded to whole numbers
     #[arg(long, value_name = "N", value_parser = per::parse)]
     per: Option<f64>,
-    /// Write to this file [default: the standard output]
+    /// Write to this file; `-` is the standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// List the formats and what opens them
@@ -160,6 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         message::print(format_args!("note: {}: {note}", file.shown()));
     }
     if let (Some(output), Some(suffix)) = (&arguments.output, exporter.suffix())
+        && !is_standard_output(output)
         && !output.as_os_str().as_bytes().ends_with(suffix.as_bytes())
     {
         message::print(format_args!(
@@ -167,10 +168,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             output.shown()
         ));
     }
-    match &arguments.output {
-        None => standard_output::print(|output| write(exporter, &input, &options, output))?,
-        Some(output) => create(output, [file], |out| write(exporter, &input, &options, out))?,
-    }
+    let output = arguments.output.as_deref().unwrap_or(Path::new("-"));
+    create(output, [file], |out| write(exporter, &input, &options, out))?;
     Ok(FINE)
 }
 
@@ -213,13 +212,34 @@ pub fn check<'a>(
     Err(Failure::new(BAD_INPUT, sentence))
 }
 
-/// Creates or replaces the file `path` with what `write` writes. Refuses if `path` is
-/// one of the files that are read, `inputs`.
+/// Writes the page `path` as [`create`] does, and says so.
+pub fn create_page<'a>(
+    path: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    create(path, inputs, write)?;
+    if !is_standard_output(path) {
+        message::print(format_args!("wrote the page {}", path.shown()));
+    }
+    Ok(())
+}
+
+/// Whether a path that was given for the output means the standard output.
+fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Creates or replaces the file `path`, or prints if it is `-`, with what `write` writes. Refuses
+/// if `path` is one of the files that are read, `inputs`.
 pub fn create<'a>(
     path: &Path,
     inputs: impl IntoIterator<Item = &'a PathBuf>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
+    if is_standard_output(path) {
+        return standard_output::print(write);
+    }
     check(path, inputs)?;
     let created = Target::of(path)
         .and_then(unfinished::create)

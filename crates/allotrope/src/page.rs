@@ -41,9 +41,7 @@ pub struct PageOptions<'a> {
 /// Writes the page of the recording at `path` to the file `out`.
 pub fn write(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result<(), Failure> {
     let page = bytes(path, options)?;
-    export::create(out, [&path.to_path_buf()], |output| output.write_all(&page))?;
-    message::print(format_args!("wrote the page {}", out.shown()));
-    Ok(())
+    export::create_page(out, [&path.to_path_buf()], |output| output.write_all(&page))
 }
 
 /// The page of the recording at `path`. Notes on the recording are printed on stderr.

@@ -654,6 +654,12 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     ];
     let selected = selects.iter().find(|(given, _)| *given);
     match selected {
+        Some((_, "--flamegraph")) if arguments.format == Format::Json => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "--flamegraph writes a picture instead of a report, so --format json has nothing to write; leave one of them out"
+            ),
+        )),
         Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
             BAD_INPUT,
             anyhow!(

@@ -53,7 +53,8 @@ if a file cannot be read or the port is taken.";
 /// Arguments of `allotrope view`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote, or a sampled profile
+    /// A trace that `allotrope record` wrote, or a sampled profile; with OTHER whatever
+    /// `allotrope diff` reads
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Show what changed from FILE to this one, which may be whatever `allotrope diff` reads

@@ -2,7 +2,7 @@
 // entries, of which each opens to its stacks.
 
 import { useMemo, useState } from "preact/hooks";
-import { type Compared, type Comparison, type Entry, KINDS, type Kind, type Part } from "../data/comparison";
+import { type Compared, type Comparison, type Entry, KINDS, type Kind, type Part, isEstimate } from "../data/comparison";
 import { ORIGIN } from "../data/stacks";
 import { count, fileName, moment, nameParts, plural } from "../format";
 import { Choice } from "../parts/choice";
@@ -69,20 +69,20 @@ function sentence(comparison: Comparison, compared: Compared): string {
   const { meta, all } = comparison;
   const { before, after, entries, words } = compared;
   const difference = after - before;
-  const about = compared.interval !== null ? "about " : "";
+  const [was, is] = (["before", "after"] as const).map((side) => (isEstimate(compared, side) ? "about " : ""));
   const which = meta.filter === null ? capital(words) : `${capital(words)} with “${meta.filter}” in the stack`;
   const differing = entries.filter((it) => it.kind !== "moved" && it.kind !== "jitter");
   if (all.every((it) => it.before === 0 && it.after === 0)) return "Nothing was allocated on either side.";
-  if (compared.interval?.may_be_chance) return `${which}: about ${amount(compared, before)} before and ${amount(compared, after)} after, which is not distinguishable from chance.`;
+  if (compared.interval?.may_be_chance) return `${which}: ${was}${amount(compared, before)} before and ${is}${amount(compared, after)} after, which is not distinguishable from chance.`;
   if (difference === 0) {
-    const same = `${which}: ${about}${amount(compared, before)} on both sides`;
+    const same = `${which}: ${was || is}${amount(compared, before)} on both sides`;
     return differing.length === 0 ? `${same}, and nothing is different.` : `${same}, but ${plural(differing.length, "entry is", "entries are")} different.`;
   }
   const verb = difference > 0 ? "rise" : "fall";
   // An entry that goes the same way as the total explains it.
   const most = differing.find((it) => Math.sign(it.difference) === Math.sign(difference) && !it.interval?.may_be_chance);
   const by = most ? `: ${signed(compared, most.difference)} in ${shortName(comparison.functionOf(most.blame))}` : "";
-  return `${which} ${verb} from ${about}${amount(compared, before)} to ${amount(compared, after)}${by}.`;
+  return `${which} ${verb} from ${was}${amount(compared, before)} to ${is}${amount(compared, after)}${by}.`;
 }
 
 function shortName(name: string): string {
@@ -94,7 +94,8 @@ function Totals() {
   const { comparison, compared, state, set } = useApp();
   const { before, after, per } = compared;
   const difference = after - before;
-  const about = compared.interval !== null ? "about " : "";
+  const about = (side: "before" | "after") => (isEstimate(compared, side) ? "about " : "");
+  const ends = (side: "before" | "after") => (isEstimate(compared, side) ? `${compared.interval![side].map((it) => amount(compared, it)).join(" – ")} ` : "");
   const mark = difference > 0 ? "▲ " : difference < 0 ? "▼ " : "";
   const each = (value: number) => (per === null ? "" : `${ratio(value / per)} each`);
   return (
@@ -104,13 +105,13 @@ function Totals() {
           <div>
             <dt>Before</dt>
             <dd>
-              <strong title={count(before)}>{`${about}${amount(compared, before)}`}</strong> <span>{each(before)}</span>
+              <strong title={count(before)}>{`${about("before")}${amount(compared, before)}`}</strong> <span>{ends("before")}{each(before)}</span>
             </dd>
           </div>
           <div>
             <dt>After</dt>
             <dd>
-              <strong title={count(after)}>{`${about}${amount(compared, after)}`}</strong> <span>{each(after)}</span>
+              <strong title={count(after)}>{`${about("after")}${amount(compared, after)}`}</strong> <span>{ends("after")}{each(after)}</span>
             </dd>
           </div>
           <div>
@@ -133,7 +134,7 @@ function Totals() {
           />
         )}
       </div>
-      {compared.chance !== null && <p class="quiet said-of-all">Figures of sampled profiles are estimates; the difference is {compared.chance.replace(/-(?=\d)/g, "−")}.</p>}
+      {compared.chance !== null && <p class="quiet said-of-all">Figures of sampled profiles are estimates; from – to are their intervals with 95 % confidence. The difference is {compared.chance.replace(/-(?=\d)/g, "−")}.</p>}
       {state.view === "changes" && <p class="quiet said-of-all">{compared.noise}</p>}
     </>
   );
@@ -249,7 +250,7 @@ function columnsOf({ comparison, compared }: App, most: number): Column<Entry>[]
 }
 
 function inWords(entry: Entry): string {
-  if (entry.sentences.length > 0) return entry.sentences[0]!;
+  if (entry.sentences.length > 0) return entry.sentences[0]!.replace(/-(?=\d)/g, "−");
   if (entry.kind === "new") return "not there before";
   return entry.kind === "gone" ? "no longer there" : "";
 }

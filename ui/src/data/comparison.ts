@@ -12,6 +12,15 @@ export interface DifferenceInterval {
   low: number;
   high: number;
   may_be_chance: boolean;
+  /** Those of the sides; of an exact one both ends are its figure. */
+  before: [number, number];
+  after: [number, number];
+}
+
+/** Whether the figure of a side is an estimate. */
+export function isEstimate(compared: { interval: DifferenceInterval | null }, side: "before" | "after"): boolean {
+  const ends = compared.interval?.[side];
+  return ends !== undefined && ends[0] < ends[1];
 }
 
 export interface SideMeta {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { VERSION } from "./columns";
 import { FromAllocation, FromMain, foundValue, layOut, nodeAt } from "./flame";
 import { figuresOf, groups, rangeOf, sitesIn, sizesOf } from "./groups";
-import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, ofSites, rates, snap } from "./ranges";
+import { type Mode, MODES, boundaries, bucketsIn, liveAtEnds, liveOverRun, ofSites, rates, snap } from "./ranges";
 import { Recording } from "./recording";
 
 type Value = number[] | string;
@@ -135,6 +135,10 @@ test("ranges snap to boundaries and are not empty", () => {
 test("curves are running sums", () => {
   const it = recording();
   expect([...liveAtEnds(it.cells, [0, 1, 2], 3)]).toEqual([27, 7, 7]);
+  // On the axis of the run, from 100 to 400: the second bucket begins at a third.
+  const overRun = [...liveOverRun(it, [0, 1, 2])];
+  const change = overRun.indexOf(7);
+  expect([overRun.length, change, new Set(overRun)]).toEqual([128, 43, new Set([27, 7])]);
   const { allocated, freed } = rates(it.cells, [0, 1, 2], 3);
   expect([[...allocated], [...freed]]).toEqual([[27, 5, 30], [0, 25, 30]]);
 });

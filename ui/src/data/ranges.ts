@@ -187,6 +187,40 @@ export function liveAtEnds(cells: Cells, rows: Iterable<number>, buckets: number
   return live;
 }
 
+/** Points of a small curve. */
+const POINTS = 128;
+
+/** Live bytes of some sites in parts of equal length of the run. Of one process it is the most that
+ * was live in each part, of several the sum of what was live at its end. */
+export function liveOverRun(recording: Recording, sites: Iterable<number>): Float64Array {
+  const byProcess = new Map<number, number[]>();
+  for (const site of sites) {
+    const process = recording.sites.process[site]!;
+    const rows = byProcess.get(process);
+    if (rows) rows.push(site);
+    else byProcess.set(process, [site]);
+  }
+  const sum = new Float64Array(POINTS);
+  const step = (recording.end - recording.start) / POINTS;
+  for (const [index, rows] of byProcess) {
+    const { starts, end } = recording.processes[index]!.details!;
+    const live = liveAtEnds(recording.cells, rows, starts.length);
+    let bucket = -1;
+    for (let i = 0; i < POINTS; i++) {
+      const [from, to] = [recording.start + i * step, recording.start + (i + 1) * step];
+      // What began before the end of this part, and of one process all that did not end before it.
+      let most = from < end && bucket >= 0 ? live[bucket]! : 0;
+      while (bucket + 1 < starts.length && starts[bucket + 1]! < to) {
+        bucket++;
+        most = byProcess.size === 1 ? Math.max(most, live[bucket]!) : live[bucket]!;
+      }
+      // The end of the last part may be rounded.
+      if (byProcess.size === 1 || to - end < step / 1000) sum[i]! += most;
+    }
+  }
+  return sum;
+}
+
 /** Bytes allocated, or freed, in each bucket of a process. */
 export function rates(cells: Cells, rows: Iterable<number>, buckets: number): { allocated: Float64Array; freed: Float64Array } {
   const allocated = new Float64Array(buckets);

@@ -26,24 +26,42 @@ export function Curve({ height, small = false, left = 64 }: Props) {
   const data = useCurve();
   const { state, model } = app;
   const range = state.range ? model.range(state) : null;
+  const resident = state.resident && !small;
   const latest = useRef({ app, range });
   latest.current = { app, range };
-  const { element, plot } = usePlot(data.columns, (width) => options(data, width, height, small, left, latest), [data, height, small, left, app.theme]);
+  const { element, plot } = usePlot(data.columns, (width) => options(data, width, { height, small, resident, left }, latest), [data, height, small, resident, left, app.theme]);
 
   useEffect(() => plot.current?.redraw(false), [range?.[0], range?.[1]]);
 
   return <div class={small ? "curve small" : "curve"} ref={element} role="img" aria-label={data.label} style={{ height: `${height}px` }} />;
 }
 
+interface Shape {
+  height: number;
+  small: boolean;
+  /** With the resident set. */
+  resident: boolean;
+  left: number;
+}
+
+/** Shows or hides the resident set, beside which the live bytes may be a flat line. */
+export function ResidentSwitch() {
+  const { state, set } = useApp();
+  if (useCurve().lastResident === null) return null;
+  return (
+    <button type="button" class="link" aria-pressed={state.resident} onClick={() => set({ resident: !state.resident })}>
+      {state.resident ? "Hide" : "Show"} the resident set
+    </button>
+  );
+}
+
 function options(
   data: CurveData,
   width: number,
-  height: number,
-  small: boolean,
-  left: number,
+  { height, small, resident, left }: Shape,
   latest: { current: { app: App; range: Range | null } },
 ): uPlot.Options {
-  const most = Math.max(small ? data.mostLive : data.most, 1);
+  const most = Math.max(resident ? data.most : data.mostLive, 1);
   const right = small ? 0 : width < 600 ? 8 : 96;
   return {
     width,
@@ -60,7 +78,7 @@ function options(
     series: [
       {},
       { stroke: color("accent"), width: 1.5, fill: color("area"), paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false } },
-      { show: !small, stroke: color("resident"), width: 1.5, dash: [5, 3], points: { show: false }, spanGaps: true },
+      { show: resident, stroke: color("resident"), width: 1.5, dash: [5, 3], points: { show: false }, spanGaps: true },
     ],
     cursor: {
       y: false,
@@ -69,19 +87,19 @@ function options(
     },
     hooks: {
       ready: [(self) => brush(self.over, (left) => self.posToVal(left, "x"), (dragged) => choose(latest.current.app, dragged))],
-      setCursor: [(self) => small || hover(self, data)],
-      draw: [(self) => decorate(self, data, small, latest.current.range)],
+      setCursor: [(self) => small || hover(self, data, resident)],
+      draw: [(self) => decorate(self, resident ? data : { ...data, lastResident: null }, small, latest.current.range)],
     },
   };
 }
 
 /** What the curve is at the pointer. */
-function hover(self: uPlot, data: CurveData): void {
+function hover(self: uPlot, data: CurveData, isResident: boolean): void {
   const index = self.cursor.idx;
   if (index === null || index === undefined || (self.cursor.left ?? -1) < 0) return showTip(self, null);
   const [time, live, resident] = self.data.map((column) => column[index]);
   const words = [duration(time! - data.zero), `live ${bytes(live ?? 0)}`];
-  if (resident !== null && resident !== undefined) words.push(`resident ${bytes(resident)}`);
+  if (isResident && resident !== null && resident !== undefined) words.push(`resident ${bytes(resident)}`);
   showTip(self, words);
 }
 

@@ -8,6 +8,9 @@ import { color } from "./colors";
 import { copyText } from "./copy";
 
 const ROW = 22;
+/** A canvas that is taller, in pixels of the screen, is not drawn as a whole: browsers limit its
+ * height (Chromium to 65,535), and it takes memory. */
+const TALLEST = 8192;
 
 /** The label of a run of library frames. */
 export function foldedLabel(tree: FlameTree, node: number): string {
@@ -48,11 +51,17 @@ interface GraphProps {
 
 export function Graph({ tree, zoomed, found, weights, look, from, theme, say, onZoom }: GraphProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
+  const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
+  // The first row that is drawn, if not all are.
+  const [first, setFirst] = useState(0);
   const [chosen, setChosen] = useState(zoomed);
   const path = useMemo(() => pathTo(tree, zoomed), [tree, zoomed]);
   const cells = useMemo(() => (width > 0 ? layOut(tree, path, width) : []), [tree, path, width, weights]);
   const rows = cells.reduce((most, cell) => Math.max(most, cell.row + 1), 1);
+  const isWhole = rows * ROW * devicePixelRatio <= TALLEST;
+  const drawn = isWhole ? rows : Math.min(rows, Math.ceil(innerHeight / ROW) + 2);
+  const top = isWhole ? 0 : Math.min(first, rows - drawn);
   const { label } = look;
   const at = cells.find((cell) => cell.node === chosen) ?? cells.find((cell) => cell.node === zoomed);
 
@@ -65,23 +74,33 @@ export function Graph({ tree, zoomed, found, weights, look, from, theme, say, on
     return () => observer.disconnect();
   }, [theme]);
   useLayoutEffect(() => {
-    if (width > 0) draw(canvas.current!, look, tree, cells, rows, width, found, at?.node ?? -1);
-  }, [cells, found, at?.node, theme]);
+    const visible = cells.filter((it) => it.row >= top && it.row < top + drawn);
+    if (width > 0) draw(canvas.current!, { look, tree, cells: visible, top, rows: drawn, width, found, chosen: at?.node ?? -1 });
+  }, [cells, found, at?.node, theme, top, drawn]);
+  useEffect(() => {
+    if (isWhole) return;
+    const follow = () => setFirst(Math.max(0, Math.floor(-frame.current!.getBoundingClientRect().top / ROW)));
+    follow();
+    addEventListener("scroll", follow, { passive: true });
+    return () => removeEventListener("scroll", follow);
+  }, [isWhole, cells]);
 
   const zoom = (node: number) => {
     const to = node === zoomed && node !== 0 ? tree.parent(node) : node;
     onZoom(pathTo(tree, to).slice(1).map((it) => tree.key(it)));
   };
   const under = (event: MouseEvent) => {
-    const row = Math.floor(event.offsetY / ROW);
+    const row = top + Math.floor(event.offsetY / ROW);
     return cells.find((cell) => cell.row === row && event.offsetX >= cell.x && event.offsetX < cell.x + cell.width);
   };
   const copy = (node: number) => copyStack(look, tree, node, from, say);
   const onKey = (event: KeyboardEvent) => {
     if (!at || event.altKey || event.ctrlKey || event.metaKey) return;
     const next = neighbour(cells, at, event.key);
-    if (next) setChosen(next.node);
-    else if (event.key === "Enter" || event.key === " ") zoom(at.node);
+    if (next) {
+      setChosen(next.node);
+      if (!isWhole) showRow(frame.current!, next.row);
+    } else if (event.key === "Enter" || event.key === " ") zoom(at.node);
     else if (event.key === "c") copy(at.node);
     else return;
     event.preventDefault();
@@ -90,23 +109,26 @@ export function Graph({ tree, zoomed, found, weights, look, from, theme, say, on
   const children = tree.children(zoomed).slice(0, 50);
   return (
     <>
-      <canvas
-        ref={canvas}
-        class="flame"
-        tabIndex={0}
-        role="application"
-        aria-label="Flame graph: arrows choose a cell, Enter zooms, Escape goes back"
-        aria-describedby="chosen"
-        data-cells={cells.length}
-        style={{ height: `${rows * ROW}px` }}
-        onMouseMove={(event) => setChosen(under(event)?.node ?? zoomed)}
-        onMouseLeave={() => setChosen(zoomed)}
-        onClick={(event) => {
-          const cell = under(event);
-          if (cell) zoom(cell.node);
-        }}
-        onKeyDown={onKey}
-      />
+      <div ref={frame} class="flame-rows" style={{ height: `${rows * ROW}px` }}>
+        <canvas
+          ref={canvas}
+          class="flame"
+          tabIndex={0}
+          role="application"
+          aria-label="Flame graph: arrows choose a cell, Enter zooms, Escape goes back"
+          aria-describedby="chosen"
+          data-cells={cells.length}
+          data-top={top}
+          style={{ height: `${drawn * ROW}px`, marginTop: `${top * ROW}px` }}
+          onMouseMove={(event) => setChosen(under(event)?.node ?? zoomed)}
+          onMouseLeave={() => setChosen(zoomed)}
+          onClick={(event) => {
+            const cell = under(event);
+            if (cell) zoom(cell.node);
+          }}
+          onKeyDown={onKey}
+        />
+      </div>
       <p class="strip" id="chosen" aria-live="polite">
         {at && (
           <>
@@ -177,12 +199,34 @@ function neighbour(cells: Cell[], from: Cell, key: string): Cell | undefined {
   }
 }
 
-function draw(canvas: HTMLCanvasElement, look: Look, tree: FlameTree, cells: Cell[], rows: number, width: number, found: Set<number> | null, chosen: number): void {
+/** Scrolls the page so that a row is in it. */
+function showRow(frame: HTMLElement, row: number): void {
+  const y = frame.getBoundingClientRect().top + row * ROW;
+  const [least, most] = [4 * ROW, innerHeight - 6 * ROW];
+  if (y < least) scrollBy(0, y - least);
+  else if (y > most) scrollBy(0, y - most);
+}
+
+interface Drawing {
+  look: Look;
+  tree: FlameTree;
+  /** Those in the rows that are drawn. */
+  cells: Cell[];
+  /** The first row that is drawn, and how many are. */
+  top: number;
+  rows: number;
+  width: number;
+  found: Set<number> | null;
+  chosen: number;
+}
+
+function draw(canvas: HTMLCanvasElement, { look, tree, cells, top, rows, width, found, chosen }: Drawing): void {
   const scale = devicePixelRatio;
   canvas.width = width * scale;
   canvas.height = rows * ROW * scale;
   const context = canvas.getContext("2d")!;
   context.scale(scale, scale);
+  context.translate(0, -top * ROW);
   context.textBaseline = "middle";
   const inks = new Map<string, string>();
   const hatches = new Map<string, CanvasPattern | string>();

@@ -12,6 +12,7 @@ export const KEYS: [string, string][] = [
   ["↑ ↓ ← →", "in the flame graph: choose a cell; Enter zooms"],
   ["c", "in the flame graph: copy the stack"],
   ["l", "library frames"],
+  ["r", "resident set in the curve"],
   ["i", "turn the flame graph: from main, from the allocation"],
   ["d", "dark or light"],
   ["Esc", "undo one thing: zoom, row, search, range"],

@@ -31,6 +31,8 @@ interface Props<T> {
   onSort: (sort: string) => void;
   open?: string;
   onOpen?: (key: string) => void;
+  /** Whether a row opens; without it all do. */
+  opens?: (row: T) => boolean;
   detail?: (row: T) => ComponentChildren;
   empty?: string;
   /** Rows that are shown at first. */
@@ -90,19 +92,20 @@ export function Table<T>(props: Props<T>) {
           {all.slice(0, most).map((row) => {
             const key = props.rowKey(row);
             const isOpen = key === open && detail !== undefined;
+            const toggle = onOpen && (props.opens?.(row) ?? true) ? () => onOpen(isOpen ? "" : key) : undefined;
             return (
               <Fragment key={key}>
-                <tr class={`${onOpen ? "opens" : ""} ${isOpen ? "open" : ""}`} data-row={key} onClick={onOpen && (() => onOpen(isOpen ? "" : key))}>
+                <tr class={`${toggle ? "opens" : ""} ${isOpen ? "open" : ""}`} data-row={key} onClick={toggle}>
                   {columns.map((column, i) => (
                     <td key={column.key} class={classes(column)}>
-                      {i === 0 && onOpen ? (
+                      {i === 0 && toggle ? (
                         <button
                           type="button"
                           class="row"
                           aria-expanded={isOpen}
                           onClick={(event) => {
                             event.stopPropagation();
-                            onOpen(isOpen ? "" : key);
+                            toggle();
                           }}
                         >
                           {column.cell(row)}

@@ -7,7 +7,7 @@ import { type FlameTree, foundValue, nodeAt, treeOf } from "../data/flame";
 import { ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
 import { MODE_NAMES } from "../data/ranges";
-import { bytes, count, plural, share } from "../format";
+import { bytes, count, plural, programName, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Graph, type Look, foldedLabel } from "../parts/flame-graph";
 import { PartOnly, leftOut } from "../parts/notes";
@@ -41,7 +41,8 @@ export function Flame() {
   const found = useMemo(() => recording.search(state.search), [recording, state.search]);
   const foundPart = useMemo(() => (found ? foundValue(recording, found, weights) : 0), [found, weights]);
   const whole = tree.value(0);
-  const amount = (value: number) => (weight === "allocations" || weight === "temporary" ? count(value) : bytes(value));
+  const about = recording.meta.kind === "sampled" ? "about " : "";
+  const amount = (value: number) => about + (weight === "allocations" || weight === "temporary" ? count(value) : bytes(value));
   const look: Look = {
     label: (node) => labelOf(app, tree, node),
     place: (node) => (tree.frame(node) >= 0 ? recording.placeOf(tree.frame(node), true) : ""),
@@ -107,7 +108,7 @@ export function Flame() {
 function labelOf({ recording, state, model }: App, tree: FlameTree, node: number): string {
   if (node === 0) {
     const all = model.all(state);
-    const name = all.length > 1 ? `${count(all.length)} processes` : (all[0]?.executable.split("/").pop() ?? "");
+    const name = all.length > 1 ? `${count(all.length)} processes` : (all[0] ? programName(all[0]) : "");
     return name === "" ? "all" : name;
   }
   return tree.key(node) < 0 ? foldedLabel(tree, node) : recording.groupName(tree.key(node));

@@ -108,7 +108,7 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
       title,
       value: (it) => it.figures[key],
       // The interval of a file or a module is not in the page.
-      cell: (it) => (isBy ? <Uncertain metric={metric} value={it.figures[key]} group={it.group} most={mostOf(app, metric)} /> : metric === "allocations" ? count(it.figures[key]) : <Bytes value={it.figures[key]} />),
+      cell: (it) => (isBy ? <Uncertain metric={metric} value={it.figures[key]} group={it.group} most={mostOf(app, metric)} /> : <>about {metric === "allocations" ? count(it.figures[key]) : <Bytes value={it.figures[key]} />}</>),
     });
     if (isBy) {
       const rank: Column<Row> = { key: "rank", title: "Rank", cell: (it) => <span title="Where intervals overlap, the order is not certain.">{rankOf(app, it.group)}</span> };
@@ -320,7 +320,7 @@ function stacksOf({ recording, state, model }: App, group: Group): Stacks {
   const weight = isSampled ? "leaked" : group.sites.some((site) => figures.at_peak_bytes[site]! > 0) ? "peak" : "bytes";
   const bytes = { leaked: figures.leaked_bytes, peak: figures.at_peak_bytes, bytes: figures.bytes }[weight];
   const what = { leaked: "live bytes", peak: "bytes at the peak", bytes: "allocated bytes" }[weight];
-  const blocks = figures.allocations;
+  const blocks = { leaked: figures.leaked, peak: figures.at_peak, bytes: figures.allocations }[weight];
   const sites = [...group.sites].sort((a, b) => bytes[b]! - bytes[a]! || blocks[b]! - blocks[a]!);
   return { sites, bytes, blocks, what, flame: { weight } };
 }
@@ -502,7 +502,7 @@ function Lives({ group }: { group: Group }) {
           Lives, from birth to death
           <WholeRun />
         </h2>
-        <span class="quiet">{blocks > 0 ? `${duration(time / blocks)} on average` : ""}</span>
+        <span class="quiet">{[blocks > 0 ? `${duration(time / blocks)} on average` : "", lines.length > LIVES ? `the ${count(LIVES)} of ${count(lines.length)} lines with most bytes` : ""].filter(Boolean).join(" · ")}</span>
       </div>
       <svg class="lives" viewBox="0 0 400 60" preserveAspectRatio="none" role="img" aria-label={`When blocks were allocated (above) and freed (below); ${duration(blocks > 0 ? time / blocks : 0)} on average`}>
         <path d={path} />

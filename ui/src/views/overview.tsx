@@ -5,9 +5,9 @@ import { ofGroup, ofTotal, sumsOf } from "../data/estimates";
 import { type Group, figuresOf } from "../data/groups";
 import { type Finding, type Process, ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
-import { liveAtEnds } from "../data/ranges";
+import { liveOverRun } from "../data/ranges";
 import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } from "../format";
-import { Curve } from "../parts/curve";
+import { Curve, ResidentSwitch } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { Bytes, FunctionName, Prose } from "../parts/names";
 import { Estimated, GapNotes, MissingEvents, Notes, PartOnly, Uncertain, blocks, isPart, leftOut } from "../parts/notes";
@@ -148,7 +148,7 @@ function Totals({ totals }: { totals: Totals }) {
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
       ? ["Live", <Uncertain metric="leaked" value={totals.leakedBytes} />, blocks(totals.leaked, ofTotal(recording, "leaked-allocations", state.process))]
-      : ["Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
+      : [totals.processes.length > 1 ? "Peaks, added up" : "Peak", known ? bytes(totals.peakBytes) : unknown, known ? plural(totals.peak, "block") : ""],
     ["Allocations", kind === "sampled" ? <Uncertain metric="allocations" value={totals.allocations} /> : count(totals.allocations), bytes(totals.bytes)],
     ["Temporary", known ? of(totals.temporary, totals.allocations) : unknown, known ? count(totals.temporary) : ""],
     ["Reallocations", kind === "sampled" ? unknown : of(totals.reallocations, totals.allocations), kind === "sampled" ? "" : count(totals.reallocations)],
@@ -173,6 +173,7 @@ function Totals({ totals }: { totals: Totals }) {
 }
 
 function Memory() {
+  const { state } = useApp();
   const data = useCurve();
   return (
     <section>
@@ -183,12 +184,13 @@ function Memory() {
             <i class="live" />
             {data.isSum ? `live bytes of ${data.whose}, every ${duration(data.step)}` : `live bytes, maximum in each ${duration(data.step)}`}
           </span>
-          {data.lastResident !== null && (
+          {data.lastResident !== null && state.resident && (
             <span>
               <i class="resident" />
               {data.isSum ? "their resident sets" : "resident set"}
             </span>
           )}
+          <ResidentSwitch />
         </p>
       </div>
       <Curve height={190} />
@@ -300,7 +302,7 @@ function FindingCurve({ finding }: { finding: Finding }) {
   const rows: number[] = [];
   for (let site = details.sites[0]; site < details.sites[1]; site++) if (wanted.has(recording.sites.number[site]!)) rows.push(site);
   if (rows.length === 0) return null;
-  return <Sparkline values={liveAtEnds(recording.cells, rows, details.starts.length)} width={184} height={36} label="Its live bytes over the run" />;
+  return <Sparkline values={liveOverRun(recording, rows)} width={184} height={36} label="Its live bytes over the run" />;
 }
 
 const HELD = 10;
@@ -362,37 +364,11 @@ export function GroupCurve({ group, width = 96 }: { group: Group; width?: number
   const { recording } = useApp();
   let values = curves.get(group);
   if (!values) {
-    values = groupCurve(recording, group);
+    values = liveOverRun(recording, group.sites);
     curves.set(group, values);
   }
   const most = values.reduce((a, b) => Math.max(a, b), 0);
   return <Sparkline values={values} width={width} label={`live bytes over the run, at most ${bytesParts(most).join(" ")}`} />;
-}
-
-function groupCurve(recording: App["recording"], group: Group): Float64Array {
-  const byProcess = new Map<number, number[]>();
-  for (const site of group.sites) {
-    const process = recording.sites.process[site]!;
-    const rows = byProcess.get(process);
-    if (rows) rows.push(site);
-    else byProcess.set(process, [site]);
-  }
-  const live = [...byProcess].map(([index, rows]) => {
-    const details = recording.processes[index]!.details!;
-    return { details, values: liveAtEnds(recording.cells, rows, details.starts.length) };
-  });
-  if (live.length === 1) return live[0]!.values;
-  const points = 128;
-  const sum = new Float64Array(points);
-  for (const { details, values } of live) {
-    let bucket = -1;
-    for (let i = 0; i < points; i++) {
-      const time = recording.start + ((i + 1) / points) * (recording.end - recording.start);
-      while (bucket + 1 < details.starts.length && details.starts[bucket + 1]! < time) bucket++;
-      if (bucket >= 0 && time <= details.end) sum[i]! += values[bucket]!;
-    }
-  }
-  return sum;
 }
 
 function CountsOnly({ totals }: { totals: Totals }) {

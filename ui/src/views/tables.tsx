@@ -1,14 +1,16 @@
 // Tables of what is not a function: threads, sizes, entry points, processes, windows.
 
+import type { ComponentChildren } from "preact";
 import { type App, useApp } from "../app";
+import { ofTotal } from "../data/estimates";
 import { leftWord } from "../data/gaps";
 import { programs } from "../data/programs";
 import type { Entry, Process, SizeClass, Thread, Window } from "../data/recording";
 import { MODE_NAMES, ofThreads } from "../data/ranges";
-import { bytes, count, countOrNone, duration, fileName, plural, share } from "../format";
+import { bytes, count, countOrNone, duration, plural, programName, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Bytes } from "../parts/names";
-import { OfWholeRun, PartOnly, leftOut } from "../parts/notes";
+import { Estimated, OfWholeRun, PartOnly, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table, ofRun } from "../parts/table";
 import { type Table as Name, TABLES } from "../state";
@@ -66,7 +68,7 @@ function Threads() {
   const { recording, state, model } = useApp();
   const processes = model.processes(state);
   const rows = processes.flatMap((it) => it.details!.threads);
-  const range = state.range ? ofThreads(recording, processes, model.range(state), state.mode) : null;
+  const range = model.hasRange(state) ? ofThreads(recording, processes, model.range(state), state.mode) : null;
   const many = processes.length > 1;
   const known = recording.meta.kind === "recording";
   const names: Column<Thread>[] = [
@@ -162,6 +164,13 @@ function Processes() {
   const rows: ProcessRow[] = isMerged ? all.map((it) => (it.processes.length === 1 ? rowOfProcess(it.processes[0]!) : { ...it, key: String(it.key) })) : recording.processes.filter(matches).map(rowOfProcess);
   const kind = recording.meta.kind;
   const ends = (it: ProcessRow) => (it.processes.every((process) => process.exit === it.processes[0]!.exit) ? it.processes[0]!.exit : "mixed");
+  // Of a sampled profile it is an estimate; several processes together have no interval.
+  const figure = (row: ProcessRow, metric: string, value: number, exact: ComponentChildren) => {
+    if (kind !== "sampled") return exact;
+    const estimate = row.processes.length === 1 ? ofTotal(recording, metric, row.processes[0]!.index) : null;
+    return estimate ? <Estimated value={value} estimate={estimate} show={metric === "allocations" ? count : bytes} /> : <>about {exact}</>;
+  };
+  const about = kind === "sampled" ? "about " : "";
   const columns: Column<ProcessRow>[] = [
     { key: "pid", title: "Process", value: (it) => it.processes[0]!.pid, cell: (it) => (it.processes.length > 1 ? `×${count(it.processes.length)}` : `${it.processes[0]!.pid}`) },
     {
@@ -172,19 +181,19 @@ function Processes() {
       value: (it) => it.processes[0]!.command,
       cell: ({ processes: [first] }) => (
         <code title={first!.command}>
-          {fileName(first!.executable)} <span class="place">{first!.command.slice(0, 200)}</span>
+          {programName(first!)} <span class="place">{first!.command.slice(0, 200)}</span>
         </code>
       ),
     },
     { key: "start", title: "Started", wide: true, value: (it) => it.processes[0]!.started, cell: (it) => (it.processes.length > 1 ? "" : duration(it.processes[0]!.started - recording.start)) },
     { key: "ran", title: isMerged ? "Longest" : "Ran for", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
-    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => count(it.allocations) },
-    { key: "bytes", title: "Allocated", wide: true, value: (it) => it.bytes, cell: (it) => <Bytes value={it.bytes} none /> },
+    { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => figure(it, "allocations", it.allocations, count(it.allocations)) },
+    { key: "bytes", title: "Allocated", wide: true, value: (it) => it.bytes, cell: (it) => figure(it, "bytes", it.bytes, <Bytes value={it.bytes} none />) },
   ];
   if (kind === "recording") columns.push({ key: "peak", title: isMerged ? "Largest peak" : "Peak", value: (it) => it.peakBytes, cell: (it) => <Bytes value={it.peakBytes} none /> });
-  if (kind !== "counts") columns.push({ key: "leaked", title: leftWord(recording, recording.processes), wide: true, value: (it) => it.leakedBytes, cell: (it) => <Bytes value={it.leakedBytes} none /> });
+  if (kind !== "counts") columns.push({ key: "leaked", title: leftWord(recording, recording.processes), wide: true, value: (it) => it.leakedBytes, cell: (it) => figure(it, "leaked", it.leakedBytes, <Bytes value={it.leakedBytes} none />) });
   columns.push({ key: "exit", title: "End", wide: true, text: true, value: ends, cell: ends });
-  const look = (chosen: number) => set({ view: kind === "recording" ? "timeline" : "overview", process: chosen, range: null, zoom: [], row: "", sort: "" });
+  const look = (chosen: number) => set({ view: kind === "recording" ? "timeline" : "overview", process: chosen, range: null, zoom: [], row: "", sort: "", search: "" });
   const open = (key: string) => {
     const chosen = Number(key);
     if (key === "" || chosen < 0) set({ row: key });
@@ -199,8 +208,10 @@ function Processes() {
       <div class="tools">
         <p class="quiet">
           {plural(shown.length, "process", "processes")}
-          {hasEqual && words === "" ? ` of ${plural(all.length, "program")}` : ""}: {plural(sum("allocations"), "allocation")} of {bytes(sum("bytes"))}
-          {left}. A click looks at one of them alone.
+          {hasEqual && words === "" ? ` of ${plural(all.length, "program")}` : ""}: {about}
+          {plural(sum("allocations"), "allocation")} of {bytes(sum("bytes"))}
+          {left}.{recording.processes.length > 1 && " A click looks at one of them alone."}
+          {shown.some((it) => !it.details) && recording.processes.length > 1 && " Of those that cannot be clicked only these totals are here."}
         </p>
         {hasEqual && words === "" && (
           <Choice
@@ -222,6 +233,7 @@ function Processes() {
         {...useSort("bytes")}
         open={isMerged ? state.row : ""}
         onOpen={recording.processes.length > 1 ? open : undefined}
+        opens={(it) => it.processes.length > 1 || it.processes[0]!.details !== null}
         detail={isMerged ? (it) => <Members row={it} look={look} /> : undefined}
         empty="No process matches."
       />
@@ -279,7 +291,7 @@ function Windows() {
   const processes = model.processes(state);
   const rows = windowsOf(processes);
   const columns: Column<WindowRow>[] = [
-    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code title={it.name}>{it.name}</code> },
+    { key: "name", title: "Window", text: true, value: (it) => it.name, cell: (it) => <code title={it.name}>{it.name || "[no name]"}</code> },
     { key: "opened", title: "Opened", wide: true, value: (it) => it.from, cell: (it) => duration(it.from - recording.start) },
     { key: "duration", title: "Lasted", wide: true, value: (it) => it.duration, cell: (it) => duration(it.duration) },
     { key: "allocations", title: "Allocations", value: (it) => it.allocations, cell: (it) => countOrNone(it.allocations) },

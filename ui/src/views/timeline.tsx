@@ -8,7 +8,7 @@ import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
 import type { Thread } from "../data/recording";
 import { count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
-import { Curve } from "../parts/curve";
+import { Curve, ResidentSwitch } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { type Mark, MOST_LANES, MarkTrack, type NamedSpan } from "../parts/mark-track";
 import { Bytes, FunctionName, Prose } from "../parts/names";
@@ -50,7 +50,10 @@ export function Timeline() {
           {range[0] === whole[0] && state.process === null ? "0\u00a0s" : duration(range[0] - recording.start)} – {duration(range[1] - recording.start)}{" "}
           <small>{state.range ? `${length} of ${duration(whole[1] - whole[0])}` : "the whole run; drag over the curve or a track to choose a range"}</small>
         </h1>
-        <Choice label="Range" values={names} value={!state.range ? "whole" : peak === null || range[1] !== peak || range[0] !== whole[0] ? null : state.mode === "alive" ? "peak" : "until"} onChange={(it) => presets[it]!()} />
+        <div class="tools">
+          <ResidentSwitch />
+          <Choice label="Range" values={names} value={!state.range ? "whole" : peak === null || range[1] !== peak || range[0] !== whole[0] ? null : state.mode === "alive" ? "peak" : "until"} onChange={(it) => presets[it]!()} />
+        </div>
       </div>
       <Tracks />
       <GapNotes />
@@ -92,7 +95,7 @@ function Tracks() {
       <div class="lane">
         <p>
           <b>Live bytes</b>
-          <span>{data.isSum ? `${data.whose} together${data.lastResident !== null ? "; dashed: resident" : ""}` : data.lastResident !== null ? "dashed: resident" : ""}</span>
+          <span>{[data.isSum && `${data.whose} together`, data.lastResident !== null && state.resident && "dashed: resident"].filter(Boolean).join("; ")}</span>
         </p>
         <Curve height={160} left={left} />
       </div>

@@ -1,10 +1,8 @@
 //! The live bytes of both sides over time, each since the start of its own recording.
 
-use allotrope_profile::{Process, Profile, RunTimes};
+use allotrope_profile::{PARTS_OF_SUM, Process, Profile, RunTimes, sum_of_live};
 
 use crate::columns::Columns;
-use crate::encode::BUCKETS_OF_CURVE;
-use crate::processes::sum_of_live;
 
 use super::ComparedSide;
 
@@ -66,7 +64,7 @@ fn of_profile(profile: &Profile) -> Curve {
         },
         _ => Curve {
             from_ns: 0,
-            width_ns: run.lasted_ns().div_ceil(BUCKETS_OF_CURVE).max(1),
+            width_ns: run.lasted_ns().div_ceil(PARTS_OF_SUM).max(1),
             ended_ns: run.lasted_ns(),
             bytes: sum_of_live(profile),
             peak: [0, 0],

@@ -54,15 +54,21 @@ struct IntervalForm {
     low: i64,
     high: i64,
     may_be_chance: bool,
+    /// Those of the sides; of an exact one both ends are its figure.
+    before: [u64; 2],
+    after: [u64; 2],
 }
 
 impl IntervalForm {
     fn of(interval: &Interval) -> Self {
         // The casts saturate.
+        let ends = |[low, high]: [f64; 2]| [low.floor() as u64, high.ceil() as u64];
         Self {
             low: interval.low.floor() as i64,
             high: interval.high.ceil() as i64,
             may_be_chance: interval.may_be_chance(),
+            before: ends(interval.before),
+            after: ends(interval.after),
         }
     }
 }

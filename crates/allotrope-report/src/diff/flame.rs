@@ -10,8 +10,8 @@ use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Kind};
 use allotrope_profile::{CountedStack, Filter, Metric, StackFrame, StackSet};
+use inferno::flamegraph::Options;
 use inferno::flamegraph::color::{Color, PaletteMap};
-use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::wording::signed;
@@ -54,15 +54,10 @@ pub fn write(
         count(after),
         signed(difference)
     );
-    options.subtitle = Some(
-        "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen"
-            .to_owned(),
-    );
     options.count_name = format!("{} wide", diff.metric.words());
-    options.deterministic = true;
-    options.text_truncate_direction = TextTruncateDirection::Right;
     options.palette_map = Some(&mut palette);
-    flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
+    let about = "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen";
+    folded.draw(&mut options, about, out)
 }
 
 /// Of the runs of a side, the one whose figures the comparison has: it has the side's total.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use allotrope_diff::Headlines;
 use allotrope_findings::{Finding, Severity};
-use allotrope_profile::{Metric, Process, Profile, command_text};
+use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
 use allotrope_text::TextWriter;
 
 use crate::groups::{Group, Grouping, groups};
@@ -98,6 +98,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
         [one] => lines.extend(curve(one, width)),
         many => {
             lines.push(String::new());
+            lines.extend(together(profile, many, width));
             let merge = screen.merge;
             lines.extend(process_table::lines(many, merge, PROCESSES, options));
         }
@@ -188,6 +189,25 @@ fn curve(process: &Process, width: usize) -> Vec<String> {
     let text = end(&text, width - BEFORE_CURVE);
     lines.push(format!("{:BEFORE_CURVE$}{text}", ""));
     lines
+}
+
+/// The live bytes of all processes together over the run; `None` if only some are shown, or
+/// nothing was live.
+fn together(profile: &Profile, shown: &[&Process], width: usize) -> Option<String> {
+    if shown.len() < profile.processes.len() {
+        return None;
+    }
+    let sums = sum_of_live(profile);
+    let most = sums.iter().copied().max().filter(|&most| most > 0)?;
+    let text = format!("  up to {} live together", bytes(most));
+    let count = width
+        .saturating_sub(text.chars().count() + 2)
+        .min(MOST_CURVE);
+    let parts = sums.chunks(sums.len().div_ceil(count.max(1)));
+    let parts: Vec<u64> = parts
+        .map(|it| it.iter().copied().max().unwrap_or(0))
+        .collect();
+    Some(format!("  {}{text}", chart::bars(&parts)))
 }
 
 /// When the peak was, as a share of the run.

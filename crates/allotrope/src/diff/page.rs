@@ -6,19 +6,15 @@ use std::path::{Path, PathBuf};
 use allotrope_diff::{Diff, DiffOptions};
 use allotrope_page::{ComparedSide, Comparison};
 use allotrope_profile::{Filter, Metric, Profile, StackSet};
-use allotrope_text::Shown;
 use anyhow::Context;
 
 use super::{Input, Sides, compared, titles};
 use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::export;
-use crate::message;
 
 /// Writes a page to the file `out`, which must be none of those that were read.
 pub fn write(out: &Path, read: &[PathBuf], page: &[u8]) -> Result<(), Failure> {
-    export::create(out, read, |output| output.write_all(page))?;
-    message::print(format_args!("wrote the page {}", out.shown()));
-    Ok(())
+    export::create_page(out, read, |output| output.write_all(page))
 }
 
 /// The page of this comparison, and of the same sides by all other metrics that they give. It has

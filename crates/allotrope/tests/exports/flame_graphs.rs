@@ -84,7 +84,7 @@ fn an_empty_side_is_drawn() {
     let same = graph(&["diff", some, some]);
     assert!(same.contains("first (10, no change)"), "{same}");
     let alone = graph(&["report", nothing]);
-    assert!(alone.contains("no allocations"), "{alone}");
+    assert!(alone.contains("no allocations (0 allocations"), "{alone}");
 }
 
 #[test]
@@ -94,4 +94,26 @@ fn the_filter_of_a_diff_selects_what_is_drawn() {
     let svg = graph(&["diff", nothing, some, "--filter", "third"]);
     assert!(svg.contains("third (0 → 1, +1)"), "{svg}");
     assert!(!svg.contains("first ("), "{svg}");
+}
+
+/// `attribution.c` calls itself as often as it is told, and allocates in the innermost call.
+#[test]
+fn a_graph_says_that_deeper_frames_are_left_out() {
+    let deep = |depth: &str| {
+        let program = record(compiled("attribution.c"));
+        program.args(["recurse", depth]).run().expect_status(0)
+    };
+    let note = "frames deeper than 1000 are left out";
+    assert!(graph(&["report", text(&deep("1200").trace)]).contains(note));
+    assert!(!graph(&["report", text(&deep("50").trace)]).contains(note));
+}
+
+#[test]
+fn a_graph_can_be_printed() {
+    let trace = text(&METRICS.trace);
+    let printed = fine(&["report", trace, "--flamegraph", "-"]);
+    assert_eq!(printed, graph(&["report", trace]).into_bytes());
+    let folded = fine(&["export", trace, "--to", "folded", "-o", "-"]);
+    assert_eq!(folded, fine(&["export", trace, "--to", "folded"]));
+    assert!(!Path::new("-").exists());
 }
