@@ -100,7 +100,7 @@ fn columns(data: &str) -> BTreeMap<String, Vec<u8>> {
     inflated.read_to_end(&mut bytes).expect("deflate");
     let mut columns = BTreeMap::new();
     let (version, mut rest) = bytes.split_first().expect("a version");
-    assert_eq!(*version, 2);
+    assert_eq!(*version, 3);
     while let Some((&length, after)) = rest.split_first() {
         let (name, after) = after.split_at(length.into());
         rest = after;
@@ -441,7 +441,15 @@ fn sampled_profiles_have_their_intervals() {
     let page = page(&path("huge.allotrope"), &path("more.allotrope"), &metric);
     let expected = diff_json(&path("huge.allotrope"), &path("more.allotrope"), &metric);
     let meta = &page.meta["comparisons"][0];
-    let interval = |of: &Value| json!({"low": of["difference_low"], "high": of["difference_high"], "may_be_chance": of["may_be_chance"]});
+    let interval = |of: &Value| {
+        json!({
+            "low": of["difference_low"],
+            "high": of["difference_high"],
+            "may_be_chance": of["may_be_chance"],
+            "before": [of["before_low"], of["before_high"]],
+            "after": [of["after_low"], of["after_high"]],
+        })
+    };
     assert_eq!(meta["interval"], interval(&expected));
     let entries = expected["entries"].as_array().expect("a list");
     let intervals: Value = entries.iter().map(interval).collect();
