@@ -16,7 +16,8 @@
 //! A *path* is the sequence of functions that an operation executes, in the order of their
 //! first instructions. An instruction that repeats itself (`rep stosb`) counts once.
 //!
-//! The only `unsafe` block lets the started replayer request to be traced (`tracer`).
+//! Two `unsafe` blocks, both in `tracer`: one lets the started replayer request to be traced, one
+//! reads who sent a signal.
 
 mod analysis;
 mod code;

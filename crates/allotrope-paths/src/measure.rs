@@ -138,13 +138,15 @@ fn run(
         let found = figures.library.display().to_string();
         return Err(MeasureError::NotLoaded(found));
     }
+    let (stepped, wanted) = (traced.operations.len(), request.samples.len());
     match traced.code {
-        Some(code) if !traced.operations.is_empty() => Ok(Run {
+        Some(code) if stepped == wanted => Ok(Run {
             operations: traced.operations,
             code,
         }),
-        _ => Err(MeasureError::Ended(
-            "was not measured: no operation was stepped".to_owned(),
-        )),
+        // A count without them would be wrong, and look as any other.
+        _ => Err(MeasureError::Ended(format!(
+            "was not measured: {stepped} of {wanted} chosen operations were stepped"
+        ))),
     }
 }

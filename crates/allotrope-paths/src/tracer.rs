@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc::{SI_KERNEL, SI_QUEUE, SI_TKILL, SI_USER, siginfo_t};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -58,6 +59,7 @@ pub(crate) fn trace(
         kept: 0,
         operations: Vec::new(),
         code: None,
+        begin: None,
     };
     let watchdog = Watchdog::new(main, limit);
     let progress = |done| {
@@ -122,6 +124,25 @@ struct Tracer<'a> {
     kept: usize,
     operations: Vec<Operation>,
     code: Option<Code>,
+    /// The address after the first `int3`, once an operation has been stepped.
+    begin: Option<u64>,
+}
+
+/// From the address after the first `int3` to that of the second: the length of `call rax`.
+const CALL_BYTES: u64 = 2;
+
+/// What to do with a signal that is reported while an operation is stepped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handling {
+    /// It is the trap of a step.
+    Step,
+    /// It belongs to the operation, which raised it or failed: its handler is part of the
+    /// operation, too.
+    DeliverNow,
+    /// It came from outside. Its handler would be counted, so it waits for the operation's end.
+    DeliverLater,
+    /// It stops a process, which a traced one must not be.
+    Drop,
 }
 
 impl Tracer<'_> {
@@ -145,13 +166,21 @@ impl Tracer<'_> {
                         resume(process, None)?;
                         continue;
                     }
-                    if signal == Signal::SIGTRAP && self.is_begin(process)? {
-                        self.step_through(process)?;
-                        if !progress(self.operations.len() as u64) {
-                            let _ = nix::sys::signal::kill(self.main, Signal::SIGKILL);
+                    let is_ours = match signal {
+                        Signal::SIGTRAP => {
+                            if self.is_begin(process)? {
+                                if let Some(status) = self.step_through(process)? {
+                                    return Ok(status);
+                                }
+                                if !progress(self.operations.len() as u64) {
+                                    let _ = nix::sys::signal::kill(self.main, Signal::SIGKILL);
+                                }
+                            }
+                            self.is_breakpoint(process)
                         }
-                    }
-                    let is_ours = matches!(signal, Signal::SIGTRAP | Signal::SIGSTOP);
+                        // Also how each thread begins.
+                        signal => stops(signal),
+                    };
                     resume(process, (!is_ours).then_some(signal))?;
                 }
                 WaitStatus::PtraceEvent(process, ..) => resume(process, None)?,
@@ -196,15 +225,30 @@ impl Tracer<'_> {
         code.is_some_and(|word| word & 0xffff == 0xd0ff)
     }
 
-    fn step_through(&mut self, thread: Pid) -> io::Result<()> {
+    /// Whether the thread is at one of the replayer's own two `int3`. One that has been killed
+    /// meanwhile has no registers, and needs no signal.
+    fn is_breakpoint(&self, thread: Pid) -> bool {
+        let Ok(registers) = ptrace::getregs(thread) else {
+            return true;
+        };
+        // After the second `int3`, which is one byte.
+        let ours = |begin| [begin, begin + CALL_BYTES, begin + CALL_BYTES + 1];
+        self.begin
+            .is_some_and(|begin| ours(begin).contains(&registers.rip))
+    }
+
+    /// Steps through the next sampled operation. Returns the status of the replayer if it ended
+    /// meanwhile.
+    fn step_through(&mut self, thread: Pid) -> io::Result<Option<ExitStatus>> {
         if self.code.is_none() {
             self.code = Some(Code::new(self.main.as_raw().unsigned_abs())?);
         }
         let Some(code) = &mut self.code else {
-            return Ok(());
+            return Ok(None);
         };
-        let begin = ptrace::getregs(thread)?;
-        let end = begin.rip + 2;
+        let begin = ptrace::getregs(thread)?.rip;
+        self.begin = Some(begin);
+        let end = begin + CALL_BYTES;
         let (call, size) = self.samples.calls[self.next];
         self.next += 1;
         let mut operation = Operation {
@@ -215,21 +259,53 @@ impl Tracer<'_> {
         };
         let mut last = 0;
         let mut steps = 0;
+        let mut held: Vec<Signal> = Vec::new();
+        let mut deliver = None;
+        let mut is_interrupted = false;
         loop {
-            ptrace::step(thread, None)?;
-            match waitpid(thread, Some(WaitPidFlag::__WALL))? {
-                WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-                WaitStatus::Stopped(_, signal) => {
-                    // The allocator crashed: the kernel delivers the signal now.
-                    resume(thread, Some(signal))?;
-                    return Ok(());
-                }
-                // It has ended; the next wait of the process says how.
-                _ => return Ok(()),
+            match ptrace::step(thread, deliver.take()) {
+                // It has been killed; the wait says so.
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => return Err(error.into()),
             }
-            let address = ptrace::getregs(thread)?.rip;
+            match waitpid(thread, Some(WaitPidFlag::__WALL))? {
+                WaitStatus::Stopped(_, signal) => {
+                    let handling = handling(signal, ptrace::getsiginfo(thread).ok(), self.main);
+                    match handling {
+                        Handling::Step => {}
+                        Handling::DeliverNow => deliver = Some(signal),
+                        Handling::DeliverLater if held.contains(&signal) => {}
+                        Handling::DeliverLater => held.push(signal),
+                        Handling::Drop => {}
+                    }
+                    if handling != Handling::Step {
+                        is_interrupted = true;
+                        continue;
+                    }
+                }
+                WaitStatus::Exited(process, code) if process == self.main => {
+                    return Ok(Some(ExitStatus::from_raw((code & 0xff) << 8)));
+                }
+                WaitStatus::Signaled(process, signal, _) if process == self.main => {
+                    return Ok(Some(ExitStatus::from_raw(signal as i32)));
+                }
+                // The thread has ended; the next wait for the process says how.
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(None),
+                // It has started a thread, which waits until this operation has ended.
+                _ => continue,
+            }
+            let address = match ptrace::getregs(thread) {
+                Ok(registers) => registers.rip,
+                Err(Errno::ESRCH) => continue,
+                Err(error) => return Err(error.into()),
+            };
             if address == end {
                 break;
+            }
+            // A system call that a signal interrupted is executed again by the kernel, and ends
+            // at the same address.
+            if std::mem::take(&mut is_interrupted) && address == last {
+                continue;
             }
             let number = code.number(address);
             let repeats = address == last && code.instruction(number).repeats;
@@ -245,7 +321,50 @@ impl Tracer<'_> {
         }
         self.kept += operation.steps.len();
         self.operations.push(operation);
-        Ok(())
+        for signal in held {
+            let _ = nix::sys::signal::kill(self.main, signal);
+        }
+        Ok(None)
+    }
+}
+
+/// Whether this signal stops a process, unless it has a handler.
+fn stops(signal: Signal) -> bool {
+    matches!(
+        signal,
+        Signal::SIGSTOP | Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU
+    )
+}
+
+/// What to do with a signal of the replayer `main`. There is no `info` of a stop that is no
+/// signal: of the whole process (ptrace(2), group-stop).
+fn handling(signal: Signal, info: Option<siginfo_t>, main: Pid) -> Handling {
+    if stops(signal) {
+        return Handling::Drop;
+    }
+    let Some(info) = info else {
+        return match signal {
+            Signal::SIGTRAP => Handling::Step,
+            _ => Handling::Drop,
+        };
+    };
+    let is_sent = matches!(info.si_code, SI_USER | SI_TKILL | SI_QUEUE);
+    // SAFETY: a signal that was sent has the sender's process.
+    let is_own = is_sent && unsafe { info.si_pid() } == main.as_raw();
+    // The kernel says with a positive code what the thread's instruction did, and with others
+    // who sent the signal (sigaction(2)).
+    let is_fault = info.si_code > 0;
+    match signal {
+        // `int3` in the allocator's own code.
+        Signal::SIGTRAP if info.si_code == SI_KERNEL => Handling::DeliverNow,
+        Signal::SIGTRAP if is_fault => Handling::Step,
+        Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGSYS
+            if is_fault =>
+        {
+            Handling::DeliverNow
+        }
+        _ if is_own => Handling::DeliverNow,
+        _ => Handling::DeliverLater,
     }
 }
 

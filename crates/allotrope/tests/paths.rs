@@ -127,6 +127,76 @@ fn the_instructions_of_a_function_in_assembly() {
     }
 }
 
+/// Signals that come while an operation is stepped neither hide it nor add to it: not those that
+/// a terminal sends, not those that stop a process, and not a timer's, which has a handler.
+#[test]
+fn signals_from_outside_change_no_count() {
+    let recorded = Recorded::pairs();
+    // Steps of each operation for longer than from one signal to the next.
+    let base = ["-DMALLOC_NOPS=200", "-DFREE_NOPS=200"];
+    let few = ["--operations", "100"];
+    let Some(plain) = recorded.paths("plain", &allocator(&base), &few) else {
+        return;
+    };
+    for signal in ["SIGWINCH", "SIGCONT", "SIGCHLD", "SIGTSTP", "SIGALRM"] {
+        let timer = format!("-DTIMER={signal}");
+        let library = allocator(&[base[0], base[1], &timer]);
+        let report = recorded.paths(signal, &library, &few).expect("it steps");
+        for entry in ["all", "malloc", "free"] {
+            for key in ["operations", "mean", "low", "high", "median", "p99"] {
+                assert_eq!(
+                    figure(&report, entry, key),
+                    figure(&plain, entry, key),
+                    "{key} of {entry} with {signal}"
+                );
+            }
+        }
+    }
+}
+
+/// An operation that sends itself a signal that does nothing has the same instructions as one
+/// that makes the same system calls and sends none.
+#[test]
+fn signals_of_the_allocator_itself_change_no_count() {
+    let recorded = Recorded::pairs();
+    let few = ["--operations", "100"];
+    let Some(none) = recorded.paths("none", &allocator(&["-DFREE_RAISES=0"]), &few) else {
+        return;
+    };
+    assert_eq!(figure(&none, "free", "system_calls"), 3.0);
+    for signal in ["SIGWINCH", "SIGCONT", "SIGCHLD", "SIGTSTP"] {
+        let library = allocator(&[&format!("-DFREE_RAISES={signal}")]);
+        let report = recorded.paths(signal, &library, &few).expect("it steps");
+        for key in ["operations", "mean", "low", "high"] {
+            let (a, b) = (figure(&report, "free", key), figure(&none, "free", key));
+            assert_eq!(a, b, "{key} with {signal}");
+        }
+    }
+}
+
+#[test]
+fn an_allocator_that_ends_while_it_is_stepped_is_named() {
+    let recorded = Recorded::pairs();
+    for (flag, sentence) in [
+        ("-DFREE_TRAPS", "crashed with SIGTRAP"),
+        ("-DFREE_RAISES=SIGABRT", "crashed with SIGABRT"),
+        ("-DFREE_RAISES=SIGSEGV", "crashed with SIGSEGV"),
+        ("-DFREE_EXITS", "ended the process"),
+    ] {
+        let library = allocator(&[flag]);
+        let words = ["paths", &recorded.trace, "--alloc", &library, "-q"];
+        let output = allotrope([&words[..], &["--timeout", "60"]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("cannot be stepped") {
+            return skip("the kernel refuses ptrace");
+        }
+        assert_eq!(output.status.code(), Some(2), "{flag}: {errors}");
+        // Each free of the program's own: a number and what it was.
+        assert!(errors.contains(sentence), "{flag}: {errors}");
+        assert!(errors.contains("(free)"), "{flag}: {errors}");
+    }
+}
+
 #[test]
 fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
     let recorded = Recorded::pairs();

@@ -7,9 +7,17 @@
 //   -DFREE_IN_ASSEMBLY: free is 41 nop and a ret
 //   -DSLOW_EVERY=N: each N-th malloc repeats 5000 times an empty loop
 //   -DLACKS_REALLOC: it has no realloc
+//   -DTIMER=SIGNAL: SIGNAL comes each 100 microseconds from the start on; SIGALRM has a handler
+//   -DFREE_RAISES=SIGNAL: each free sends itself SIGNAL; 0 sends none, with as many instructions
+//   -DFREE_TRAPS: each free executes int3
+//   -DFREE_EXITS: each free ends the process with status 3
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #define TEXT(x) #x
 #define NOPS(n) __asm__ volatile(".rept " TEXT(n) "\n nop\n .endr")
@@ -22,6 +30,32 @@
 
 static char *next, *end;
 static long lock;
+
+#ifdef TIMER
+static void handler(int signal) {
+    (void)signal;
+    NOPS(1000);
+}
+
+__attribute__((constructor)) static void start_timer(void) {
+    signal(SIGALRM, handler);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = TIMER};
+    struct itimerspec often = {{0, 100000}, {0, 100000}};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &often, NULL)) {
+        abort();
+    }
+}
+#endif
+
+static inline long call(long number, long a, long b, long c) {
+    long result = number;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory");
+    return result;
+}
 
 static void *take(size_t size) {
     size = (size + 31) & ~(size_t)15;
@@ -70,6 +104,15 @@ void free(void *pointer) {
 #endif
 #ifdef FREE_LOCKS
     __asm__ volatile("lock incq %0" : "+m"(lock));
+#endif
+#ifdef FREE_RAISES
+    call(SYS_tgkill, call(SYS_getpid, 0, 0, 0), call(SYS_gettid, 0, 0, 0), FREE_RAISES);
+#endif
+#ifdef FREE_TRAPS
+    __asm__ volatile("int3");
+#endif
+#ifdef FREE_EXITS
+    call(SYS_exit_group, 3, 0, 0);
 #endif
 #ifdef FREE_CALLS
     long result = 110; // getppid
