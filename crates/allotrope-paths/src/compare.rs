@@ -1,8 +1,14 @@
 //! Compares two reports, and checks limits such as `instructions>+2%`.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::report::{Allocator, Instructions, Report};
+
+/// What a limit limits.
+pub const METRIC: &str = "instructions";
 
 /// A limit: instructions an operation may rise by so much.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,8 +34,11 @@ impl Limit {
             Some(number) => (number, true),
             None => (rise, false),
         };
-        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-        if metric.trim() != "instructions" || !number.is_finite() || number < 0.0 {
+        let number = number.trim();
+        // A number has no sign of its own.
+        let is_number = number.starts_with(|c: char| c.is_ascii_digit());
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        if metric.trim() != METRIC || !is_number || !number.is_finite() {
             return Err(wrong());
         }
         Ok(Self {
@@ -74,6 +83,31 @@ impl Row {
     }
 }
 
+/// What only one of the two reports has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The allocator.
+    pub allocator: String,
+    /// The entry point; `null` if it is the whole allocator.
+    pub entry_point: Option<String>,
+    /// The report without it: `before` or `after`.
+    pub missing_in: &'static str,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = self.missing_in;
+        match &self.entry_point {
+            Some(entry) => write!(
+                to,
+                "{entry} of {} is not in the report {side}",
+                self.allocator
+            ),
+            None => write!(to, "{} is not in the report {side}", self.allocator),
+        }
+    }
+}
+
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -81,6 +115,8 @@ pub struct Comparison {
     pub format: &'static str,
     /// By allocator, `all` first, then the entry points.
     pub rows: Vec<Row>,
+    /// What cannot be compared, because only one report has it.
+    pub missing: Vec<Missing>,
     /// Functions that only one side calls, or that changed most, as sentences.
     pub callees: Vec<String>,
     /// Exceeded limits, as sentences.
@@ -95,6 +131,18 @@ pub enum CompareError {
         "the two reports step through different operations ({0} and {1}): make both from the same recording, with the same --operations"
     )]
     OtherOperations(String, String),
+    /// They are of other recordings with as many operations.
+    #[error(
+        "the two reports step through different operations ({what}: {before} before, {after} after): make both from the same recording, with the same --operations"
+    )]
+    OtherCalls {
+        /// An entry point, with or without a size class.
+        what: String,
+        /// Its operations before.
+        before: u64,
+        /// And after.
+        after: u64,
+    },
     /// No allocator is in both.
     #[error("no allocator is in both reports: before has {0}, after has {1}")]
     NoPair(String, String),
@@ -123,6 +171,11 @@ pub fn compare(
         };
         return Err(CompareError::NoPair(names(before), names(after)));
     }
+    for (a, b) in &pairs {
+        same_operations(a, b)?;
+    }
+    let mut missing = missing_allocators(before, after, &pairs);
+    missing.extend(pairs.iter().flat_map(|(a, b)| missing_entry_points(a, b)));
     let rows: Vec<Row> = pairs.iter().flat_map(|(a, b)| rows(a, b)).collect();
     let exceeded = rows.iter().flat_map(|row| {
         let exceeded = limits.iter().filter(|limit| limit.is_exceeded(row));
@@ -131,6 +184,7 @@ pub fn compare(
     Ok(Comparison {
         format: "allotrope-paths-diff/1",
         exceeded: exceeded.collect(),
+        missing,
         callees: pairs.iter().flat_map(|(a, b)| callees(a, b)).collect(),
         rows,
     })
@@ -147,12 +201,80 @@ fn pairs<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a Allocator, &'a A
     same.collect()
 }
 
+/// The allocators in no pair.
+fn missing_allocators(
+    before: &Report,
+    after: &Report,
+    pairs: &[(&Allocator, &Allocator)],
+) -> Vec<Missing> {
+    let missing = |it: &Allocator, missing_in| Missing {
+        allocator: it.name.clone(),
+        entry_point: None,
+        missing_in,
+    };
+    let gone = before.allocators.iter();
+    let gone = gone.filter(|it| !pairs.iter().any(|(a, _)| a.name == it.name));
+    let new = after.allocators.iter();
+    let new = new.filter(|it| !pairs.iter().any(|(_, b)| b.name == it.name));
+    let gone = gone.map(|it| missing(it, "after"));
+    gone.chain(new.map(|it| missing(it, "before"))).collect()
+}
+
+fn missing_entry_points(before: &Allocator, after: &Allocator) -> Vec<Missing> {
+    let only = |it: &Allocator, other: &Allocator, missing_in| -> Vec<Missing> {
+        let rows = it.instructions.iter();
+        let rows = rows.filter(|row| entry_point(other, &row.entry_point).is_none());
+        let missing = rows.map(|row| Missing {
+            allocator: after.name.clone(),
+            entry_point: Some(row.entry_point.clone()),
+            missing_in,
+        });
+        missing.collect()
+    };
+    let mut missing = only(before, after, "after");
+    missing.extend(only(after, before, "before"));
+    missing
+}
+
+fn entry_point<'a>(allocator: &'a Allocator, name: &str) -> Option<&'a Instructions> {
+    let mut rows = allocator.instructions.iter();
+    rows.find(|it| it.entry_point == name)
+}
+
+/// Whether the operations of both are the same, as far as their reports tell: two recordings may
+/// have as many operations by chance.
+fn same_operations(before: &Allocator, after: &Allocator) -> Result<(), CompareError> {
+    let other = |what: String, before, after| CompareError::OtherCalls {
+        what,
+        before,
+        after,
+    };
+    for a in &before.instructions {
+        let b = entry_point(after, &a.entry_point);
+        if let Some(b) = b.filter(|b| a.operations != b.operations) {
+            let what = format!("operations of {}", a.entry_point);
+            return Err(other(what, a.operations, b.operations));
+        }
+    }
+    let mut classes: BTreeMap<(&str, u64), [u64; 2]> = BTreeMap::new();
+    for (side, allocator) in [before, after].into_iter().enumerate() {
+        for class in &allocator.size_classes {
+            let key = (&*class.entry_point, class.up_to_bytes);
+            classes.entry(key).or_default()[side] = class.operations;
+        }
+    }
+    match classes.into_iter().find(|(_, [a, b])| a != b) {
+        None => Ok(()),
+        Some(((entry, bytes), [a, b])) => {
+            let what = format!("operations of {entry} up to {bytes} bytes");
+            Err(other(what, a, b))
+        }
+    }
+}
+
 fn rows(before: &Allocator, after: &Allocator) -> Vec<Row> {
     let rows = before.instructions.iter().filter_map(|a| {
-        let b = after
-            .instructions
-            .iter()
-            .find(|b| a.entry_point == b.entry_point)?;
+        let b = entry_point(after, &a.entry_point)?;
         let spread = |it: &Instructions| it.high - it.low;
         Some(Row {
             allocator: after.name.clone(),
@@ -253,6 +375,12 @@ mod tests {
             "instructions>2%",
             "instructions>+x",
             "instructions>+-1",
+            "instructions>+-0",
+            "instructions>++2",
+            "instructions>++2%",
+            "instructions>+.5",
+            "instructions>+inf",
+            "INSTRUCTIONS>+2",
         ] {
             assert!(Limit::parse(wrong).is_err(), "{wrong}");
         }
@@ -286,6 +414,60 @@ mod tests {
             &[("all", 50.5, 50.5, 50.5), ("free", 11.0, 11.0, 11.0)],
         );
         assert_eq!(exceeded("instructions>+2%", &before, &after), 1);
+    }
+
+    /// A regression that crashes has no figures.
+    #[test]
+    fn what_only_one_report_has_is_missing() {
+        let row = ("all", 1.0, 1.0, 1.0);
+        let mut before = report("a", &[row, ("free", 1.0, 1.0, 1.0)]);
+        let mut after = report("a", &[row, ("malloc", 1.0, 1.0, 1.0)]);
+        let other = |name: &str| report(name, &[row]).allocators.remove(0);
+        before.allocators.push(other("b"));
+        after.allocators.push(other("c"));
+        let comparison = compare(&before, &after, &[]).unwrap();
+        let sentences: Vec<String> = comparison.missing.iter().map(Missing::to_string).collect();
+        assert_eq!(
+            sentences,
+            [
+                "b is not in the report after",
+                "c is not in the report before",
+                "free of a is not in the report after",
+                "malloc of a is not in the report before",
+            ]
+        );
+        // Two that are alone are compared, whatever their names are.
+        let (a, b) = (report("a", &[row]), report("b", &[row]));
+        assert_eq!(compare(&a, &b, &[]).unwrap().missing, []);
+    }
+
+    #[test]
+    fn recordings_with_as_many_operations_are_told_apart() {
+        let class = |entry: &str, up_to_bytes, operations| crate::report::SizeClass {
+            entry_point: entry.to_owned(),
+            up_to_bytes,
+            operations,
+            mean: 1.0,
+            median: 1,
+        };
+        let rows = [("all", 1.0, 1.0, 1.0), ("malloc", 1.0, 1.0, 1.0)];
+        let mut a = report("a", &rows);
+        let mut b = a.clone();
+        b.allocators[0].instructions[1].operations = 99;
+        let error = compare(&a, &b, &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("operations of malloc: 100 before, 99 after"),
+            "{error}"
+        );
+        b = a.clone();
+        a.allocators[0].size_classes = vec![class("malloc", 16, 60), class("malloc", 64, 40)];
+        b.allocators[0].size_classes = vec![class("malloc", 16, 60), class("malloc", 32, 40)];
+        let error = compare(&a, &b, &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("operations of malloc up to 32 bytes: 0 before, 40 after"),
+            "{error}"
+        );
+        assert!(compare(&a, &a.clone(), &[]).is_ok());
     }
 
     #[test]

@@ -213,6 +213,10 @@ pub fn write_comparison(
         );
         writeln!(out, "{}", cut(&shown(&line), width))?;
     }
+    for missing in &comparison.missing {
+        let sentence = format!("! not compared: {missing}");
+        write_wrapped(out, &shown(&sentence), ["", "  "], width)?;
+    }
     for callee in &comparison.callees {
         write_wrapped(out, &shown(callee), ["", "  "], width)?;
     }

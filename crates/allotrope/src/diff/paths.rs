@@ -61,16 +61,22 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
             return Err(Failure::new(BAD_INPUT, sentence));
         }
     }
-    Ok(status(&comparison))
+    Ok(status(&comparison, !limits.is_empty()))
 }
 
-fn status(comparison: &Comparison) -> u8 {
+/// The exit status. What is missing could have risen by any number: it passes no limit.
+fn status(comparison: &Comparison, is_limited: bool) -> u8 {
+    for missing in comparison.missing.iter().filter(|_| is_limited) {
+        message::print(format_args!("--fail-on cannot be checked: {missing}"));
+    }
     for exceeded in &comparison.exceeded {
         message::print(format_args!("more than --fail-on allows: {exceeded}"));
     }
-    match comparison.exceeded.is_empty() {
-        true => FINE,
-        false => REGRESSION,
+    match (&comparison.exceeded[..], &comparison.missing[..]) {
+        ([], []) => FINE,
+        ([], _) if is_limited => BAD_INPUT,
+        ([], _) => FINE,
+        _ => REGRESSION,
     }
 }
 
