@@ -1,11 +1,22 @@
 //! What `allotrope paths` prints and saves: `allotrope-paths/1`.
 
+use std::collections::HashSet;
+use std::fmt;
+use std::io::Read;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// The format's name and number.
 pub const FORMAT: &str = "allotrope-paths/1";
+/// What the name of each version's format begins with.
+const FORMATS: &str = "allotrope-paths/";
 /// Largest saved report that is read, in bytes.
 const LARGEST: usize = 256 << 20;
+/// Most of a count: what 64 bits hold.
+const MOST: f64 = 18_446_744_073_709_551_616.0;
+/// By so much, relative to its value, may a sum of rounded numbers be off.
+const ROUNDING: f64 = 1e-9;
 
 /// A report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -193,13 +204,14 @@ pub enum ReadError {
 }
 
 impl Report {
-    /// Whether a file begins as a saved report does.
-    pub fn is_saved(beginning: &[u8]) -> bool {
-        let text = beginning.trim_ascii_start();
-        let Some(rest) = text.strip_prefix(b"{\"format\":") else {
-            return false;
-        };
-        rest.trim_ascii_start().starts_with(b"\"allotrope-paths/")
+    /// Whether a file is a saved report: a JSON object whose `format` says so, in any order of
+    /// its keys and with any blanks, as other programs write it. It may be cut after that.
+    pub fn is_saved(file: impl Read) -> bool {
+        let mut format = None;
+        let mut json = serde_json::Deserializer::from_reader(file);
+        // The error of what follows is that of `read`.
+        let _ = FormatOf(&mut format).deserialize(&mut json);
+        format.is_some_and(|it: String| it.starts_with(FORMATS))
     }
 
     /// Reads a saved report, which may be hostile.
@@ -207,7 +219,7 @@ impl Report {
     /// # Errors
     /// If it is none, of another version, or damaged.
     pub fn read(bytes: &[u8]) -> Result<Self, ReadError> {
-        if !Self::is_saved(bytes) || bytes.len() > LARGEST {
+        if bytes.len() > LARGEST || !Self::is_saved(bytes) {
             return Err(ReadError::NotPaths);
         }
         let report: Self =
@@ -216,12 +228,118 @@ impl Report {
             let sentence = format!("its format is {}, not {FORMAT}", report.format);
             return Err(ReadError::Damaged(sentence));
         }
-        let rows = report.allocators.iter().flat_map(|it| &it.instructions);
-        let mut numbers = rows.flat_map(|it| [it.mean, it.low, it.high]);
-        if numbers.any(|it| !it.is_finite() || it < 0.0) {
-            return Err(ReadError::Damaged("a number is negative".to_owned()));
-        }
+        report.check().map_err(ReadError::Damaged)?;
         Ok(report)
+    }
+
+    /// Whether its numbers can be those of a replay. The error is a sentence.
+    fn check(&self) -> Result<(), String> {
+        if self.every == 0 {
+            return Err("one of 0 operations was stepped".to_owned());
+        }
+        let mut names = HashSet::new();
+        for allocator in &self.allocators {
+            if !names.insert(&*allocator.name) {
+                return Err(format!("it has {} twice", allocator.name));
+            }
+            let check = allocator.check();
+            check.map_err(|error| format!("{}: {error}", allocator.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Allocator {
+    fn check(&self) -> Result<(), String> {
+        let mut entry_points = HashSet::new();
+        for row in &self.instructions {
+            let entry = &row.entry_point;
+            if !entry_points.insert(entry) {
+                return Err(format!("it has {entry} twice"));
+            }
+            let numbers = [row.mean, row.low, row.high, row.locked, row.system_calls];
+            numbers.into_iter().try_for_each(count)?;
+            let slack = row.high * ROUNDING;
+            if row.low > row.mean + slack || row.mean > row.high + slack {
+                return Err(format!(
+                    "the mean of {entry} is not between its lowest and its highest"
+                ));
+            }
+        }
+        let mut classes = HashSet::new();
+        for class in &self.size_classes {
+            count(class.mean)?;
+            if !classes.insert((&class.entry_point, class.up_to_bytes)) {
+                return Err(format!(
+                    "it has {} up to {} bytes twice",
+                    class.entry_point, class.up_to_bytes
+                ));
+            }
+        }
+        for path in &self.paths {
+            let functions = path.functions.iter().map(|it| it.instructions);
+            functions.chain([path.instructions]).try_for_each(count)?;
+            share(path.share_of_operations)?;
+            share(path.share_of_instructions)?;
+        }
+        for callee in &self.callees {
+            share(callee.share_of_operations)?;
+            share(callee.share_of_instructions)?;
+            for entry in &callee.entry_points {
+                share(entry.share_of_operations)?;
+                share(entry.share_of_instructions)?;
+            }
+        }
+        for line in &self.lines {
+            count(line.instructions)?;
+            share(line.share_of_instructions)?;
+        }
+        Ok(())
+    }
+}
+
+fn count(number: f64) -> Result<(), String> {
+    match (0.0..MOST).contains(&number) {
+        true => Ok(()),
+        false if number < 0.0 => Err("a number is negative".to_owned()),
+        false => Err("a number is too large".to_owned()),
+    }
+}
+
+fn share(number: f64) -> Result<(), String> {
+    match (0.0..=1.0 + ROUNDING).contains(&number) {
+        true => Ok(()),
+        false => Err("a share is not between 0 and 1".to_owned()),
+    }
+}
+
+/// Reads the text `format` of an object, and nothing after it.
+struct FormatOf<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for FormatOf<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FormatOf<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "format" {
+                *self.0 = Some(map.next_value()?);
+                return Ok(());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
     }
 }
 
@@ -244,6 +362,134 @@ mod tests {
         let other = br#"{"format":"allotrope-paths/2","recording":"x","recorded_operations":1,"every":1,"allocators":[]}"#;
         let error = Report::read(other).unwrap_err();
         assert!(error.to_string().contains("allotrope-paths/2"), "{error}");
+    }
+
+    /// As jq and other programs write it.
+    #[test]
+    fn neither_blanks_nor_the_order_of_keys_matter() {
+        let empty = Report {
+            format: FORMAT.to_owned(),
+            recording: "x".to_owned(),
+            recorded_operations: 1,
+            every: 1,
+            allocators: Vec::new(),
+        };
+        for text in [
+            "{\n  \"format\": \"allotrope-paths/1\",\n  \"recording\": \"x\", \"recorded_operations\": 1, \"every\": 1, \"allocators\": []}",
+            " \n{\"allocators\":[],\"every\":1,\"format\" : \"allotrope-paths/1\",\"recorded_operations\":1,\"recording\":\"x\"}\n",
+        ] {
+            assert_eq!(Report::read(text.as_bytes()).as_ref(), Ok(&empty), "{text}");
+        }
+        let nested = r#"{"recording":{"format":"allotrope-paths/1"}}"#;
+        assert_eq!(Report::read(nested.as_bytes()), Err(ReadError::NotPaths));
+    }
+
+    /// An allocator whose `free` calls `f` and takes one path.
+    fn allocator() -> Allocator {
+        let instructions = Instructions {
+            entry_point: "all".to_owned(),
+            operations: 10,
+            mean: 2.0,
+            low: 1.0,
+            high: 3.0,
+            median: 2,
+            p99: 3,
+            locked: 0.0,
+            system_calls: 0.0,
+        };
+        let class = SizeClass {
+            entry_point: "free".to_owned(),
+            up_to_bytes: 16,
+            operations: 10,
+            mean: 2.0,
+            median: 2,
+        };
+        let path = Path {
+            entry_point: "free".to_owned(),
+            functions: Vec::new(),
+            operations: 10,
+            share_of_operations: 1.0,
+            instructions: 2.0,
+            share_of_instructions: 1.0,
+        };
+        let callee = Callee {
+            function: "f".to_owned(),
+            kind: "other".to_owned(),
+            caller: "free".to_owned(),
+            file: String::new(),
+            line: 0,
+            share_of_operations: 1.0,
+            share_of_instructions: 0.5,
+            entry_points: Vec::new(),
+        };
+        Allocator {
+            name: "a".to_owned(),
+            library: String::new(),
+            runs: 2,
+            operations: 10,
+            cut: 0,
+            instructions: vec![instructions],
+            size_classes: vec![class],
+            paths: vec![path],
+            callees: vec![callee],
+            lines: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn impossible_numbers_are_damage() {
+        type Change = fn(&mut Report);
+        let cases: [(Change, &str); 10] = [
+            (|it| it.every = 0, "one of 0"),
+            (|it| it.allocators.push(allocator()), "it has a twice"),
+            (
+                |it| {
+                    let row = it.allocators[0].instructions[0].clone();
+                    it.allocators[0].instructions.push(row);
+                },
+                "a: it has all twice",
+            ),
+            (
+                |it| {
+                    let class = it.allocators[0].size_classes[0].clone();
+                    it.allocators[0].size_classes.push(class);
+                },
+                "free up to 16 bytes twice",
+            ),
+            (|it| it.allocators[0].instructions[0].low = 2.5, "between"),
+            (|it| it.allocators[0].instructions[0].high = 1.5, "between"),
+            (
+                |it| it.allocators[0].instructions[0].locked = -1.0,
+                "negative",
+            ),
+            (|it| it.allocators[0].size_classes[0].mean = 1e300, "large"),
+            (
+                |it| it.allocators[0].paths[0].share_of_operations = 1.5,
+                "share",
+            ),
+            (
+                |it| it.allocators[0].callees[0].share_of_instructions = -0.5,
+                "share",
+            ),
+        ];
+        let report = Report {
+            format: FORMAT.to_owned(),
+            recording: "x".to_owned(),
+            recorded_operations: 100,
+            every: 10,
+            allocators: vec![allocator()],
+        };
+        let read = |report: &Report| Report::read(&serde_json::to_vec(report).unwrap());
+        assert_eq!(read(&report).as_ref(), Ok(&report));
+        for (change, sentence) in cases {
+            let mut changed = report.clone();
+            change(&mut changed);
+            match read(&changed) {
+                Err(ReadError::Damaged(found)) => assert!(found.contains(sentence), "{found}"),
+                other => panic!("{sentence}: {other:?}"),
+            }
+        }
     }
 
     #[test]

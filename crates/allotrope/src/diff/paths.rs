@@ -1,7 +1,6 @@
 //! `allotrope diff` of two saved reports of `allotrope paths`.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use allotrope_files::open_regular;
@@ -17,15 +16,10 @@ use crate::message;
 use crate::report::style;
 use crate::standard_output;
 
-/// Bytes in which the beginning of a saved report is.
-const BEGINNING: u64 = 64;
-
 /// Whether a file is a saved report. One that cannot be read is none: the other readers say
 /// why.
 pub fn is_saved(path: &Path) -> bool {
-    let mut beginning = Vec::new();
-    let read = |file: File| file.take(BEGINNING).read_to_end(&mut beginning);
-    open_regular(path).and_then(read).is_ok() && Report::is_saved(&beginning)
+    open_regular(path).is_ok_and(|file| Report::is_saved(BufReader::new(file)))
 }
 
 /// Compares two saved reports, and returns the exit status.
