@@ -46,7 +46,8 @@ one side are reported as jitter and never as a regression.
 
 Two reports of `allotrope paths -o` are compared by instructions an operation:
 --fail-on 'instructions>+2%' is exact where runs are identical, and above their
-spread otherwise.
+spread otherwise; an allocator that only one of them has ends with status 2. Options
+for stacks, such as --filter, are refused.
 
 JSON (the format allotrope-diff/1) and the page have every entry, so that their
 differences sum to the total; --min and --top apply to text and sections only. With
@@ -57,6 +58,11 @@ warning.
 
 Exit status: 0 if the files could be compared, 1 if allotrope failed, 2 if a file
 cannot be used, 3 if a metric rose by more than --fail-on allows.";
+
+/// The metric unless `--metric` names another.
+const METRIC: Metric = Metric::Allocations;
+/// Entries in text unless `--top` says how many.
+const TOP: u32 = 20;
 
 /// Arguments of `allotrope diff`.
 #[derive(Debug, clap::Args)]
@@ -72,7 +78,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
     /// The metric to compare
-    #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
+    #[arg(long, value_name = "METRIC", default_value_t = METRIC,
           value_parser = metric::parser())]
     metric: Metric,
     /// Compare what happened in the window with this name; each of its runs is a run of its side
@@ -86,7 +92,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     min: u64,
     /// Show at most N entries that changed and N that moved
-    #[arg(long, value_name = "N", default_value_t = 20,
+    #[arg(long, value_name = "N", default_value_t = TOP,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     /// Text for people, JSON for programs, or the sections of stackdiff scripts
@@ -97,7 +103,8 @@ pub struct Arguments {
     expand: bool,
     #[command(flatten)]
     filter: FilterArguments,
-    /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
+    /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'; of two reports
+    /// of `allotrope paths`: 'instructions>+2%'
     #[arg(long, value_name = "METRIC>+N[%]")]
     fail_on: Vec<FailOn>,
     #[command(flatten)]

@@ -27,6 +27,11 @@ impl GlueArguments {
         Ok(glue)
     }
 
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
     /// Adds these to the patterns of `glue`.
     pub fn add_to(&self, glue: &mut Glue) -> Result<(), Failure> {
         for pattern in &self.patterns {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{allotrope, compiled_with, line_of, record, skip};
 use tempfile::TempDir;
 
@@ -442,6 +442,129 @@ fn files_that_cannot_be_compared() {
         let (code, errors) = status(&words);
         assert_eq!(code, Some(2), "{errors}");
         assert!(errors.contains(sentence), "{errors}");
+    }
+}
+
+/// A saved report: allocators, and the instructions an operation of their entry points. All have
+/// 10 operations of each entry point.
+fn saved(allocators: &[(&str, &[(&str, f64)])]) -> Value {
+    let row = |(entry, mean): &(&str, f64)| {
+        json!({
+            "entry_point": entry, "operations": 10, "mean": mean, "low": mean, "high": mean,
+            "median": 1, "p99": 1, "locked": 0.0, "system_calls": 0.0,
+        })
+    };
+    let allocator = |(name, rows): &(&str, &[(&str, f64)])| {
+        json!({
+            "name": name, "library": "", "runs": 2, "operations": 10, "cut": 0,
+            "instructions": rows.iter().map(row).collect::<Vec<_>>(),
+            "size_classes": [], "paths": [], "callees": [], "lines": [], "findings": [],
+        })
+    };
+    json!({
+        "format": "allotrope-paths/1", "recording": "x", "recorded_operations": 100, "every": 10,
+        "allocators": allocators.iter().map(allocator).collect::<Vec<_>>(),
+    })
+}
+
+/// Compares two reports: status, stdout and stderr.
+fn compared(before: &Value, after: &Value, more: &[&str]) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    // With blanks, as jq writes it.
+    let file = |name: &str, report: &Value| {
+        let path = folder.path().join(name);
+        let text = serde_json::to_vec_pretty(report).expect("it is JSON");
+        fs::write(&path, text).expect("it is written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (before, after) = (file("before", before), file("after", after));
+    let output = allotrope([&["diff", &before, &after], more].concat());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, errors) = (text(&output.stdout), text(&output.stderr));
+    (output.status.code(), out, errors)
+}
+
+const GATE: [&str; 2] = ["--fail-on", "instructions>+2%"];
+
+/// A version that crashes has no figures, and must not pass.
+#[test]
+fn a_gate_is_not_passed_by_what_is_missing() {
+    let row = ("all", 10.0);
+    let before = saved(&[("glibc", &[row]), ("mine", &[row, ("free", 5.0)])]);
+    let crashed = saved(&[("glibc", &[row])]);
+    let lacking = saved(&[("glibc", &[row]), ("mine", &[row])]);
+    let json = ["--format", "json"];
+    for (after, entry, sentence) in [
+        (&crashed, Value::Null, "mine is not in the report after"),
+        (
+            &lacking,
+            json!("free"),
+            "free of mine is not in the report after",
+        ),
+    ] {
+        let (code, text, errors) = compared(&before, after, &GATE);
+        assert_eq!(code, Some(2), "{text}{errors}");
+        assert!(errors.contains(sentence), "{errors}");
+        assert!(
+            text.contains(&format!("! not compared: {sentence}")),
+            "{text}"
+        );
+        let (code, text, errors) = compared(&before, after, &[&GATE[..], &json].concat());
+        assert_eq!(code, Some(2), "{text}{errors}");
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let missing = json!([{ "allocator": "mine", "entry_point": entry, "missing_in": "after" }]);
+        assert_eq!(report["missing"], missing);
+        // Without a limit there is nothing to fail.
+        let (code, text, errors) = compared(&before, after, &[]);
+        assert_eq!(code, Some(0), "{text}{errors}");
+        assert!(text.contains(sentence), "{text}");
+    }
+    // A rise that is seen is one, whatever else is missing.
+    let slower = saved(&[("glibc", &[("all", 11.0)])]);
+    let (code, text, errors) = compared(&before, &slower, &GATE);
+    assert_eq!(code, Some(3), "{text}{errors}");
+    let (code, text, errors) = compared(&before, &before, &GATE);
+    assert_eq!(code, Some(0), "{text}{errors}");
+}
+
+#[test]
+fn reports_of_other_recordings_are_refused_although_they_have_as_many_operations() {
+    let before = saved(&[("mine", &[("all", 10.0), ("malloc", 10.0)])]);
+    let mut after = before.clone();
+    after["allocators"][0]["instructions"][1]["operations"] = json!(9);
+    let (code, text, errors) = compared(&before, &after, &[]);
+    assert_eq!(code, Some(2), "{text}{errors}");
+    let sentence = "operations of malloc: 10 before, 9 after";
+    assert!(errors.contains(sentence), "{errors}");
+}
+
+#[test]
+fn options_for_stacks_are_refused_for_two_reports() {
+    let report = saved(&[("mine", &[("all", 10.0)])]);
+    for options in [
+        &["--filter", "x"][..],
+        &["--min", "1"],
+        &["--per", "2"],
+        &["--top", "3"],
+        &["--metric", "bytes"],
+        &["--window", "x"],
+        &["--suppressions", "x"],
+        &["--flamegraph", "x.svg"],
+        &["--html", "x.html"],
+        &["--glue", "x"],
+        &["--expand"],
+        &["--all-frames"],
+    ] {
+        let (code, text, errors) = compared(&report, &report, options);
+        assert_eq!(code, Some(2), "{options:?}: {text}{errors}");
+        let sentence = format!("{} is for stacks", options[0]);
+        assert!(errors.contains(&sentence), "{errors}");
+        assert_eq!(text, "");
+    }
+    for limit in ["instructions>++2", "instructions>+-0", "INSTRUCTIONS>+2"] {
+        let (code, text, errors) = compared(&report, &report, &["--fail-on", limit]);
+        assert_eq!(code, Some(2), "{limit}: {text}{errors}");
+        assert!(errors.contains("instructions"), "{errors}");
     }
 }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use allotrope_paths::compare::METRIC as INSTRUCTIONS;
 use allotrope_profile::Metric;
 
 use crate::metric;
@@ -31,7 +32,7 @@ impl FromStr for FailOn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim_start().starts_with("instructions") {
+        if text.trim_start().starts_with(INSTRUCTIONS) {
             return allotrope_paths::compare::Limit::parse(text).map(Self::Instructions);
         }
         text.parse().map(Self::Metric)
@@ -85,12 +86,18 @@ impl FromStr for Limit {
         let wrong =
             || "write METRIC>+N or METRIC>+N%, as in allocations>+0 or bytes>+2%".to_owned();
         let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
-        let metric = metric::named(metric.trim())?;
+        let metric = metric::named(metric.trim()).map_err(|error| {
+            format!("{error}, and of two reports of `allotrope paths`: {INSTRUCTIONS}")
+        })?;
         let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
+        // A number has no sign of its own.
+        if !rise.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(wrong());
+        }
         let rise = match rise.strip_suffix('%') {
             Some(percent) => {
                 let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
-                if !percent.is_finite() || percent < 0.0 {
+                if !percent.is_finite() {
                     return Err(wrong());
                 }
                 Rise::Percent(percent)
@@ -137,6 +144,16 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_metric_has_all_names() {
+        let error = "INSTRUCTIONS>+2".parse::<FailOn>().unwrap_err();
+        assert!(
+            error.contains("INSTRUCTIONS") && error.contains("allocations"),
+            "{error}"
+        );
+        assert!(error.contains(": instructions"), "{error}");
+    }
+
+    #[test]
     fn anything_else_is_refused() {
         for text in [
             "allocations",
@@ -145,6 +162,9 @@ mod tests {
             "bytes>+x",
             "bytes>+-1",
             "bytes>+-1%",
+            "bytes>+-0%",
+            "bytes>++1",
+            "bytes>++1%",
             "bytes>+nan%",
             "bytes<+1",
             "",

@@ -10,7 +10,7 @@ use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 
 use super::limit::FailOn;
-use super::{Arguments, Format};
+use super::{Arguments, Format, METRIC, TOP};
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::message;
 use crate::report::style;
@@ -24,12 +24,7 @@ pub fn is_saved(path: &Path) -> bool {
 
 /// Compares two saved reports, and returns the exit status.
 pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Failure> {
-    if arguments.html.is_some() {
-        let sentence = anyhow!(
-            "--html is for recordings; two reports of `allotrope paths` are compared as text or JSON"
-        );
-        return Err(Failure::new(BAD_INPUT, sentence));
-    }
+    check_options(arguments)?;
     let limits = arguments.fail_on.iter().map(|limit| match limit {
         FailOn::Instructions(limit) => Ok(*limit),
         FailOn::Metric(limit) => Err(Failure::new(
@@ -40,22 +35,49 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
         )),
     });
     let limits = limits.collect::<Result<Vec<_>, _>>()?;
+    if arguments.format == Format::Sections {
+        let sentence = anyhow!("--format sections is for stacks; use text or json");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let comparison = compare(&read(before)?, &read(after)?, &limits).status(BAD_INPUT)?;
     match arguments.format {
         Format::Json => standard_output::print(|out| {
             to_json_writer(&mut *out, &comparison)?;
             writeln!(out)
         })?,
-        Format::Text => {
+        Format::Text | Format::Sections => {
             let width = style(arguments.color).width;
             standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
         }
-        Format::Sections => {
-            let sentence = anyhow!("--format sections is for stacks; use text or json");
-            return Err(Failure::new(BAD_INPUT, sentence));
-        }
     }
     Ok(status(&comparison, !limits.is_empty()))
+}
+
+/// Refuses the options that are for stacks: a gate whose `--filter` had no effect would be wrong.
+fn check_options(arguments: &Arguments) -> Result<(), Failure> {
+    let options = [
+        ("--metric", arguments.metric != METRIC),
+        ("--window", arguments.window.is_some()),
+        ("--per", arguments.per.is_some()),
+        ("--min", arguments.min > 0),
+        ("--top", arguments.top != TOP),
+        ("--expand", arguments.expand),
+        ("--filter", arguments.filter.is_given()),
+        ("--glue", arguments.glue.is_given()),
+        ("--suppressions", arguments.suppressions.is_given()),
+        ("--flamegraph", arguments.flamegraph.is_some()),
+        ("--html", arguments.html.is_some()),
+        ("--all-frames", arguments.all_frames),
+    ];
+    match options.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{option} is for stacks; two reports of `allotrope paths` are compared as a whole, by instructions, as text or JSON"
+            ),
+        )),
+    }
 }
 
 /// The exit status. What is missing could have risen by any number: it passes no limit.
