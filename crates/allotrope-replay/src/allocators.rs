@@ -55,6 +55,27 @@ pub struct Allocator {
     pub library: Option<PathBuf>,
 }
 
+impl Allocator {
+    /// Whether both are the same library, whatever their names are. A library that a recording
+    /// names may be gone: then a known name stands for it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (Some(a), Some(b)) = (&self.library, &other.library) else {
+            return self.library == other.library;
+        };
+        let is_gone = !a.exists() || !b.exists();
+        a == b
+            || is_same_file(a, b)
+            || (is_gone && known_name(a).is_some() && known_name(a) == known_name(b))
+    }
+}
+
+/// Whether both paths lead to one file.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path| fs::metadata(path).map(|it: fs::Metadata| (it.dev(), it.ino()));
+    matches!((id(a), id(b)), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Why an allocator cannot be used.
 #[derive(Debug, Error)]
 pub enum AllocatorError {
@@ -99,6 +120,14 @@ pub enum AllocatorError {
     /// An empty word in a list.
     #[error("an allocator's name is empty; name glibc, jemalloc, tcmalloc, mimalloc or a library")]
     Empty,
+    /// A name that means the C library's allocator.
+    #[error(
+        "the name {SYSTEM} is that of the C library's own allocator; give the library another one (NAME=PATH)"
+    )]
+    Reserved,
+    /// Nothing before the `=`.
+    #[error("the name before = is empty; write NAME=PATH, or the path alone")]
+    NoName,
     /// The loader splits lists of libraries at these characters.
     #[error(
         "its path contains a space, a colon or a dollar sign, which the loader would interpret; move it"
@@ -127,10 +156,13 @@ pub fn allocators(words: &[String]) -> Vec<Candidate> {
         let (mut allocator, error) = match allocator(word) {
             Ok(allocator) => (allocator, None),
             Err(error) => {
-                let name = match word.is_empty() {
-                    true => "an allocator".to_owned(),
-                    false => word.split('=').next().unwrap_or(word).to_owned(),
+                let name = match word.split('=').next().unwrap_or(word) {
+                    _ if word.is_empty() => "an allocator",
+                    // The one that is meant by this name may be measured, too.
+                    "" | SYSTEM => word,
+                    name => name,
                 };
+                let name = name.to_owned();
                 (
                     Allocator {
                         name,
@@ -169,8 +201,10 @@ fn allocator(word: &str) -> Result<Allocator, AllocatorError> {
             library: Some(library),
         });
     }
+    if word.starts_with('=') {
+        return Err(AllocatorError::NoName);
+    }
     if let Some((name, path)) = word.split_once('=')
-        && !name.is_empty()
         && !name.contains('/')
     {
         return of_path(name, Path::new(path));
@@ -184,6 +218,9 @@ fn allocator(word: &str) -> Result<Allocator, AllocatorError> {
 }
 
 fn of_path(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
+    if name == SYSTEM {
+        return Err(AllocatorError::Reserved);
+    }
     let library = fs::canonicalize(path)?;
     let bytes = library.as_os_str().as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
@@ -274,5 +311,57 @@ fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), Allo
         ([], []) => Ok(()),
         ([], called) => Err(AllocatorError::Lacks(names(called))),
         (basic, _) => Err(AllocatorError::LacksBasic(names(basic))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(word: &str) -> Candidate {
+        let mut found = allocators(&[word.to_owned()]);
+        found.remove(0)
+    }
+
+    #[test]
+    fn the_name_of_the_system_is_no_other_librarys() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("glibc");
+        fs::write(&library, "").unwrap();
+        let path = library.display();
+        for word in [format!("glibc={path}"), path.to_string()] {
+            let (allocator, error) = of(&word);
+            assert!(matches!(error, Some(AllocatorError::Reserved)), "{error:?}");
+            assert_ne!(allocator.name, SYSTEM);
+        }
+        let (allocator, error) = of(&format!("jemalloc={path}"));
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(allocator.name, "jemalloc");
+        assert!(matches!(of("=./x.so").1, Some(AllocatorError::NoName)));
+    }
+
+    #[test]
+    fn the_same_library_may_have_two_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a.so", "b.so", "libjemalloc.so.2"] {
+            fs::write(path(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("a.so", path("link.so")).unwrap();
+        let allocator = |name: &str, library: Option<&str>| Allocator {
+            name: name.to_owned(),
+            library: library.map(path),
+        };
+        let a = allocator("a", Some("a.so"));
+        assert!(a.is_same(&allocator("mine", Some("a.so"))));
+        assert!(a.is_same(&allocator("mine", Some("link.so"))));
+        assert!(!a.is_same(&allocator("a", Some("b.so"))));
+        assert!(!a.is_same(&allocator("a", None)));
+        assert!(allocator(SYSTEM, None).is_same(&allocator("other", None)));
+        // Of a library that is not on this machine, its known name is all that there is.
+        let known = allocator("jemalloc", Some("libjemalloc.so.2"));
+        assert!(known.is_same(&allocator("jemalloc", Some("gone/libjemalloc.so.1"))));
+        assert!(!known.is_same(&allocator("jemalloc", Some("a.so"))));
+        assert!(!a.is_same(&allocator("a", Some("gone/a.so"))));
     }
 }

@@ -307,12 +307,10 @@ fn run(
     let (outcome, results) = prepared.run()?;
     Ok(match outcome {
         Outcome::Done(figures) => match library {
-            Some(library) if !crate::comparison::is_same_file(&figures.library, library) => {
-                Err(format!(
-                    "was not loaded: malloc is that of {}",
-                    figures.library.display()
-                ))
-            }
+            Some(library) if !allocators::is_same_file(&figures.library, library) => Err(format!(
+                "was not loaded: malloc is that of {}",
+                figures.library.display()
+            )),
             _ => Ok(results.bench_figures()),
         },
         Outcome::Crashed {

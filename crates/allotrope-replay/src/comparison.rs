@@ -6,7 +6,7 @@ use std::io;
 
 use allotrope_replayer::operations::Call;
 
-use crate::allocators::{self, Allocator, Candidate};
+use crate::allocators::{self, Allocator, Candidate, is_same_file};
 use crate::operations_file::Operations;
 use crate::replayer::{Mode, Replayer, Settings, Touch};
 use crate::results::{Figures, Outcome};
@@ -143,13 +143,6 @@ pub(crate) fn replay(
         },
         _ => Err(refusal.unwrap_or_default()),
     })
-}
-
-/// Whether both paths lead to one file.
-pub(crate) fn is_same_file(a: &std::path::Path, b: &std::path::Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |path| std::fs::metadata(path).map(|it: std::fs::Metadata| (it.dev(), it.ino()));
-    matches!((id(a), id(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The functions that an allocator must define: the four that the C library itself calls in any

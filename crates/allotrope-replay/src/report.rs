@@ -6,6 +6,7 @@ pub mod text;
 use allotrope_replayer::operations::Call;
 use serde::Serialize;
 
+use crate::allocators::Allocator;
 use crate::calibration::Calibration;
 use crate::comparison::Measured;
 use crate::live_curve::LiveCurve;
@@ -217,8 +218,8 @@ pub struct SwitchRow {
     pub saved_seconds: f64,
     /// The noise of that.
     pub saved_seconds_error: f64,
-    /// As a share of the recorded wall time; of several threads the most that it can be
-    /// ([`SwitchRow::is_bound`]).
+    /// As a share of the recorded wall time, at most 1; of several threads the most that it can
+    /// be ([`SwitchRow::is_bound`]).
     pub saved_share: f64,
     /// The noise of that.
     pub saved_share_error: f64,
@@ -249,8 +250,8 @@ pub struct Facts<'a> {
     pub lost_events: u64,
     /// Live bytes, at the points of the replays.
     pub live: &'a LiveCurve,
-    /// The name of the recorded allocator.
-    pub recorded_with: &'a str,
+    /// The recorded allocator.
+    pub recorded_with: &'a Allocator,
     /// Whether that is known.
     pub recorded_with_is_known: bool,
     /// How much was written of each block.
@@ -299,7 +300,7 @@ impl Report {
                 foreign_reallocations: facts.dropped.foreign_reallocations,
                 lost_frees: facts.dropped.lost_frees,
                 lost_events: facts.lost_events,
-                allocator: facts.recorded_with.to_owned(),
+                allocator: facts.recorded_with.name.clone(),
                 allocator_is_known: facts.recorded_with_is_known,
             },
             replay: Setup {
@@ -315,7 +316,7 @@ impl Report {
                 null_ns_per_operation: null.map(Into::into),
                 clock_resolution_ns: clock_resolution(measured),
             },
-            switching: switching(facts, &rows),
+            switching: switching(facts, &rows, measured),
             allocators: rows,
         }
     }
@@ -449,15 +450,25 @@ fn compare(rows: &mut [Row], measured: &[Measured]) {
     }
 }
 
-fn switching(facts: &Facts<'_>, rows: &[Row]) -> Switching {
+fn switching(facts: &Facts<'_>, rows: &[Row], measured: &[Measured]) -> Switching {
     let is_measured = |row: &&Row| row.ns_per_operation.is_some();
-    let mut measured = rows.iter().filter(is_measured);
-    let from = measured.find(|row| row.name == facts.recorded_with);
+    let with = facts.recorded_with;
+    // By library: a user may give any name to one.
+    let both = rows.iter().zip(measured);
+    let mut same = both.filter(|(_, it)| it.allocator.is_same(with));
+    let from = same.find(|(row, _)| is_measured(row)).map(|(row, _)| row);
     let unknown = match from {
-        None => Some(format!(
-            "the program used {}, which was not measured; add it to --alloc",
-            facts.recorded_with
-        )),
+        None => Some(match &with.library {
+            None => format!(
+                "the program used {0}, which was not measured; add {0} to --alloc",
+                with.name
+            ),
+            Some(library) => format!(
+                "the program used {} ({}), which was not measured; add it to --alloc",
+                with.name,
+                library.display()
+            ),
+        }),
         Some(_) if facts.runs < 2 => {
             Some("the noise is not known after one run; take --runs 2 or more".to_owned())
         }
@@ -496,10 +507,7 @@ fn switch(facts: &Facts<'_>, from: &Row, to: &Row) -> Option<SwitchRow> {
     let saved_peak = peak_from.median - peak_to.median;
     let peak_error = peak_from.noise(&peak_to);
     let is_bound = facts.operations.threads() > 1;
-    let share = match is_bound {
-        true => worth::most_of_wall(saved, time_from.median * seconds, wall),
-        false => saved / wall,
-    };
+    let share = worth::most_of_wall(saved, time_from.median * seconds, wall);
     // The error is cut as its figure is.
     let share_error = match saved {
         0.0 => error / wall,

@@ -38,14 +38,15 @@ pub(crate) struct Program {
     pub(crate) peak: f64,
 }
 
-/// The largest share of the wall time that a program of several threads can save if all its
-/// threads together save so many of `allocator` seconds. If the threads never ran at the same
-/// time, all of it is wall time; if they always did, less is. It is not more than the allocator's
-/// own saving: not even a program that did nothing else would become faster by more.
+/// The largest share of the wall time that a program can save if all its threads together save so
+/// many of `allocator` seconds. If the threads never ran at the same time, all of it is wall time;
+/// if they always did, less is. It is not more than the allocator's own saving: not even a program
+/// that did nothing else would become faster by more. (The replay of one thread may take longer
+/// than the program did: then the recording was made with another allocator than it is said to be.)
 pub(crate) fn most_of_wall(saved: f64, allocator: f64, wall: f64) -> f64 {
     let all = saved / wall;
     match saved > 0.0 && allocator > 0.0 {
-        true => all.min(saved / allocator),
+        true => all.min(saved / allocator).min(1.0),
         false => all,
     }
 }
@@ -65,8 +66,26 @@ pub(crate) fn judge(saving: &Saving, program: &Program) -> (&'static str, Option
         (false, false) if is_small && (is_faster || is_smaller) => ("too-little", too_small),
         (false, false) => (
             "no",
-            Some(too_small.unwrap_or_else(|| why_not(saving, program))),
+            Some(
+                worse(saving)
+                    .or(too_small)
+                    .unwrap_or_else(|| why_not(saving, program)),
+            ),
         ),
+    }
+}
+
+/// That it saves nothing, but takes more; `None` if it saves something, or its loss is noise.
+fn worse(saving: &Saving) -> Option<String> {
+    let is_slower = -saving.seconds > saving.seconds_error;
+    let is_larger = -saving.peak > saving.peak_error;
+    let saves = saving.seconds > saving.seconds_error || saving.peak > saving.peak_error;
+    match (is_slower, is_larger) {
+        _ if saves => None,
+        (true, true) => Some("it is slower, and takes more memory".to_owned()),
+        (true, false) => Some("it is slower".to_owned()),
+        (false, true) => Some("it takes more memory, and is not faster".to_owned()),
+        (false, false) => None,
     }
 }
 
@@ -163,6 +182,29 @@ mod tests {
         // If the calls are few, they may all be one after another.
         assert_eq!(most_of_wall(0.004, 0.008, 0.050), 0.08);
         assert!((most_of_wall(-0.010, 0.080, 0.050) + 0.2).abs() < 1e-9);
+        // Twice as long as the program ran; and an allocator whose time is below that of the
+        // null loop.
+        assert_eq!(most_of_wall(0.100, 0.100, 0.050), 1.0);
+        assert_eq!(most_of_wall(0.101, 0.100, 0.050), 1.0);
+    }
+
+    /// However small the program is.
+    #[test]
+    fn what_is_worse_says_so() {
+        let short = Program {
+            wall_seconds: 0.009,
+            ..PROGRAM
+        };
+        for (seconds, peak, reason) in [
+            (-0.05, 0.0, "it is slower"),
+            (-0.05, -2e6, "it is slower, and takes more memory"),
+            (0.0, -2e6, "it takes more memory, and is not faster"),
+        ] {
+            for program in [short, PROGRAM] {
+                let (worth, why) = judge(&saving(seconds, peak), &program);
+                assert_eq!((worth, why.as_deref()), ("no", Some(reason)));
+            }
+        }
     }
 
     #[test]

@@ -217,7 +217,7 @@ pub fn facts<'a>(
         dropped: recorded.dropped,
         lost_events: process.lost_events,
         live,
-        recorded_with: &recorded_with.name,
+        recorded_with,
         recorded_with_is_known: is_known,
         touch: plan.touch,
         calibration: None,
