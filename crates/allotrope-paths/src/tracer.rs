@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use allotrope_replay::Descendants;
 use nix::errno::Errno;
 use nix::libc::{SI_KERNEL, SI_QUEUE, SI_TKILL, SI_USER, siginfo_t};
 use nix::sys::ptrace::{self, Options};
@@ -49,7 +50,8 @@ pub(crate) fn trace(
     // SAFETY: between fork and exec, the closure makes one system call and nothing else: it
     // neither allocates nor takes locks.
     unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
-    // Only this thread traces it, as ptrace(2) demands.
+    // Only this thread traces it, as ptrace(2) demands. What it forks is not traced.
+    let _descendants = Descendants::adopt();
     let child = command.spawn()?;
     let main = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     let mut tracer = Tracer {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use allotrope_replayer::results;
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::descendants::Descendants;
 use crate::operations_file::Operations;
 use crate::results::{Outcome, Results};
 
@@ -174,11 +175,11 @@ pub(crate) struct PreparedBench {
 impl PreparedBench {
     /// Runs it to its end.
     pub(crate) fn run(mut self) -> io::Result<(Outcome, Results)> {
-        let mut child = Watched(self.command.spawn()?);
+        let mut child = Watched::spawn(&mut self.command)?;
         let begin = Instant::now();
         let mut pause = Duration::from_millis(1);
         let status = loop {
-            if let Some(status) = child.0.try_wait()? {
+            if let Some(status) = child.process.try_wait()? {
                 break Some(status);
             }
             if begin.elapsed() > self.limit {
@@ -270,7 +271,7 @@ impl<'a> Prepared<'a> {
     /// If the program cannot be executed.
     pub fn start(mut self) -> io::Result<Running<'a>> {
         Ok(Running {
-            child: Watched(self.command.spawn()?),
+            child: Watched::spawn(&mut self.command)?,
             begin: Instant::now(),
             prepared: self,
         })
@@ -296,12 +297,12 @@ impl Running<'_> {
         let mut pause = Duration::from_millis(1);
         let total = self.prepared.operations.len();
         loop {
-            if let Some(status) = self.child.0.try_wait()? {
+            if let Some(status) = self.child.process.try_wait()? {
                 return self.prepared.outcome(status);
             }
             let done = self.prepared.results()?.operations_done(total);
             if !progress(done, total.saturating_mul(2)) {
-                self.child.0.kill()?;
+                self.child.process.kill()?;
             }
             if self.begin.elapsed() > self.prepared.limit {
                 self.child.end();
@@ -313,14 +314,26 @@ impl Running<'_> {
     }
 }
 
-/// A child that is killed if it is dropped before it has ended.
-struct Watched(Child);
+/// A child that is killed if it is dropped before it has ended, and then its descendants.
+struct Watched {
+    process: Child,
+    /// Dropped when the child has ended.
+    _descendants: Descendants,
+}
 
 impl Watched {
+    fn spawn(command: &mut Command) -> io::Result<Self> {
+        let descendants = Descendants::adopt();
+        Ok(Self {
+            process: command.spawn()?,
+            _descendants: descendants,
+        })
+    }
+
     fn end(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if matches!(self.process.try_wait(), Ok(None)) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
         }
     }
 }

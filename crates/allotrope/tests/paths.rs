@@ -197,6 +197,81 @@ fn an_allocator_that_ends_while_it_is_stepped_is_named() {
     }
 }
 
+/// An allocator that starts processes leaves none, and changes no count by that.
+#[test]
+fn processes_of_an_allocator_end_with_its_replay() {
+    let recorded = Recorded::pairs();
+    let list = recorded.file("processes");
+    let forks = format!("-DFORKS=\"{list}\"");
+    let none_is_left = |what: &str, least: usize| {
+        let text = fs::read_to_string(&list).expect("the allocator wrote it");
+        let processes: Vec<&str> = text.lines().collect();
+        assert!(processes.len() >= least, "{what}: {text}");
+        for process in processes {
+            let is_there = Path::new(&format!("/proc/{process}")).exists();
+            assert!(!is_there, "{what}: process {process} is left");
+        }
+        fs::remove_file(&list).expect("it is there");
+    };
+    let library = allocator(&[&forks]);
+    let few = ["--operations", "100"];
+    let stepped = recorded.paths("report", &library, &few);
+    if let Some(report) = &stepped {
+        // Two processes of each run.
+        none_is_left("paths", 4);
+        let plain = recorded.paths("plain", &allocator(&[]), &few);
+        let plain = plain.expect("it steps");
+        assert_eq!(figure(report, "all", "mean"), figure(&plain, "all", "mean"));
+    }
+    let run = |words: &[&str], status: i32| {
+        let output = allotrope(words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {errors}");
+    };
+    run(
+        &[
+            "replay",
+            &recorded.trace,
+            "--alloc",
+            &library,
+            "--runs",
+            "1",
+        ],
+        0,
+    );
+    // The timed run, and the one in which each call is measured.
+    none_is_left("replay", 4);
+    run(
+        &[
+            "bench",
+            "--alloc",
+            &library,
+            "--pattern",
+            "lifo",
+            "--size",
+            "16",
+            "--threads",
+            "1",
+            "--runs",
+            "1",
+            "--blocks",
+            "1024",
+        ],
+        0,
+    );
+    none_is_left("bench", 2);
+    let hanging = allocator(&[&forks, "-DFREE_HANGS"]);
+    let limit = ["--alloc", &hanging, "--timeout", "3"];
+    let commands = match stepped {
+        Some(_) => &["replay", "paths"][..],
+        None => &["replay"],
+    };
+    for command in commands {
+        run(&[&[command, &recorded.trace][..], &limit].concat(), 2);
+        none_is_left(command, 2);
+    }
+}
+
 #[test]
 fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
     let recorded = Recorded::pairs();

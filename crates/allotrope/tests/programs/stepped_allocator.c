@@ -9,10 +9,15 @@
 //   -DLACKS_REALLOC: it has no realloc
 //   -DTIMER=SIGNAL: SIGNAL comes each 100 microseconds from the start on; SIGALRM has a handler
 //   -DFREE_RAISES=SIGNAL: each free sends itself SIGNAL; 0 sends none, with as many instructions
+//   -DFORKS=PATH: at the start it forks a process, which forks another one in a session of its own;
+//     both write a line with their number to PATH and wait for ever
+//   -DFREE_HANGS: each free waits for ever
 //   -DFREE_TRAPS: each free executes int3
 //   -DFREE_EXITS: each free ends the process with status 3
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -30,6 +35,38 @@
 
 static char *next, *end;
 static long lock;
+
+#ifdef FORKS
+// Before the replay: nothing of this is counted.
+__attribute__((constructor)) static void start_processes(void) {
+    int ends[2];
+    char byte;
+    if (pipe(ends)) {
+        abort();
+    }
+    if (fork() == 0) {
+        int is_inner = fork() == 0;
+        if (is_inner) {
+            setsid();
+        }
+        int file = open(FORKS, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dprintf(file, "%d\n", getpid());
+        close(file);
+        if (write(ends[1], "", 1) != 1) {
+            abort();
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    // Both have written.
+    if (read(ends[0], &byte, 1) != 1 || read(ends[0], &byte, 1) != 1) {
+        abort();
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+#endif
 
 #ifdef TIMER
 static void handler(int signal) {
@@ -107,6 +144,11 @@ void free(void *pointer) {
 #endif
 #ifdef FREE_RAISES
     call(SYS_tgkill, call(SYS_getpid, 0, 0, 0), call(SYS_gettid, 0, 0, 0), FREE_RAISES);
+#endif
+#ifdef FREE_HANGS
+    for (;;) {
+        pause();
+    }
 #endif
 #ifdef FREE_TRAPS
     __asm__ volatile("int3");
