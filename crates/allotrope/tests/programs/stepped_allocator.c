@@ -85,6 +85,11 @@ __attribute__((constructor)) static void start_timer(void) {
 }
 #endif
 
+#ifdef FREE_RAISES
+// Read from memory, so that the code is the same for each signal.
+static volatile long raised = FREE_RAISES;
+#endif
+
 static inline long call(long number, long a, long b, long c) {
     long result = number;
     __asm__ volatile("syscall"
@@ -143,7 +148,7 @@ void free(void *pointer) {
     __asm__ volatile("lock incq %0" : "+m"(lock));
 #endif
 #ifdef FREE_RAISES
-    call(SYS_tgkill, call(SYS_getpid, 0, 0, 0), call(SYS_gettid, 0, 0, 0), FREE_RAISES);
+    call(SYS_tgkill, call(SYS_getpid, 0, 0, 0), call(SYS_gettid, 0, 0, 0), raised);
 #endif
 #ifdef FREE_HANGS
     for (;;) {
