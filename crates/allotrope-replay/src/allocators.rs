@@ -1,11 +1,12 @@
 //! Which allocators to replay with: their names, where their libraries are, and whether a
 //! library can be used.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use allotrope_files::open_regular;
 use allotrope_replayer::operations::Call;
 use object::elf::{ELFCLASS64, EM_X86_64, ET_DYN, FileHeader64, SHN_UNDEF};
 use object::read::elf::{FileHeader, Sym};
@@ -114,9 +115,14 @@ pub enum AllocatorError {
     Lacks(String),
     /// Functions are missing that the C library calls in every program.
     #[error(
-        "it does not define {0}, which every program needs, because the C library itself calls it: its blocks would come from the C library's allocator"
+        "it does not define {names}, which every program needs, because the C library itself calls {them}: its blocks would come from the C library's allocator"
     )]
-    LacksBasic(String),
+    LacksBasic {
+        /// Their names.
+        names: String,
+        /// `it` or `them`.
+        them: &'static str,
+    },
     /// An empty word in a list.
     #[error("an allocator's name is empty; name glibc, jemalloc, tcmalloc, mimalloc or a library")]
     Empty,
@@ -260,11 +266,13 @@ pub fn known_name(library: &Path) -> Option<&'static str> {
 ///
 /// Why it cannot be used.
 pub fn check(library: &Path, calls: &[Call]) -> Result<(), AllocatorError> {
-    let mut file = File::open(library)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(AllocatorError::NotElf);
-    }
+    let mut file = match open_regular(library) {
+        // A pipe would never be opened, and a folder cannot be read.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            return Err(AllocatorError::NotElf);
+        }
+        file => file?,
+    };
     let mut bytes = Vec::new();
     file.by_ref().take(MOST_BYTES).read_to_end(&mut bytes)?;
     if bytes.starts_with(b"!<arch>") || bytes.starts_with(b"!<thin>") {
@@ -310,7 +318,10 @@ fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), Allo
     match (&basic[..], &called[..]) {
         ([], []) => Ok(()),
         ([], called) => Err(AllocatorError::Lacks(names(called))),
-        (basic, _) => Err(AllocatorError::LacksBasic(names(basic))),
+        (basic, _) => Err(AllocatorError::LacksBasic {
+            names: names(basic),
+            them: if basic.len() == 1 { "it" } else { "them" },
+        }),
     }
 }
 

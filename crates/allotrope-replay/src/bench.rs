@@ -320,9 +320,11 @@ fn run(
             Err(format!("ran out of memory: {failures} allocations failed"))
         }
         Outcome::TooLong(seconds) => Err(crate::results::too_long(seconds)),
-        Outcome::NoResources | Outcome::NotStarted { .. } => {
-            Err("was not measured: the replayer did not start".to_owned())
+        Outcome::NoResources => Err(crate::results::no_resources()),
+        Outcome::NotStarted { status, message } => {
+            Err(crate::results::not_started(status, &message))
         }
+        Outcome::BadFile { message } => Err(crate::results::bad_file(&message)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use allotrope_replayer::results;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 use crate::descendants::Descendants;
 use crate::operations_file::Operations;
@@ -27,6 +27,11 @@ pub struct Replayer {
 const LIMIT: Duration = Duration::from_secs(600);
 /// The longest pause before it is looked whether a replay has ended.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// So many bytes of the messages are read, the last ones.
+const LAST_WORDS: u64 = 64 << 10;
+/// From so many bytes on, what will not be read of them is given back.
+const MOST_MESSAGES: u64 = 16 << 20;
 
 /// What a replay measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +190,7 @@ impl PreparedBench {
             if begin.elapsed() > self.limit {
                 break None;
             }
+            self.files.forget_messages();
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE);
         };
@@ -212,13 +218,31 @@ impl Files {
         Ok(Self { results, messages })
     }
 
-    /// What the allocator and the loader printed.
+    /// The last lines that the allocator and the loader printed.
     fn read_messages(&self) -> io::Result<String> {
-        let mut messages = Vec::new();
-        let mut file = &self.messages;
-        file.seek(SeekFrom::Start(0))?;
-        file.take(64 << 10).read_to_end(&mut messages)?;
-        Ok(String::from_utf8_lossy(&messages).into_owned())
+        let length = self.messages.metadata()?.len();
+        let start = length.saturating_sub(LAST_WORDS);
+        // Not by the position, which the process that prints has, too.
+        let mut messages = vec![0; usize::try_from(length - start).unwrap_or_default()];
+        self.messages.read_exact_at(&mut messages, start)?;
+        let text = String::from_utf8_lossy(&messages).into_owned();
+        // The first line may have lost its beginning.
+        Ok(match text.split_once('\n') {
+            Some((_, whole)) if start > 0 && !whole.trim().is_empty() => whole.to_owned(),
+            _ => text,
+        })
+    }
+
+    /// Gives back the memory of messages that nobody will read: an allocator may print without
+    /// end.
+    fn forget_messages(&self) {
+        let Ok(metadata) = self.messages.metadata() else {
+            return;
+        };
+        if metadata.len() > MOST_MESSAGES {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.messages, flags, 0, metadata.len() - LAST_WORDS);
+        }
     }
 }
 
@@ -308,6 +332,7 @@ impl Running<'_> {
                 self.child.end();
                 return Ok(Outcome::TooLong(self.prepared.limit.as_secs()));
             }
+            self.prepared.files.forget_messages();
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE);
         }

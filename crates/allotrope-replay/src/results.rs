@@ -47,9 +47,17 @@ pub enum Outcome {
     TooLong(u64),
     /// The replayer itself could not get memory or threads.
     NoResources,
-    /// The replayer did not start as a program, or refused its files.
+    /// The process ended before the replayer's program began: the loader or the start of a library
+    /// ended it.
     NotStarted {
+        /// Its exit status.
+        status: Option<i32>,
         /// The last line that it or the loader printed; may be empty.
+        message: String,
+    },
+    /// The replayer could not use its files.
+    BadFile {
+        /// The last line that was printed; may be empty.
         message: String,
     },
 }
@@ -186,15 +194,9 @@ impl Outcome {
                 failures - 1
             ),
             Self::TooLong(seconds) => too_long(*seconds),
-            Self::NoResources => {
-                "was not measured: the replayer got no memory or threads for itself".to_owned()
-            }
-            Self::NotStarted { message } => {
-                format!(
-                    "was not measured: the replayer did not start{}",
-                    said(message)
-                )
-            }
+            Self::NoResources => no_resources(),
+            Self::NotStarted { status, message } => not_started(*status, message),
+            Self::BadFile { message } => bad_file(message),
         })
     }
 }
@@ -202,6 +204,28 @@ impl Outcome {
 /// That a replay was killed at its limit, as the end of a sentence.
 pub fn too_long(seconds: u64) -> String {
     format!("did not finish within {seconds} s (--timeout)")
+}
+
+/// That the replayer got nothing for itself, as the end of a sentence.
+pub(crate) fn no_resources() -> String {
+    "was not measured: the replayer got no memory or threads for itself".to_owned()
+}
+
+/// That the loader or a library's start ended the process, as the end of a sentence.
+pub(crate) fn not_started(status: Option<i32>, message: &str) -> String {
+    let status = status.map_or_else(String::new, |it| format!(" with status {it}"));
+    format!(
+        "was not measured: the process ended{status} while its libraries were loaded{}",
+        said(message)
+    )
+}
+
+/// That the replayer refused its files, as the end of a sentence.
+pub(crate) fn bad_file(message: &str) -> String {
+    format!(
+        "was not measured: the replayer could not use the operations{}",
+        said(message)
+    )
 }
 
 /// That an allocator crashed, as the end of a sentence.
@@ -295,10 +319,14 @@ impl Results {
         if state == results::STATE_NO_RESOURCES {
             return Outcome::NoResources;
         }
-        if state == results::STATE_BAD_FILE
-            || (state == results::STATE_STARTED && status.signal().is_none())
-        {
-            return Outcome::NotStarted { message: message() };
+        if state == results::STATE_BAD_FILE {
+            return Outcome::BadFile { message: message() };
+        }
+        if state == results::STATE_STARTED && status.signal().is_none() {
+            return Outcome::NotStarted {
+                status: status.code(),
+                message: message(),
+            };
         }
         if state != results::STATE_DONE || !status.success() {
             let is_replaying = state >= results::STATE_REPLAYING;

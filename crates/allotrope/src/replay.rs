@@ -13,8 +13,8 @@ use allotrope_profile::operations::{
 use allotrope_replay::allocators::{self, Allocator, SYSTEM};
 use allotrope_replay::report::{Facts, Report, text};
 use allotrope_replay::{
-    Calibration, LiveCurve, POINTS, Plan, RecordedOperations, RecordingError, Replayer, Touch,
-    calibrate, measure, operations_of, this_processor,
+    Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
+    Replayer, Touch, calibrate, measure, operations_of, this_processor,
 };
 use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
 use allotrope_trace::{ReadError, TraceReader};
@@ -123,20 +123,40 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
     }
 }
 
-/// How long a replay may take.
+/// Seconds that a process may take unless `--timeout` says how many.
+const TIMEOUT: u64 = 600;
+
+/// How long a process may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
-    /// Refuse an allocator of which one replay takes longer than so many seconds; while it is
-    /// stepped, from one stepped operation to the next
-    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+    /// Refuse an allocator of which one process takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
 }
 
+/// The same of a command that steps.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct SteppedLimit {
+    /// Refuse an allocator of which one replay takes longer than so many seconds; while it is
+    /// stepped, from one stepped operation to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT,
+          value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    timeout: u64,
+}
+
+impl From<SteppedLimit> for Limit {
+    fn from(limit: SteppedLimit) -> Self {
+        let SteppedLimit { timeout } = limit;
+        Self { timeout }
+    }
+}
+
 /// The replayer's program.
-pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
+pub fn replayer(limit: impl Into<Limit>) -> Result<Replayer, Failure> {
     let program = recorder_library::provide_replayer().status(FAILED)?;
-    Ok(Replayer::new(program).with_limit(Duration::from_secs(limit.timeout)))
+    let limit = Duration::from_secs(limit.into().timeout);
+    Ok(Replayer::new(program).with_limit(limit))
 }
 
 /// Replays and prints.
@@ -244,6 +264,11 @@ pub fn refuse<'a>(refused: impl Iterator<Item = (impl Into<Cow<'a, str>>, &'a St
         }
     }
     for (why, names) in &reasons {
+        // The reasons are those of one.
+        let why = match why.strip_prefix("was ") {
+            Some(rest) if names.len() > 1 => format!("were {rest}"),
+            _ => why.to_string(),
+        };
         message::print(format_args!("{} {why}", names.join(", ")));
     }
     if reasons.is_empty() { FINE } else { BAD_INPUT }
@@ -288,6 +313,11 @@ pub fn read(
     progress.finish();
     let recorded = recorded.map_err(|error| match error {
         RecordingError::Recording(error) => trace::unreplayable(path, error),
+        // The folder for temporary files is missing, full or cannot be written.
+        RecordingError::Operations(error @ OperationsError::Io(_)) => Failure::new(
+            FAILED,
+            anyhow!("{error} ({})", std::env::temp_dir().shown()),
+        ),
         RecordingError::Operations(error) => {
             Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
         }

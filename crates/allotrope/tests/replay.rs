@@ -443,6 +443,39 @@ fn the_name_glibc_means_the_c_librarys() {
 }
 
 #[test]
+fn a_long_name_is_cut_to_fit() {
+    let recording = recorded("replay/story.c");
+    let name = "a_name_of_an_allocator_that_is_longer_than_any_table_is_wide".repeat(2);
+    let alloc = format!("glibc,{name}={}", allocator(&[]).display());
+    let outputs = [
+        replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]),
+        allotrope([
+            "bench",
+            "--alloc",
+            &alloc,
+            "--pattern",
+            "lifo",
+            "--size",
+            "16",
+            "--threads",
+            "1",
+            "--runs",
+            "2",
+            "--blocks",
+            "1024",
+        ]),
+    ];
+    for output in outputs {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("a_name") && text.contains('…'), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_allocator_against_itself_has_the_same_calls_and_two_names() {
     let recording = recorded("replay/story.c");
     let arguments = ["--alloc", "glibc,glibc", "--runs", "2", "--format", "json"];
@@ -496,6 +529,9 @@ fn what_is_no_allocator_is_refused_in_a_sentence() {
         fs::write(&path, bytes).expect("the folder is writable");
         path.display().to_string()
     };
+    let fifo = folder.join("fifo.so");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("coreutils").success());
     let mut small = vec![0; 64];
     small[..7].copy_from_slice(b"\x7fELF\x01\x01\x01");
     let mut cut = vec![0; 64];
@@ -516,6 +552,8 @@ fn what_is_no_allocator_is_refused_in_a_sentence() {
             "there is no allocator called nonsense",
         ),
         (folder.display().to_string(), "not a shared library"),
+        // Nobody writes to it: opening it would wait for ever.
+        (fifo.display().to_string(), "not a shared library"),
     ] {
         let output = replay(&recording.trace, &["--alloc", &path, "--runs", "1"]);
         let errors = errors(&output);
@@ -574,6 +612,59 @@ fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
     assert_eq!(replay(&text, &[]).status.code(), Some(2));
 }
 
+/// The last line that was printed, however much was printed before; of a benchmark, too.
+#[test]
+fn the_last_words_are_the_last_ones() {
+    let recording = recorded("replay/story.c");
+    let of = |flag: &str, words: &[&str]| {
+        let alloc = format!("loud={}", allocator(&[flag]).display());
+        let few = ["--runs", "1", "--alloc", &alloc];
+        let output = allotrope([words, &few].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    };
+    let trace = recording.trace.to_str().expect("UTF-8");
+    let commands = [
+        &["replay", trace][..],
+        &[
+            "bench",
+            "--pattern",
+            "lifo",
+            "--size",
+            "16",
+            "--threads",
+            "1",
+        ],
+    ];
+    for words in commands {
+        let message = of("-DLOUD", words);
+        assert!(message.contains("its last words: the end"), "{message}");
+        assert!(message.contains("SIGABRT"), "{message}");
+        let message = of("-DEXITS_AT_START", words);
+        let sentence =
+            "ended with status 7 while its libraries were loaded; its last words: cannot";
+        assert!(message.contains(sentence), "{message}");
+    }
+}
+
+/// One sentence for several allocators.
+#[test]
+fn several_allocators_were_not_measured() {
+    let recording = recorded("replay/story.c");
+    let library = allocator(&["-DEXITS_AT_START"]);
+    let alloc = format!("a={0},b={0}", library.display());
+    let output = replay(&recording.trace, &["--alloc", &alloc, "--runs", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = errors(&output);
+    assert!(message.contains("a, b were not measured: "), "{message}");
+    let empty = compiled_with("replay/no_allocator.c", &["-shared", "-fPIC"]);
+    let empty = empty.display().to_string();
+    let output = replay(&recording.trace, &["--alloc", &empty, "--runs", "1"]);
+    let message = errors(&output);
+    let sentence = "malloc, calloc, realloc, free, which every program needs, because the C library itself calls them";
+    assert!(message.contains(sentence), "{message}");
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let recording = recorded("replay/story.c");
@@ -585,6 +676,25 @@ fn nothing_is_left_behind() {
         .env("TMPDIR", temporary.path());
     assert!(support::run(&mut command, b"").status.success());
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+/// What allotrope itself lacks is neither the recording's fault nor an allocator's.
+#[test]
+fn without_a_folder_for_temporary_files_allotrope_has_failed() {
+    let recording = recorded("replay/story.c");
+    let missing = recording.folder.path().join("missing");
+    for subcommand in ["replay", "paths", "allocators"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+        command
+            .args([subcommand.as_ref(), recording.trace.as_os_str()])
+            .args(["--alloc", "glibc"])
+            .env("TMPDIR", &missing);
+        let output = support::run(&mut command, b"");
+        let message = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("TMPDIR"), "{message}");
+        assert!(message.contains("missing"), "{message}");
+    }
 }
 
 /// The processes that a process's first thread has started.

@@ -2,7 +2,9 @@
 // variable CALLS names: a line with process, thread, function, arguments and result.
 // With -DSLOW, malloc also takes long; with -DCRASH_AT=n, the nth malloc ends the process;
 // with -DFAIL_FROM=n, malloc of n bytes and more fails; with -DHANG, malloc never returns;
-// with -DNO_REALLOC there is no realloc.
+// with -DNO_REALLOC there is no realloc; with -DLOUD, the first malloc prints 100,000 lines, then
+// "the end", and aborts; with -DEXITS_AT_START, the process prints "cannot" and ends with status 7
+// when the library is loaded.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,7 +35,20 @@ static void note(const char *call, unsigned long a, unsigned long b, void *resul
         abort();
 }
 
+#ifdef EXITS_AT_START
+__attribute__((constructor)) static void end(void) {
+    dprintf(2, "cannot\n");
+    _exit(7);
+}
+#endif
+
 void *malloc(size_t size) {
+#ifdef LOUD
+    for (int i = 0; i < 100000; i++)
+        dprintf(2, "line %d\n", i);
+    dprintf(2, "the end\n");
+    abort();
+#endif
 #ifdef SLOW
     for (volatile int i = 0; i < 30000; i++)
         ;
