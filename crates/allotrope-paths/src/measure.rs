@@ -12,7 +12,7 @@ use crate::findings::findings;
 use crate::names::Names;
 use crate::report::Allocator;
 use crate::samples::Samples;
-use crate::tracer::trace;
+use crate::tracer::{TraceError, trace};
 
 /// What is measured.
 #[derive(Clone, Copy)]
@@ -32,11 +32,14 @@ pub struct Request<'a> {
 /// Why an allocator could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The replayer cannot be started or traced.
+    /// The kernel does not let this process trace the replayer.
     #[error(
         "cannot be stepped: {0}; ptrace must be allowed (in a container: --cap-add=SYS_PTRACE, or a seccomp profile that permits it)"
     )]
     NoTrace(io::Error),
+    /// This process lacks something that is no allocator's fault.
+    #[error("was not measured: {0}: {1}")]
+    Failed(&'static str, io::Error),
     /// The library is no allocator for these operations.
     #[error("cannot be used: {0}")]
     Unusable(AllocatorError),
@@ -106,7 +109,8 @@ fn run(
     let prepared = request
         .replayer
         .prepare(request.operations, library, &settings, Some(numbers));
-    let mut prepared = prepared.map_err(MeasureError::NoTrace)?;
+    let mut prepared =
+        prepared.map_err(|error| MeasureError::Failed("cannot make a file in memory", error))?;
     let stopped = std::cell::Cell::new(false);
     let progress = |done| {
         let goes_on = progress(done);
@@ -115,7 +119,10 @@ fn run(
     };
     let limit = prepared.limit();
     let traced = trace(prepared.command(), request.samples, limit, &progress);
-    let traced = traced.map_err(MeasureError::NoTrace)?;
+    let traced = traced.map_err(|error| match error {
+        TraceError::Start(error) => MeasureError::Failed("cannot start the replayer", error),
+        TraceError::Trace(error) => MeasureError::NoTrace(error),
+    })?;
     if traced.is_too_long {
         return Err(MeasureError::Ended(too_long(limit.as_secs())));
     }
@@ -124,7 +131,7 @@ fn run(
     }
     let outcome = prepared
         .outcome(traced.status)
-        .map_err(MeasureError::NoTrace)?;
+        .map_err(|error| MeasureError::Failed("cannot read the results", error))?;
     let figures = match outcome {
         Outcome::Done(figures) => figures,
         other => {

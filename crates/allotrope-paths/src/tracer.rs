@@ -35,6 +35,25 @@ pub(crate) struct Traced {
     pub(crate) is_too_long: bool,
 }
 
+/// Why a replay was not traced.
+#[derive(Debug)]
+pub(crate) enum TraceError {
+    /// There is no process.
+    Start(io::Error),
+    /// The kernel does not let this process trace it.
+    Trace(io::Error),
+}
+
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> Self {
+        Self::Trace(error)
+    }
+}
+
+/// Added to the number of an error of `ptrace` in the started process: the standard library passes
+/// a number only, which could be that of fork(2) or execve(2). Errors are below it.
+const OF_PTRACE: i32 = 1 << 16;
+
 /// Starts the replayer and steps through its sampled operations. `progress` gets the number
 /// of those done; if it returns `false`, the replayer is killed, as it is if it takes longer than
 /// the limit from one stepped operation to the next.
@@ -46,13 +65,23 @@ pub(crate) fn trace(
     samples: &Samples,
     limit: Duration,
     progress: &dyn Fn(u64) -> bool,
-) -> io::Result<Traced> {
+) -> Result<Traced, TraceError> {
+    let traceme = || {
+        ptrace::traceme().map_err(|error| io::Error::from_raw_os_error(OF_PTRACE + error as i32))
+    };
     // SAFETY: between fork and exec, the closure makes one system call and nothing else: it
     // neither allocates nor takes locks.
-    unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
+    unsafe { command.pre_exec(traceme) };
     // Only this thread traces it, as ptrace(2) demands. What it forks is not traced.
     let _descendants = Descendants::adopt();
-    let child = command.spawn()?;
+    let child = command
+        .spawn()
+        .map_err(|error| match error.raw_os_error() {
+            Some(number) if number >= OF_PTRACE => {
+                TraceError::Trace(io::Error::from_raw_os_error(number - OF_PTRACE))
+            }
+            _ => TraceError::Start(error),
+        })?;
     let main = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     let mut tracer = Tracer {
         main,

@@ -22,7 +22,9 @@ const BATCH: usize = 4096;
 #[derive(Debug, Error)]
 pub enum OperationsError {
     /// The file could not be written or read.
-    #[error("cannot keep the operations in a temporary file: {0}; is there room in TMPDIR?")]
+    #[error(
+        "cannot keep the operations in a temporary file: {0}; is the folder for such files (TMPDIR) there, writable, and has it room?"
+    )]
     Io(#[from] io::Error),
     /// There are no operations.
     #[error("there are no calls to replay")]

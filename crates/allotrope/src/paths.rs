@@ -6,9 +6,9 @@ use std::io;
 use std::path::PathBuf;
 
 use allotrope_paths::report::FORMAT;
-use allotrope_paths::{Report, Request, Samples, measure, text};
+use allotrope_paths::{MeasureError, Report, Request, Samples, measure, text};
 use allotrope_text::to_json_writer;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
@@ -28,7 +28,7 @@ is printed. Then, after a change:
   allotrope diff before.paths after.paths --fail-on 'instructions>+2%'
 
 An allocator is glibc, jemalloc, tcmalloc or mimalloc if installed, the path of a library, or
-NAME=PATH. Functions marked * are not the allocator's own. Lines need debug information.
+NAME=PATH (no commas). Functions marked * are not the allocator's own. Lines need debug information.
 
 Exit status: 0 if all allocators were measured, 1 if allotrope failed, 2 if the recording or an
 allocator cannot be used (the others are still measured). docs/allocators.md has more.";
@@ -67,7 +67,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    limit: replay::Limit,
+    limit: replay::SteppedLimit,
     /// Print no report and no progress
     #[arg(short, long)]
     quiet: bool,
@@ -107,7 +107,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     for (allocator, error) in replay::candidates(&arguments.alloc) {
         let measured = match error {
             Some(error) => Err(format!("cannot be used: {error}")),
-            None => measure(&request, &allocator, &show).map_err(|error| error.to_string()),
+            None => match measure(&request, &allocator, &show) {
+                // What this process lacks would fail for each allocator.
+                Err(error @ MeasureError::Failed(..)) => {
+                    let sentence = anyhow!("{} {error}", allocator.name);
+                    return Err(Failure::new(FAILED, sentence));
+                }
+                measured => measured.map_err(|error| error.to_string()),
+            },
         };
         progress.finish();
         match measured {
