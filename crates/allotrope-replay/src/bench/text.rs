@@ -6,6 +6,10 @@ use allotrope_text::numbers::count;
 use allotrope_text::shown;
 
 use super::{BenchReport, CaseRow};
+use crate::report::text::fitted;
+
+/// Widest column of names: the others have 65 columns of 80.
+const WIDEST_NAME: usize = 15;
 
 /// Writes the report: a table for each benchmark.
 ///
@@ -15,7 +19,7 @@ use super::{BenchReport, CaseRow};
 pub fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     let names = report.allocators.iter().map(|row| shown(&row.name));
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let width = width.max("allocator".len());
+    let width = width.clamp("allocator".len(), WIDEST_NAME);
     let Some(system) = report.allocators.first() else {
         return Ok(());
     };
@@ -49,7 +53,7 @@ pub fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
         for row in &report.allocators {
             let same = row.cases.iter().find(|it| it.case == case.case);
             if let Some(measured) = same {
-                line(&shown(&row.name), measured, width, out)?;
+                line(&fitted(&row.name, width), measured, width, out)?;
             }
         }
         writeln!(out)?;

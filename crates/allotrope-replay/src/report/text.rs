@@ -10,6 +10,8 @@ use super::{Report, Row, SpreadRow, SwitchRow};
 /// Widest lines, and indentation of what belongs to a name.
 const WIDTH: usize = 80;
 const WIDEST_INDENT: usize = 40;
+/// Widest column of names: the wider table, that of times, has 67 columns besides.
+const WIDEST_NAME: usize = WIDTH - 67;
 
 /// Writes the report.
 ///
@@ -128,7 +130,24 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn name_width(report: &Report) -> usize {
     let names = report.allocators.iter();
     let widths = names.map(|row| shown(&row.name).chars().count());
-    widths.max().unwrap_or(0).max("allocator".len())
+    widths
+        .max()
+        .unwrap_or(0)
+        .clamp("allocator".len(), WIDEST_NAME)
+}
+
+/// A name in a column. Of a long one the middle is left out: the names of two builds of an
+/// allocator often differ at the end only.
+pub(crate) fn fitted(name: &str, width: usize) -> String {
+    let name = shown(name);
+    let columns = name.chars().count();
+    if columns <= width {
+        return name.into_owned();
+    }
+    let tail = width.saturating_sub(1) / 2;
+    let head = name.chars().take(width.saturating_sub(tail + 1));
+    let tail = name.chars().skip(columns - tail);
+    head.chain(['…']).chain(tail).collect()
 }
 
 fn table(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -148,7 +167,7 @@ fn table(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "{:width$}  {:>7.1}  {range:>13}  {:>12}  {:>9}  {:>9}  {:>5}",
-            shown(&row.name),
+            fitted(&row.name, width),
             time.median,
             compared(row, time, first),
             bytes(row.peak_rss_bytes.unwrap_or_default()),
@@ -196,9 +215,9 @@ fn percentiles(
     for row in rows {
         for (index, line) in row.percentiles.iter().enumerate() {
             let name = if index == 0 {
-                shown(&row.name)
+                fitted(&row.name, width)
             } else {
-                "".into()
+                String::new()
             };
             writeln!(
                 out,
@@ -232,11 +251,9 @@ fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
         return Ok(());
     }
     let time = duration(report.recording.wall_seconds * 1e6);
-    writeln!(
-        out,
-        "Is switching from {} worth it? The program ran {time}.",
-        shown(from)
-    )?;
+    let from = fitted(from, WIDEST_INDENT);
+    let line = format!("Is switching from {from} worth it? The program ran {time}.");
+    write_wrapped(out, &line, ["", ""], WIDTH)?;
     if !report.recording.allocator_is_known {
         writeln!(
             out,
@@ -248,7 +265,7 @@ fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
     }
     for row in &switching.to {
         let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
-        let name = shown(&row.name);
+        let name = fitted(&row.name, WIDEST_INDENT);
         let line = format!("{name:width$}  {}", worth(row));
         write_wrapped(out, &line, ["", &indent], WIDTH)?;
         if let Some(why) = &row.why {
@@ -307,4 +324,17 @@ fn worth(row: &SwitchRow) -> String {
         false => signed(peak, bytes(peak.abs() as u64)) + " memory",
     };
     format!("{verdict}: {time}, {memory}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_name_the_middle_is_left_out() {
+        assert_eq!(fitted("glibc", 13), "glibc");
+        assert_eq!(fitted("thirteen_char", 13), "thirteen_char");
+        assert_eq!(fitted("libmine-before.so", 13), "libmin…ore.so");
+        assert_eq!(fitted("libmine-after.so", 12), "libmin…er.so");
+    }
 }
