@@ -34,8 +34,8 @@ allotrope record -o prog.allotrope -- ./prog
 allotrope replay prog.allotrope --alloc glibc,jemalloc,mine=./libmine.so
 
 An allocator is glibc, jemalloc, tcmalloc or mimalloc (found in the system's library
-folders), the path of a shared library, or NAME=PATH. Each one is preloaded into a
-small program that repeats the recorded calls of malloc, calloc, realloc, free, …; the
+folders), the path of a shared library, or NAME=PATH; a path has no comma. Each one is
+preloaded into a small program that repeats the recorded calls of malloc, calloc, …; the
 C++ operators are replayed as the C functions that they call. One thread is replayed
 exactly; several run one at a time in the recorded order. The program's environment
 has nothing but LD_PRELOAD and what --env sets, and its addresses are not randomised.
@@ -267,7 +267,7 @@ pub fn refuse<'a>(refused: impl Iterator<Item = (impl Into<Cow<'a, str>>, &'a St
         // The reasons are those of one.
         let why = match why.strip_prefix("was ") {
             Some(rest) if names.len() > 1 => format!("were {rest}"),
-            _ => why.to_string(),
+            _ => (*why).clone(),
         };
         message::print(format_args!("{} {why}", names.join(", ")));
     }

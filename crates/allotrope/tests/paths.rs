@@ -267,7 +267,7 @@ fn processes_of_an_allocator_end_with_its_replay() {
         None => &["replay"],
     };
     for command in commands {
-        run(&[&[command, &recorded.trace][..], &limit].concat(), 2);
+        run(&[&[*command, &recorded.trace][..], &limit].concat(), 2);
         none_is_left(command, 2);
     }
 }
