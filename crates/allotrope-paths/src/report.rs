@@ -251,6 +251,10 @@ impl Report {
 
 impl Allocator {
     fn check(&self) -> Result<(), String> {
+        // Two of them would pass each limit.
+        if self.instructions.is_empty() {
+            return Err("it has no instructions".to_owned());
+        }
         let mut entry_points = HashSet::new();
         for row in &self.instructions {
             let entry = &row.entry_point;
@@ -440,7 +444,11 @@ mod tests {
     #[test]
     fn impossible_numbers_are_damage() {
         type Change = fn(&mut Report);
-        let cases: [(Change, &str); 10] = [
+        let cases: [(Change, &str); 11] = [
+            (
+                |it| it.allocators[0].instructions.clear(),
+                "a: it has no instructions",
+            ),
             (|it| it.every = 0, "one of 0"),
             (|it| it.allocators.push(allocator()), "it has a twice"),
             (
