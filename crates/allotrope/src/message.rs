@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
-use allotrope_text::{shown, shown_lines};
+use allotrope_text::{shown, shown_lines, wrap};
 
 /// Messages that wait while a screen is up; `None`: they are printed at once.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
@@ -56,8 +56,19 @@ pub fn print(message: impl Display) {
         }
         // A terminal that has gone is no reason to panic.
         None => {
-            let _ = writeln!(io::stderr(), "allotrope: {}", shown(&message));
+            let width = terminal_size::terminal_size_of(io::stderr());
+            let width = width.map(|(width, _)| usize::from(width.0));
+            let _ = writeln!(io::stderr(), "{}", lines(&message, width));
         }
+    }
+}
+
+/// A message as it is printed: one line, or lines of at most this width for a terminal.
+fn lines(message: &str, width: Option<usize>) -> String {
+    let line = format!("allotrope: {}", shown(message));
+    match width {
+        Some(width) => wrap(&line, ["", "  "], width).join("\n"),
+        None => line,
     }
 }
 
@@ -66,4 +77,20 @@ pub fn print_lines(message: impl Display) {
     let message = message.to_string();
     // As above.
     let _ = writeln!(io::stderr(), "allotrope: {}", shown_lines(&message));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_except_on_a_terminal() {
+        let message = "warning: a\nb `allotrope report x` is there";
+        let line = "allotrope: warning: a\\nb `allotrope report x` is there";
+        assert_eq!(lines(message, None), line);
+        assert_eq!(
+            lines(message, Some(30)),
+            "allotrope: warning: a\\nb\n  `allotrope report x` is there"
+        );
+    }
 }
