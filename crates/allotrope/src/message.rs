@@ -89,7 +89,7 @@ mod tests {
         let line = "allotrope: warning: a\\nb `allotrope report x` is there";
         assert_eq!(lines(message, None), line);
         assert_eq!(
-            lines(message, Some(30)),
+            lines(message, Some(33)),
             "allotrope: warning: a\\nb\n  `allotrope report x` is there"
         );
     }
