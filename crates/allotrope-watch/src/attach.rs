@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_shm::location::Request;
-use allotrope_watched::file::{FindError, MapError, Mapped, find, is_mapped};
+use allotrope_watched::file::{FindError, MapError, Mapped, find_with_path, is_unmapped};
 use allotrope_watched::reader::{ReadError, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -93,6 +94,8 @@ pub struct Attached {
     pub process: u32,
     descriptor: OwnedFd,
     file: OwnedFd,
+    /// The process's descriptor of the memory, in `/proc`.
+    path: PathBuf,
     mapped: Mapped,
     /// What the period was before the watcher came.
     before: Option<Period>,
@@ -100,7 +103,7 @@ pub struct Attached {
     root: Option<String>,
     /// What its monotonic clock is ahead of ours, in nanoseconds.
     clock_ahead: i64,
-    /// Since when its memory is not mapped there any more.
+    /// Since when it runs another program, and has no other memory yet.
     unmapped: Option<Instant>,
     has_left: bool,
 }
@@ -122,11 +125,11 @@ impl Attached {
             Err(Errno::INVAL | Errno::NOENT) => return Err(AttachError::Thread(process)),
             Err(error) => return Err(failed(error.into())),
         };
-        let found = find(process);
+        let found = find_with_path(process);
         if has_ended(&descriptor) {
             return Err(AttachError::NoProcess(process));
         }
-        let file = found.map_err(|error| match error {
+        let (file, path) = found.map_err(|error| match error {
             FindError::NoProcess(_) => AttachError::NoProcess(process),
             FindError::Forbidden { .. } => AttachError::Forbidden(process),
             FindError::NotWatched(_) if is_prepared(process) => AttachError::NoMemory(process),
@@ -134,13 +137,14 @@ impl Attached {
             FindError::Unusable { source, .. } => AttachError::Unusable { process, source },
             FindError::Failed { source, .. } => failed(source),
         })?;
-        Self::of_file(process, descriptor, file, takes_over)
+        Self::of_file(process, descriptor, file, path, takes_over)
     }
 
     fn of_file(
         process: u32,
         descriptor: OwnedFd,
         file: OwnedFd,
+        path: PathBuf,
         takes_over: bool,
     ) -> Result<Self, AttachError> {
         let mapped =
@@ -161,6 +165,7 @@ impl Attached {
             process,
             descriptor,
             file,
+            path,
             mapped,
             is_changed: before != now,
             before,
@@ -219,40 +224,49 @@ impl Attached {
         self.has_left
     }
 
+    /// Whether it has executed another program that has no memory, or none yet: what was live before
+    /// is gone. [`Self::follow_exec`] finds that out.
+    pub fn has_executed(&self) -> bool {
+        self.unmapped.is_some()
+    }
+
     /// Goes on with the process's new memory, if it has one: it has called exec. Returns
-    /// whether it has.
+    /// whether it has. Where nothing has happened this takes two system calls.
     pub fn follow_exec(&mut self) -> bool {
-        let file = match find(self.process) {
-            Ok(file) => file,
-            Err(FindError::NotWatched(_)) if !is_mapped(self.process, &self.file) => {
-                let since = *self.unmapped.get_or_insert_with(Instant::now);
-                self.has_left = since.elapsed() >= STARTING;
-                return false;
-            }
-            // It may have closed the descriptor; the mapping goes on.
-            Err(_) => {
-                self.unmapped = None;
-                return false;
-            }
-        };
-        self.unmapped = None;
-        let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|it| (it.st_dev, it.st_ino));
-        let (Ok(old), Ok(new)) = (inode(&self.file), inode(&file)) else {
-            return false;
-        };
-        let Ok(descriptor) = self.descriptor.try_clone() else {
-            return false;
-        };
-        if old == new || self.has_ended() {
+        let own = inode(rustix::fs::fstat(&self.file));
+        if self.has_left || own.is_some() && own == inode(rustix::fs::stat(&self.path)) {
             return false;
         }
-        let Ok(next) = Self::of_file(self.process, descriptor, file, false) else {
-            return false;
+        let next = match find_with_path(self.process) {
+            Ok((file, path)) if inode(rustix::fs::fstat(&file)) == own => {
+                self.path = path;
+                return false;
+            }
+            Ok((file, path)) if !self.has_ended() => self.next(file, path),
+            _ => None,
         };
-        let period = self.period();
-        *self = next;
-        self.set(period);
-        true
+        match next {
+            Some(next) => {
+                let period = self.period();
+                *self = next;
+                self.set(period);
+                true
+            }
+            None => {
+                // It may have closed the descriptor only; then the mapping goes on.
+                if is_unmapped(self.process, &self.file) {
+                    let since = *self.unmapped.get_or_insert_with(Instant::now);
+                    self.has_left = since.elapsed() >= STARTING;
+                }
+                false
+            }
+        }
+    }
+
+    /// The same process with another memory, if that is complete.
+    fn next(&self, file: OwnedFd, path: PathBuf) -> Option<Self> {
+        let descriptor = self.descriptor.try_clone().ok()?;
+        Self::of_file(self.process, descriptor, file, path, false).ok()
     }
 
     /// The state of the process now.
@@ -267,6 +281,11 @@ impl Attached {
         look.time = look.time.saturating_add_signed(self.clock_ahead);
         Ok(look)
     }
+}
+
+/// The device and inode that tell a file from all others.
+fn inode(status: rustix::io::Result<rustix::fs::Stat>) -> Option<(u64, u64)> {
+    status.ok().map(|it| (it.st_dev, it.st_ino))
 }
 
 /// The folder below which a process finds its files, if it is another one than ours.

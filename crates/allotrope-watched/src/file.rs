@@ -145,6 +145,15 @@ impl Drop for Mapped {
 /// # Errors
 /// If the process does not exist, is not watched, or may not be looked at.
 pub fn find(process: u32) -> Result<OwnedFd, FindError> {
+    find_with_path(process).map(|(file, _)| file)
+}
+
+/// As [`find`], with the path of the process's descriptor. As long as that leads to the same inode, the
+/// process has this memory.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_with_path(process: u32) -> Result<(OwnedFd, PathBuf), FindError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => FindError::NoProcess(process),
         io::ErrorKind::PermissionDenied => FindError::Forbidden { process },
@@ -153,9 +162,10 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
     let own_id = innermost_id(process);
     let mut unusable = None;
     for entry in fs::read_dir(descriptors(process)).map_err(failed)? {
-        if let Some(file) = open_memory(&entry.map_err(failed)?.path()) {
+        let path = entry.map_err(failed)?.path();
+        if let Some(file) = open_memory(&path) {
             match Mapped::new(&file) {
-                Ok(mapped) if is_of(&mapped, own_id) => return Ok(file),
+                Ok(mapped) if is_of(&mapped, own_id) => return Ok((file, path)),
                 Ok(_) => {}
                 Err(source) => unusable = Some(FindError::Unusable { process, source }),
             }
@@ -166,20 +176,33 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
 
 /// Whether a process has this memory mapped, although it may have closed its descriptor.
 pub fn is_mapped(process: u32, file: impl AsFd) -> bool {
-    let Ok(status) = rustix::fs::fstat(file) else {
-        return false;
-    };
-    let Ok(maps) = fs::File::open(format!("/proc/{process}/maps")) else {
-        return false;
-    };
+    mapping(process, file) == Some(true)
+}
+
+/// Whether a process certainly does not have this memory mapped any more: it has executed another
+/// program. One that is ending has no mappings at all, and may have had the memory until then.
+pub fn is_unmapped(process: u32, file: impl AsFd) -> bool {
+    mapping(process, file) == Some(false)
+}
+
+/// Whether a process has this memory mapped; `None`: its mappings cannot be read, or it has none.
+fn mapping(process: u32, file: impl AsFd) -> Option<bool> {
+    let status = rustix::fs::fstat(file).ok()?;
+    let maps = fs::File::open(format!("/proc/{process}/maps")).ok()?;
     let inode = status.st_ino.to_string();
     // The fields are in proc_pid_maps(5); the name is ours, so that the inode is one of files in memory.
     let is_it = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         line.split_whitespace().nth(4) == Some(&inode) && line.contains(NAME)
     };
-    let mut lines = BufReader::new(maps).split(b'\n').map_while(Result::ok);
-    lines.any(|line| is_it(&line))
+    let mut has_lines = false;
+    for line in BufReader::new(maps).split(b'\n') {
+        if is_it(&line.ok()?) {
+            return Some(true);
+        }
+        has_lines = true;
+    }
+    has_lines.then_some(false)
 }
 
 /// The holders of this name that this user has, for root those of all users.

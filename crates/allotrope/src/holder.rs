@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
-use allotrope_watched::file::{FindError, HOLDER, HOLDER_NAME, Mapped, find, holders, is_mapped};
+use allotrope_watched::file::{FindError, HOLDER, HOLDER_NAME, Mapped, find, holders, is_unmapped};
 use allotrope_watched::reader::State;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -226,7 +226,7 @@ impl Holder {
             }
             // It has closed the descriptor, or executed a program that is not prepared.
             Err(FindError::NotWatched(process)) => {
-                live.has_ended() || is_mapped(process, &live.file)
+                live.has_ended() || !is_unmapped(process, &live.file)
             }
             Err(_) => true,
         });

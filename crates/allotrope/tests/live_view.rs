@@ -255,6 +255,19 @@ fn of_a_program_that_the_view_has_started_the_signal_is_known() {
     terminal.wait_for_text("status=137");
 }
 
+/// What was live before stays on the screen, with what has become of it.
+#[test]
+fn a_program_that_was_replaced_is_not_shown_as_running() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "sleep 2; exec env -i sleep 20";
+    let command = watch(&format!("--period 1 -- sh -c '{script}'"));
+    let Some(terminal) = Terminal::new(100, 24, folder.path(), &command) else {
+        return;
+    };
+    terminal.wait_for_text("the program that was watched has executed another one");
+    terminal.wait_for_text("has executed a program that is not prepared");
+}
+
 #[test]
 fn a_message_is_shown_again_and_printed_at_the_end() {
     let program = Program::new(&["--period", "1"]);

@@ -109,14 +109,20 @@ fn watch(
             if looks.is_empty() && session.is_over() {
                 return Ok(session.status_at_end());
             }
-            let processes = looks.iter().map(|it| (it.process, it.name()));
-            if view.set_processes(processes.collect()) {
-                session.watch.start_anew();
+            if looks.is_empty() && !session.attached.is_empty() {
+                // What was live last stays on the screen.
+                view.set_status("the program that was watched has executed another one");
+                shown_until = Instant::now().checked_add(SHOWN);
+            } else {
+                let processes = looks.iter().map(|it| (it.process, it.name()));
+                if view.set_processes(processes.collect()) {
+                    session.watch.start_anew();
+                }
+                looks.retain(|it| view.is_chosen(it.process));
+                view.update(session.watch.report(&looks), resident(&looks));
             }
-            looks.retain(|it| view.is_chosen(it.process));
-            view.update(session.watch.report(&looks), resident(&looks));
             if has_ended {
-                let how = end_of(session, &looks);
+                let how = end_of(session);
                 view.set_ended(&how);
                 ended = Some(how);
             }
@@ -275,15 +281,18 @@ fn resident(looks: &[Look]) -> u64 {
     pages.saturating_mul(page)
 }
 
-fn end_of(session: &mut Session<'_>, looks: &[Look]) -> String {
-    match looks {
-        [look] if session.has_left(look.process) => {
-            let process = look.process;
+fn end_of(session: &mut Session<'_>) -> String {
+    match &session.attached[..] {
+        [it] if it.has_left() => {
+            let process = it.process;
             format!("process {process} has executed a program that is not prepared")
         }
-        [look] => {
-            let how = session.how_ended(look.process, look.state.process.exit_status);
-            format!("process {} has ended{how}", look.process)
+        [it] => {
+            let process = it.process;
+            let status = it.look(&session.watch.keys).ok();
+            let status = status.and_then(|it| it.state.process.exit_status);
+            let how = session.how_ended(process, status);
+            format!("process {process} has ended{how}")
         }
         _ => "all processes have ended".to_owned(),
     }

@@ -31,6 +31,8 @@ use crate::signal_state;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often it looks for a high-water mark.
 const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
+/// How often it looks whether processes have executed another program.
+const EXEC_LOOKS: Duration = Duration::from_millis(250);
 /// How often it looks for processes that the program has started.
 const SEARCHES: Duration = Duration::from_secs(1);
 /// How long a program may take to end without a message.
@@ -257,6 +259,7 @@ impl<'a> Session<'a> {
         let mut next = start.checked_add(first);
         let mut next_look = start;
         let mut next_search = start + SEARCHES;
+        let mut next_exec_look = start;
         loop {
             if let Some(status) = self.handle_signals()? {
                 return Ok(status);
@@ -265,6 +268,11 @@ impl<'a> Session<'a> {
             self.serve()?;
             self.push()?;
             let now = Instant::now();
+            // Whatever the time between reports is: a new program is not sampled until then.
+            if next_exec_look <= now {
+                self.follow_execs()?;
+                next_exec_look = now + EXEC_LOOKS;
+            }
             let is_due = next.is_some_and(|next| next <= now);
             let has_ended = self.attached.iter().any(Attached::has_ended);
             if is_due || has_ended {
@@ -390,7 +398,8 @@ impl<'a> Session<'a> {
         let Some(pushing) = &mut self.pushing else {
             return;
         };
-        for process in self.attached.iter().filter(|it| it.has_ended()) {
+        let ended = |it: &&Attached| it.has_ended() && !it.has_executed();
+        for process in self.attached.iter().filter(ended) {
             // Who cannot be read has been given up with a sentence.
             if let Ok(look) = process.look(&self.watch.keys) {
                 let exit = save::exit(&look, &self.attached);
@@ -420,15 +429,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A look at each process. One whose memory is damaged is given up.
+    /// Goes on with the new memories of processes that have called exec.
+    fn follow_execs(&mut self) -> Result<(), Failure> {
+        for index in 0..self.attached.len() {
+            if self.attached[index].follow_exec() {
+                self.switch_on(index);
+                let process = self.attached[index].process;
+                self.output.event(Event::Executed, process, "")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A look at each process that has its memory. One whose memory is damaged is given up.
     pub(super) fn looks(&mut self) -> Result<Vec<Look>, Failure> {
+        self.follow_execs()?;
         let mut looks = Vec::new();
         let mut index = 0;
         while let Some(process) = self.attached.get_mut(index) {
-            if process.follow_exec() {
-                let process = process.process;
-                self.switch_on(index);
-                self.output.event(Event::Executed, process, "")?;
+            // The program whose blocks its memory has is not there any more.
+            if process.has_executed() {
+                index += 1;
                 continue;
             }
             match process.look(&self.watch.keys) {
@@ -500,12 +521,6 @@ impl<'a> Session<'a> {
                 self.output.event(Event::Ended, it.process, &how)
             }
         })
-    }
-
-    /// Whether a process has executed a program that is not prepared.
-    pub(super) fn has_left(&self, process: u32) -> bool {
-        let mut attached = self.attached.iter();
-        attached.any(|it| it.process == process && it.has_left())
     }
 
     /// How a process has ended, as the end of a sentence; empty if that is not known. A process

@@ -210,6 +210,14 @@ impl Story {
                         .exec();
                     panic!("{error}");
                 }
+                "exec-unprepared" => {
+                    let program = std::env::current_exe().expect("the program's path");
+                    let error = Command::new(program)
+                        .args(std::env::args_os().skip(1))
+                        .env(KIND, "none")
+                        .exec();
+                    panic!("{error}");
+                }
                 "damage" => self.mapped.memory().header.0.magic.store(0, Relaxed),
                 "version" => self.mapped.memory().header.0.version.store(99, Relaxed),
                 "garbage" => self.garbage(number(1)),
@@ -217,6 +225,8 @@ impl Story {
             }
             answer("done");
         }
+        // A recorder never unmaps the memory: it is there until the end.
+        std::mem::forget(self);
     }
 
     fn insert(

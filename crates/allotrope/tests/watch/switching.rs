@@ -1,5 +1,7 @@
 //! Sampling is switched on and restored; one watcher at a time; watchers that are killed.
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 use rustix::process::Signal;
 
 use crate::process::{Program, errors};
@@ -118,4 +120,48 @@ fn a_program_that_calls_exec_is_watched_on() {
     watcher.signal(Signal::TERM);
     watcher.wait();
     assert_eq!(program.setting(), 0);
+}
+
+/// Far longer than anything here takes, and far shorter than the hour until the next report.
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_program_that_calls_exec_is_sampled_long_before_the_next_report() {
+    let mut program = Program::new("prepared");
+    let options = ["--every", "1h", "--period", "4KiB", "--format", "json"];
+    let mut watcher = program.start_watch(&options);
+    program.wait_for_watcher();
+    let start = Instant::now();
+    assert_eq!(program.tell("exec"), "ready");
+    program.wait_for_watcher();
+    assert_eq!(program.setting(), 4096);
+    watcher.object(|it| it["kind"] == "process_executed");
+    assert!(start.elapsed() < LONG);
+}
+
+/// Its blocks are gone with the exec, five seconds before the watcher says that it has left.
+#[test]
+fn the_blocks_of_a_program_that_was_replaced_are_not_reported_as_live() {
+    for every in ["100ms", "1h"] {
+        let mut program = Program::new("prepared");
+        program.tell("alloc leak 10 100000 0");
+        let mut watcher = program.start_watch(&["--every", every, "--format", "json"]);
+        if every == "100ms" {
+            watcher.report(|it| it["samples"] == 10);
+        } else {
+            program.wait_for_watcher();
+        }
+        let start = Instant::now();
+        assert_eq!(program.tell("exec-unprepared"), "ready");
+        let executed = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970");
+        watcher.object(|it| {
+            // Only reports whose look was before.
+            let time = it["time"].as_f64().expect("a time");
+            let is_left = it["kind"] == "process_left";
+            assert!(is_left || time <= executed.as_secs_f64(), "{it:#}");
+            is_left
+        });
+        assert!(start.elapsed() < LONG);
+        assert_eq!(watcher.wait(), Some(0));
+    }
 }
