@@ -274,7 +274,12 @@ impl<'a> Session<'a> {
                 next_exec_look = now + EXEC_LOOKS;
             }
             let is_due = next.is_some_and(|next| next <= now);
-            let has_ended = self.attached.iter().any(Attached::has_ended);
+            // One report of several processes is about all of them at one time.
+            let is_one = self.arguments.is_one_report();
+            let has_ended = match is_one {
+                true => self.attached.iter().all(Attached::has_ended),
+                false => self.attached.iter().any(Attached::has_ended),
+            };
             if is_due || has_ended {
                 self.find_others()?;
                 let looks = Rc::new(self.looks()?);
@@ -284,7 +289,7 @@ impl<'a> Session<'a> {
                 }
                 self.push_ended();
                 self.remove_ended()?;
-                if self.arguments.is_one_report() || self.output.is_closed {
+                if self.output.is_closed || is_one && !looks.is_empty() {
                     return Ok(FINE);
                 }
             } else if self.watch.options.high_water.is_some() && next_look <= now {
@@ -300,7 +305,9 @@ impl<'a> Session<'a> {
                 next_search = now + SEARCHES;
             }
             if is_due {
-                next = Instant::now().checked_add(every);
+                // The one report comes as soon as there is something to report.
+                let pause = if is_one { PAUSE } else { every };
+                next = Instant::now().checked_add(pause);
             }
             let until = next.map_or(PAUSE, |next| next.saturating_duration_since(now));
             sleep(until.min(PAUSE));

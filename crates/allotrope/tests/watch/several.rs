@@ -1,5 +1,7 @@
 //! Several processes: told apart and summed.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::process::{Program, Watcher, assert_holds, site};
@@ -63,4 +65,46 @@ fn all_of_a_name_are_found_while_they_come_and_go() {
     two.end();
     assert_eq!(watcher.wait(), Some(0));
     drop(other);
+}
+
+/// One of two has ended before the time of the report, which is about both.
+#[test]
+fn one_report_waits_for_its_time_when_one_process_ends() {
+    let (mut one, mut two) = (Program::new("prepared"), Program::new("prepared"));
+    one.tell(&format!("alloc leak 3 {LARGE} 0"));
+    let ids = [one.id().to_string(), two.id().to_string()];
+    let options = ["--once", "--every", "3s", "--format", "json"];
+    let mut watcher = Watcher::new(&[&["watch", &ids[0], &ids[1]], &options[..]].concat());
+    one.wait_for_watcher();
+    let start = Instant::now();
+    two.wait_for_watcher();
+    let first = one.id();
+    one.end();
+    two.tell(&format!("alloc cache 4 {LARGE} 0"));
+    let report = watcher.report(|_| true);
+    // Half a second less than that: the watcher may have been first.
+    assert!(start.elapsed() > Duration::from_millis(2500));
+    let live = |process| of_process(&report["processes"], process)["live_bytes"].as_i64();
+    assert_eq!(
+        (live(first), live(two.id())),
+        (Some(3 * LARGE), Some(4 * LARGE))
+    );
+    assert_eq!(watcher.wait(), Some(0));
+    assert_eq!(two.setting(), 0);
+}
+
+/// Nothing more can come when all have ended.
+#[test]
+fn one_report_comes_at_once_when_all_processes_have_ended() {
+    let (mut one, mut two) = (Program::new("prepared"), Program::new("prepared"));
+    one.tell(&format!("alloc leak 3 {LARGE} 0"));
+    let ids = [one.id().to_string(), two.id().to_string()];
+    let options = ["--once", "--every", "1h", "--format", "json"];
+    let mut watcher = Watcher::new(&[&["watch", &ids[0], &ids[1]], &options[..]].concat());
+    one.wait_for_watcher();
+    two.wait_for_watcher();
+    one.end();
+    two.end();
+    assert_eq!(watcher.report(|_| true)["samples"], 3);
+    assert_eq!(watcher.wait(), Some(0));
 }
