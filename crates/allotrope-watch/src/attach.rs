@@ -46,7 +46,7 @@ pub enum AttachError {
     )]
     Forbidden(u32),
     /// Its memory is none of this version.
-    #[error("the memory of process {process} cannot be used: {source}")]
+    #[error("the memory of process {process} cannot be used")]
     Unusable {
         /// The process.
         process: u32,
@@ -54,7 +54,7 @@ pub enum AttachError {
         source: MapError,
     },
     /// What is in the memory is none of this version.
-    #[error("the memory of process {process} cannot be read: {source}")]
+    #[error("the memory of process {process} cannot be read")]
     Unreadable {
         /// The process.
         process: u32,
@@ -68,7 +68,7 @@ pub enum AttachError {
     #[error("process {0} is being watched, and its watcher does not let go; end that watcher")]
     NoAnswer(u32),
     /// A system call failed.
-    #[error("process {process} cannot be watched: {source}")]
+    #[error("process {process} cannot be watched")]
     Failed {
         /// The process.
         process: u32,

@@ -41,7 +41,7 @@ pub enum FindError {
     #[error("process {0} is not watched, or has closed the descriptor of its memory")]
     NotWatched(u32),
     /// It has a memory of another version, or one that is not safe to map.
-    #[error("the memory of process {process} cannot be used: {source}")]
+    #[error("the memory of process {process} cannot be used")]
     Unusable {
         /// The process.
         process: u32,
@@ -49,7 +49,7 @@ pub enum FindError {
         source: MapError,
     },
     /// A system call failed.
-    #[error("the memory of process {process} cannot be opened: {source}")]
+    #[error("the memory of process {process} cannot be opened")]
     Failed {
         /// The process.
         process: u32,
@@ -71,7 +71,7 @@ pub enum MapError {
     #[error("the file is not sealed against shrinking")]
     NotSealed,
     /// A system call failed.
-    #[error("the file cannot be mapped: {0}")]
+    #[error("the file cannot be mapped")]
     Failed(#[from] io::Error),
 }
 

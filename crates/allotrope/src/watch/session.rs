@@ -1,6 +1,7 @@
 //! The loop of `watch`: looks and reports at their times, signals, processes that come and go.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -223,7 +224,9 @@ impl<'a> Session<'a> {
     }
 
     fn refuse(&mut self, process: u32, error: &AttachError) {
-        message::print(error);
+        let causes = std::iter::successors(Some(error as &dyn Error), |it| (*it).source());
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        message::print(causes.join(": "));
         self.refused.insert(process);
     }
 

@@ -9,7 +9,7 @@ use crate::support::{allotrope, is_root, skip};
 fn assert_refused(output: &Output, part: &str) {
     let text = errors(output);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains(part), "{text}");
+    assert_eq!(text.matches(part).count(), 1, "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(output.stdout.is_empty());
 }
