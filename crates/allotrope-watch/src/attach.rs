@@ -1,7 +1,7 @@
 //! A process that is watched: its memory, opened and mapped, the lock on it, the switch.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use allotrope_watched::file::{FindError, MapError, Mapped, find_with_path, is_un
 use allotrope_watched::reader::{ReadError, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use crate::lock::{self, Claim};
 use crate::look::{Keys, Look};
@@ -22,6 +22,9 @@ use crate::look::{Keys, Look};
 const RECORDER: &[u8] = b"liballotrope_recorder";
 /// How long a program may take from its exec until it has its memory.
 const STARTING: Duration = Duration::from_secs(5);
+
+/// Descriptors that are left for other things than processes: files with symbols, connections.
+const RESERVE: u64 = 32;
 
 /// Why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +70,11 @@ pub enum AttachError {
     /// The watcher does not let go.
     #[error("process {0} is being watched, and its watcher does not let go; end that watcher")]
     NoAnswer(u32),
+    /// The watcher has too few descriptors.
+    #[error(
+        "process {0} cannot be watched: too many open files; raise the limit of descriptors (ulimit -n)"
+    )]
+    TooManyFiles(u32),
     /// A system call failed.
     #[error("process {process} cannot be watched")]
     Failed {
@@ -114,7 +122,10 @@ impl Attached {
     /// # Errors
     /// See [`AttachError`].
     pub fn new(process: u32, takes_over: bool) -> Result<Self, AttachError> {
-        let failed = |source| AttachError::Failed { process, source };
+        let failed = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(Errno::MFILE | Errno::NFILE) => AttachError::TooManyFiles(process),
+            _ => AttachError::Failed { process, source },
+        };
         // The descriptor first: so it is known that the memory is that of this process, and
         // not of a later one with the same id.
         let id = i32::try_from(process).ok().and_then(Pid::from_raw);
@@ -125,6 +136,9 @@ impl Attached {
             Err(Errno::INVAL | Errno::NOENT) => return Err(AttachError::Thread(process)),
             Err(error) => return Err(failed(error.into())),
         };
+        if !leaves_descriptors(&descriptor) {
+            return Err(AttachError::TooManyFiles(process));
+        }
         let found = find_with_path(process);
         if has_ended(&descriptor) {
             return Err(AttachError::NoProcess(process));
@@ -281,6 +295,13 @@ impl Attached {
         look.time = look.time.saturating_add_signed(self.clock_ahead);
         Ok(look)
     }
+}
+
+/// Whether enough further descriptors are free after this one, which is the lowest free one.
+fn leaves_descriptors(descriptor: &OwnedFd) -> bool {
+    let limit = getrlimit(Resource::Nofile).current;
+    let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or(0);
+    limit.is_none_or(|limit| number + RESERVE.min(limit / 4) < limit)
 }
 
 /// The device and inode that tell a file from all others.

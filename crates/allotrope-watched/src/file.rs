@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use rustix::fs::{FileType, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::{BYTES, Memory, NAME};
@@ -163,7 +164,8 @@ pub fn find_with_path(process: u32) -> Result<(OwnedFd, PathBuf), FindError> {
     let mut unusable = None;
     for entry in fs::read_dir(descriptors(process)).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if let Some(file) = open_memory(&path) {
+        let opened = open_memory(&path).map_err(|source| FindError::Failed { process, source })?;
+        if let Some(file) = opened {
             match Mapped::new(&file) {
                 Ok(mapped) if is_of(&mapped, own_id) => return Ok((file, path)),
                 Ok(_) => {}
@@ -244,7 +246,8 @@ pub fn kept(name: &str) -> Vec<OwnedFd> {
     let mut found = Vec::new();
     for holder in holders(name) {
         let entries = fs::read_dir(descriptors(holder)).into_iter().flatten();
-        let files = entries.flatten().filter_map(|it| open_memory(&it.path()));
+        let files = entries.flatten();
+        let files = files.filter_map(|it| open_memory(&it.path()).ok().flatten());
         found.extend(files.take(MOST_KEPT));
     }
     found
@@ -255,22 +258,33 @@ fn descriptors(process: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{process}/fd"))
 }
 
-/// Opens a descriptor of another process if it is a memory by its name.
-fn open_memory(path: &Path) -> Option<OwnedFd> {
+/// Opens a descriptor of another process if it is a memory by its name. An error: this process has no
+/// descriptor left, so that it is not known what it is.
+fn open_memory(path: &Path) -> io::Result<Option<OwnedFd>> {
     let link = PathBuf::from(format!("/memfd:{NAME} (deleted)"));
-    let is_memory = fs::read_link(path).is_ok_and(|it| it == link);
-    is_memory.then(|| open(path)).flatten()
+    match fs::read_link(path).is_ok_and(|it| it == link) {
+        true => open(path),
+        false => Ok(None),
+    }
 }
 
 /// Opens what `path` leads to if it is a regular file of the right name.
-fn open(path: &Path) -> Option<OwnedFd> {
-    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let status = rustix::fs::fstat(&place).ok()?;
+fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let found = |result: rustix::io::Result<OwnedFd>| match result {
+        Err(error @ (Errno::MFILE | Errno::NFILE)) => Err(error.into()),
+        result => Ok(result.ok()),
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Some(place) = found(rustix::fs::open(path, flags, Mode::empty()))? else {
+        return Ok(None);
+    };
+    let status = rustix::fs::fstat(&place)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return None;
+        return Ok(None);
     }
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place));
-    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    found(rustix::fs::open(path, flags, Mode::empty()))
 }
 
 /// Whether the memory is that of the process with this id in its namespace. A forked child
@@ -309,7 +323,7 @@ mod tests {
                 is_woken.store(true, SeqCst);
             });
             for _ in 0..20 {
-                assert!(open(&path).is_none());
+                assert!(open(&path).expect("descriptors").is_none());
                 thread::sleep(Duration::from_millis(5));
             }
             assert!(!is_woken.load(SeqCst));
@@ -319,7 +333,8 @@ mod tests {
                 .open(&path)
                 .expect("the pipe");
         });
-        assert!(open(Path::new("/dev/zero")).is_none());
-        assert!(open(&folder.path().join("absent")).is_none());
+        for path in [Path::new("/dev/zero"), &folder.path().join("absent")] {
+            assert!(open(path).expect("descriptors").is_none());
+        }
     }
 }

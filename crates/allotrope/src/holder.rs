@@ -17,9 +17,10 @@ use allotrope_watched::file::{FindError, HOLDER, HOLDER_NAME, Mapped, find, hold
 use allotrope_watched::reader::State;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::exit_status::{FAILED, FINE, Failure, WithStatus};
+use crate::limits;
 
 /// Name of the subcommand.
 pub const NAME: &str = "__hold";
@@ -117,12 +118,7 @@ fn become_holder() {
     for number in numbers.filter(|it| *it > 2).collect::<Vec<_>>() {
         let _ = nix::unistd::close(number);
     }
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let highest = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let _ = rustix::process::setrlimit(Resource::Nofile, highest);
+    limits::raise_descriptors();
     let _ = fs::write("/proc/self/comm", HOLDER);
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
 }

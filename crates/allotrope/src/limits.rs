@@ -1,7 +1,8 @@
-//! Limits of resources (`getrlimit(2)`) that keep a process from having the memory with its samples.
+//! Limits of resources (`getrlimit(2)`): those that keep a process from having the memory with its
+//! samples, and our own.
 
 use allotrope_watched::layout::BYTES;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The recorder uses no descriptor below this one, so that the program's own have their usual
 /// numbers.
@@ -12,6 +13,17 @@ pub fn against_watching() -> Option<String> {
     let [descriptors, file_size] =
         [Resource::Nofile, Resource::Fsize].map(|it| getrlimit(it).current);
     of(descriptors, file_size)
+}
+
+/// Raises this process's limit of descriptors as far as it may. Programs that it starts inherit that.
+pub fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let highest = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Without it there are fewer.
+    let _ = setrlimit(Resource::Nofile, highest);
 }
 
 fn of(descriptors: Option<u64>, file_size: Option<u64>) -> Option<String> {

@@ -28,6 +28,7 @@ use anyhow::anyhow;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::limits;
 use crate::standby::Prepared;
 use crate::suppressions::SuppressionArguments;
 use output::{Format, Output};
@@ -197,10 +198,16 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     session.pushing = pushing;
     let is_live = live::is_wanted(arguments);
     match &prepared {
-        None => session.attach_first(&attached(arguments)?)?,
+        None => {
+            limits::raise_descriptors();
+            session.attach_first(&attached(arguments)?)?;
+        }
         Some(prepared) => {
             let period = arguments.period.unwrap_or(Period::DEFAULT);
-            session.attach_started(Started::new(prepared, period, is_live)?)?;
+            let started = Started::new(prepared, period, is_live)?;
+            // Not before: the program has the user's limit.
+            limits::raise_descriptors();
+            session.attach_started(started)?;
         }
     }
     match is_live {

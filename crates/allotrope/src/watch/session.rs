@@ -62,6 +62,8 @@ pub struct Session<'a> {
     /// With `--all`: processes that could not be watched, by their own fault or ours.
     refused: BTreeSet<u32>,
     unopened: usize,
+    /// Of the refused ones, those for which there were no descriptors; not printed yet.
+    without_descriptors: usize,
 }
 
 impl<'a> Session<'a> {
@@ -91,6 +93,7 @@ impl<'a> Session<'a> {
             pushing: None,
             refused: BTreeSet::new(),
             unopened: 0,
+            without_descriptors: 0,
         })
     }
 
@@ -109,7 +112,10 @@ impl<'a> Session<'a> {
         }
         match first {
             Some(error) if self.attached.is_empty() => Err(failure(error)),
-            _ => Ok(()),
+            _ => {
+                self.print_without_descriptors();
+                Ok(())
+            }
         }
     }
 
@@ -224,10 +230,26 @@ impl<'a> Session<'a> {
     }
 
     fn refuse(&mut self, process: u32, error: &AttachError) {
+        self.refused.insert(process);
+        if matches!(error, AttachError::TooManyFiles(_)) {
+            self.without_descriptors += 1;
+            return;
+        }
         let causes = std::iter::successors(Some(error as &dyn Error), |it| (*it).source());
         let causes: Vec<String> = causes.map(ToString::to_string).collect();
         message::print(causes.join(": "));
-        self.refused.insert(process);
+    }
+
+    /// One sentence for all of them: there may be thousands.
+    fn print_without_descriptors(&mut self) {
+        let further = match std::mem::take(&mut self.without_descriptors) {
+            0 => return,
+            1 => "1 further process is".to_owned(),
+            number => format!("{number} further processes are"),
+        };
+        message::print(format_args!(
+            "{further} not watched: too many open files; raise the limit of descriptors (ulimit -n)"
+        ));
     }
 
     /// Watches until the processes have ended or a signal comes.
@@ -505,6 +527,7 @@ impl<'a> Session<'a> {
                 Err(error) => self.refuse(process, &error),
             }
         }
+        self.print_without_descriptors();
         // A later process may have the same id.
         self.refused
             .retain(|it| std::fs::exists(format!("/proc/{it}")).unwrap_or(false));
@@ -562,7 +585,7 @@ impl<'a> Session<'a> {
 
 fn failure(error: AttachError) -> Failure {
     let status = match error {
-        AttachError::Failed { .. } => FAILED,
+        AttachError::Failed { .. } | AttachError::TooManyFiles(_) => FAILED,
         _ => BAD_INPUT,
     };
     Failure::new(status, error)

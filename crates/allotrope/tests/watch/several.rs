@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::process::{Program, Watcher, assert_holds, site};
+use crate::process::{Program, Watcher, assert_holds, errors, site};
 use crate::support::record::command;
 
 const LARGE: i64 = 64 << 20;
@@ -107,4 +107,47 @@ fn one_report_comes_at_once_when_all_processes_have_ended() {
     two.end();
     assert_eq!(watcher.report(|_| true)["samples"], 3);
     assert_eq!(watcher.wait(), Some(0));
+}
+
+/// Each process takes two descriptors, and a quarter of so low a limit is left for other things.
+#[test]
+fn processes_for_which_there_are_no_descriptors_are_counted() {
+    let name = format!("few-{}", std::process::id());
+    let programs: Vec<Program> = (0..12).map(|_| Program::named("sampled", &name)).collect();
+    let watch = |limit: &str, arguments: &[&str]| {
+        let script = format!("ulimit {limit}; exec \"$@\"");
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", &script, "sh"])
+            .arg(command().get_program());
+        shell.arg("watch").args(arguments);
+        shell
+            .args(["--once", "--format", "json"])
+            .output()
+            .expect("the command")
+    };
+    let watched = |output: &std::process::Output| {
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        report["processes"].as_array().map_or(0, Vec::len)
+    };
+    // The soft limit is raised.
+    let all = ["--all", "--comm", &name];
+    let output = watch("-Sn 24", &all);
+    assert_eq!(
+        (watched(&output), errors(&output)),
+        (programs.len(), String::new())
+    );
+    let output = watch("-n 24", &all);
+    let few = watched(&output);
+    assert!((1..programs.len()).contains(&few), "{few}");
+    let rest = programs.len() - few;
+    let sentence = format!("{rest} further processes are not watched: too many open files");
+    assert!(errors(&output).contains(&sentence), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(0));
+    // Those that are named are watched all or none.
+    let ids: Vec<String> = programs.iter().map(|it| it.id().to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let output = watch("-n 24", &ids);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("cannot be watched: too many open files"));
 }
