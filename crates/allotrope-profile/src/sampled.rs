@@ -152,8 +152,16 @@ impl SampledFigures {
     pub fn blocks(&self, figures: &Figures) -> Estimate {
         figures.blocks(match self.smallest {
             Smallest::OfAllocators => estimate::SMALLEST,
-            Smallest::OfSamples => figures.smallest_sample(),
+            Smallest::OfSamples => self.smallest_for(figures),
         })
+    }
+
+    /// The smallest size of the samples of a set; of the other sets if that has none.
+    fn smallest_for(&self, figures: &Figures) -> u64 {
+        let of_set = figures.smallest_of_samples();
+        let all = [&self.live, &self.allocated, &self.freed];
+        let of_all = all.into_iter().filter_map(Figures::smallest_of_samples);
+        of_set.or(of_all.min()).unwrap_or(estimate::SMALLEST)
     }
 
     /// A metric. `None`: samples do not give it.

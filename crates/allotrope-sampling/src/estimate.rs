@@ -186,7 +186,12 @@ impl Figures {
 
     /// The smallest size of a sample, in bytes; [`SMALLEST`] without a sample.
     pub fn smallest_sample(&self) -> u64 {
-        self.smallest.unwrap_or(SMALLEST)
+        self.smallest_of_samples().unwrap_or(SMALLEST)
+    }
+
+    /// The smallest size of a sample, in bytes, if there is a sample.
+    pub fn smallest_of_samples(&self) -> Option<u64> {
+        self.smallest
     }
 
     /// Number of blocks. The upper end holds if no block, sampled or not, is smaller than

@@ -110,6 +110,27 @@ fn json_has_the_ends_of_intervals_beside_each_figure() {
     assert_eq!(process["sampling"]["period_bytes"], 512 << 10);
 }
 
+/// A further block like the one that was freed would have been sampled for certain.
+#[test]
+fn a_stack_whose_blocks_were_freed_has_none_live() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut story = Story::new(1, Some(Period::DEFAULT));
+    let block = story.allocate(1, HUGE);
+    story.free(block);
+    save_all(&folder.path().join("freed.allotrope"), &[&story]);
+    let report = fine(
+        folder.path(),
+        &["report", "freed.allotrope", "--format", "json"],
+    );
+    let site = &json(&report)["processes"][0]["sites"][0];
+    assert_eq!(
+        (&site["allocations"], &site["live_blocks"]),
+        (&1.into(), &0.into())
+    );
+    // The end is rounded outwards.
+    assert!(site["live_blocks_high"].as_u64() <= Some(1), "{site:#}");
+}
+
 #[test]
 fn diff_tells_what_may_be_chance() {
     let folder = folder();
