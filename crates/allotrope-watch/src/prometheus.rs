@@ -124,7 +124,10 @@ impl Page<'_> {
             self.gauge(
                 &format!("{name}{suffix}"),
                 &format!("{words} {of}."),
-                |process| process.estimates.as_ref().and_then(&figure).map(end),
+                |process| {
+                    let estimate = process.estimates.as_ref().and_then(&figure);
+                    estimate.map(|it| end(rounded(it)))
+                },
             )?;
         }
         Ok(())
@@ -206,6 +209,15 @@ impl Estimates {
     }
 }
 
+/// An estimate as whole numbers. As in JSON: the interval does not become narrower.
+fn rounded(it: Estimate) -> Estimate {
+    Estimate {
+        value: it.value.round(),
+        low: it.low.floor(),
+        high: it.high.ceil(),
+    }
+}
+
 /// The value of a label: backslash, quote and line feed are escaped, as the format wants it, and
 /// other control characters are replaced.
 fn label(text: &str) -> String {
@@ -235,6 +247,16 @@ fn resident(process: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_does_not_become_narrower() {
+        let it = rounded(Estimate {
+            value: 2.6,
+            low: 1.9,
+            high: 5.2,
+        });
+        assert_eq!([it.value, it.low, it.high], [3.0, 1.0, 6.0]);
+    }
 
     #[test]
     fn a_name_stays_one_label() {
