@@ -47,8 +47,19 @@ pub struct BlockRow {
     /// How long ago the block was first allocated, in nanoseconds, and the stack of that, if it was
     /// reallocated since and is live.
     pub first: Option<(u64, Vec<NamedFrame>)>,
-    /// When it was freed, by the same clock, and the stack of that.
-    pub freed: Option<(u64, Vec<NamedFrame>)>,
+    /// How it was freed.
+    pub freed: Option<FreedRow>,
+}
+
+/// How a block was freed.
+#[derive(Debug)]
+pub struct FreedRow {
+    /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    pub time: u64,
+    /// The same moment in nanoseconds since 1970.
+    pub real_time: u64,
+    /// The stack, innermost first.
+    pub stack: Vec<NamedFrame>,
 }
 
 /// A block without its names.
@@ -107,7 +118,13 @@ pub fn each(
                     let age = end.saturating_sub(it.allocated);
                     (age, next(&mut first))
                 }),
-                freed: block.freed.map(|(time, _)| (time, next(&mut freed))),
+                freed: block.freed.map(|(time, _)| FreedRow {
+                    time,
+                    real_time: look
+                        .real_time
+                        .saturating_sub(look.time.saturating_sub(time)),
+                    stack: next(&mut freed),
+                }),
             })?;
         }
     }

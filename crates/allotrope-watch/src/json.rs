@@ -79,6 +79,21 @@ pub fn write_blocks(
     Ok(())
 }
 
+/// Writes an object for each block that was live at the high-water mark, if there is one.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_high_water(watch: &mut Watch, out: &mut dyn Write) -> io::Result<()> {
+    for look in watch.high_water().iter().flat_map(|it| it.iter()) {
+        blocks::each(watch, look, Which::Live, &mut |it| {
+            let mut object = block(it, "high_water_block");
+            object.insert("time".into(), seconds(look.real_time));
+            line(object, out)
+        })?;
+    }
+    Ok(())
+}
+
 /// Writes that something has happened to a process: `process_found`, `process_ended`, ….
 ///
 /// # Errors
@@ -168,8 +183,9 @@ fn block(row: &BlockRow, kind: &str) -> Map<String, Value> {
         object.insert("first_age_seconds".into(), seconds(*age));
         object.insert("first_stack".into(), stack(first));
     }
-    if let Some((_, freed)) = &row.freed {
-        object.insert("free_stack".into(), stack(freed));
+    if let Some(freed) = &row.freed {
+        object.insert("freed_time".into(), seconds(freed.real_time));
+        object.insert("free_stack".into(), stack(&freed.stack));
     }
     object
 }

@@ -83,12 +83,12 @@ fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
             seconds(*first_age),
             names(first),
         ),
-        (Some((time, freed)), _) => writeln!(
+        (Some(freed), _) => writeln!(
             out,
             "\tptr={:x} size={size} f_time={:.6} free={} alloc={stack} ctime={:.6}",
             block.address,
-            seconds(*time),
-            names(freed),
+            seconds(freed.time),
+            names(&freed.stack),
             seconds(block.allocated),
         ),
     }

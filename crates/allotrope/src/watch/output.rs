@@ -115,7 +115,13 @@ impl Output {
         which: Which,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Json => self.write(|out| json::write_blocks(watch, looks, which, out)),
+            Format::Json => self.write(|out| {
+                json::write_blocks(watch, looks, which, out)?;
+                match which {
+                    Which::Live => json::write_high_water(watch, out),
+                    _ => Ok(()),
+                }
+            }),
             Format::Text | Format::Poireau => self.text(|out| {
                 poireau::write(watch, looks, which, out)?;
                 match which {

@@ -1,5 +1,7 @@
 //! Poireau's lines and signals.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rustix::process::Signal;
 
 use crate::process::{Program, Watcher};
@@ -202,4 +204,58 @@ fn signals_print_blocks_in_json() {
     // Hidden blocks are live, but not reported as old.
     let report = watcher.report(|it| it["old_blocks"] == 0);
     assert_eq!(report["samples"], 2);
+}
+
+#[test]
+fn the_blocks_of_the_high_water_mark_in_json() {
+    let mut program = Program::new("sampled");
+    program.tell("alloc leak 3 67108864 0");
+    let options = [
+        "--format",
+        "json",
+        "--every",
+        "200ms",
+        "--track-high-water-mark",
+    ];
+    let mut watcher = program.start_watch(&options);
+    let mark = watcher.report(|it| it["high_water"]["samples"] == 3)["high_water"].clone();
+    program.tell("free leak 2");
+    watcher.report(|it| it["samples"] == 1);
+    watcher.signal(Signal::HUP);
+    let live = watcher.object(|it| it["kind"] == "live_block");
+    assert_eq!(live["size"], 67_108_864);
+    for _ in 0..3 {
+        let block = watcher.object(|_| true);
+        assert_eq!(block["kind"], "high_water_block");
+        assert_eq!(
+            (&block["size"], &block["pid"], &block["time"]),
+            (&67_108_864.into(), &program.id().into(), &mark["time"])
+        );
+        assert!(block["stack"].to_string().contains("story_leak"));
+    }
+    watcher.report(|_| true);
+}
+
+/// The program frees it after the first of these moments and before the second.
+#[test]
+fn a_freed_block_has_the_time_of_its_deallocation() {
+    let now = || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.expect("1970").as_secs_f64()
+    };
+    let mut program = Program::new("sampled");
+    program.tell("alloc cache 1 500 0");
+    let before = now();
+    program.tell("free cache 1");
+    let after = now();
+    let mut watcher = program.start_watch(&["--format", "json", "--every", "200ms"]);
+    watcher.report(|_| true);
+    watcher.signal(Signal::USR2);
+    let block = watcher.object(|it| it["kind"] == "freed_block");
+    let freed = block["freed_time"].as_f64().expect("a time");
+    // The two clocks are not read at the same instant.
+    assert!(
+        (before - 0.5..after + 0.5).contains(&freed),
+        "{before} {freed} {after}"
+    );
 }
