@@ -277,7 +277,7 @@ fn a_message_is_shown_again_and_printed_at_the_end() {
         return;
     };
     terminal.wait_for_text("? help");
-    let refusal = "--force";
+    let refusal = "name another file";
     std::fs::write(folder.path().join("live.allotrope"), "text").expect("our folder");
     for _ in 0..2 {
         terminal.keys(&["w"]);
@@ -299,6 +299,8 @@ fn a_message_is_shown_again_and_printed_at_the_end() {
     terminal.keys(&["Enter"]);
     let screen = terminal.wait_for_text("status=0");
     assert_eq!(screen.matches(refusal).count(), 3, "{screen}");
+    // There is no option here.
+    assert!(!screen.contains("--force"), "{screen}");
 }
 
 #[test]

@@ -193,14 +193,21 @@ pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
         given,
         force,
         "trace",
-        "is no trace; name another file by -o",
+        "is no trace; name another file by -o, or replace it with --force",
     )
 }
 
 /// As [`replaceable`], for a sampled profile, which has the format of a trace.
 pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
-    let refusal = "is no earlier profile or recording; name another file";
+    let refusal =
+        "is no earlier profile or recording; name another file, or replace it with --force";
     replaceable_by(given, force, "profile", refusal)
+}
+
+/// As [`replaceable_by_profile`], where there are no options.
+pub fn replaceable_by_profile_only(given: &Path) -> Result<Target> {
+    let refusal = "is no earlier profile or recording; name another file";
+    replaceable_by(given, false, "profile", refusal)
 }
 
 fn replaceable_by(given: &Path, force: bool, what: &str, refusal: &str) -> Result<Target> {
@@ -214,10 +221,7 @@ fn replaceable_by(given: &Path, force: bool, what: &str, refusal: &str) -> Resul
         ),
         Target::Regular(path, metadata) => {
             if metadata.len() > 0 && !force && !is_trace(path) {
-                bail!(
-                    "{} {refusal}, or replace it with --force",
-                    shown_path(given)
-                );
+                bail!("{} {refusal}", shown_path(given));
             }
         }
     }

@@ -17,8 +17,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::output::Format;
 use super::session::Session;
 use super::{Arguments, AtEnd, let_go, save};
-use crate::exit_status::{FAILED, Failure, WithStatus, stopped_by};
+use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
+use crate::record::output_file::replaceable_by_profile_only;
 
 /// Most sites of the view.
 const SITES: usize = 500;
@@ -182,8 +183,11 @@ fn watch(
                     let looks = chosen(session, &view)?;
                     let path = std::path::Path::new(&name);
                     let locator = &session.locator;
-                    if let Err(error) = save::save(path, false, &looks, &session.attached, locator)
-                    {
+                    let target = replaceable_by_profile_only(path).status(BAD_INPUT);
+                    let saved = target.and_then(|target| {
+                        save::save(path, target, &looks, &session.attached, locator)
+                    });
+                    if let Err(error) = saved {
                         message::print(format_args!("{:#}", error.error));
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allotrope_files::Output;
+use allotrope_files::{Output, Target};
 use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
 use allotrope_symbols::Locator;
 use allotrope_text::Shown;
@@ -22,15 +22,14 @@ pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
         .status(BAD_INPUT)
 }
 
-/// Writes what these looks have seen. The path was checked.
+/// Writes what these looks have seen to the target, which is that of the path.
 pub fn save(
     path: &Path,
-    force: bool,
+    target: Target,
     looks: &[Look],
     attached: &[Attached],
     locator: &Locator,
 ) -> Result<(), Failure> {
-    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
     let watched: Vec<Watched<'_>> = looks.iter().map(|look| watched(look, attached)).collect();
     let about = About {
         tool_version: env!("CARGO_PKG_VERSION"),

@@ -26,6 +26,7 @@ use super::started::{START, Started};
 use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
+use crate::record::output_file::replaceable_by_profile;
 use crate::signal_state;
 
 /// How long a signal or the end of a process may go unnoticed.
@@ -343,8 +344,9 @@ impl<'a> Session<'a> {
     fn write(&mut self, looks: &[Look]) -> Result<(), Failure> {
         match &self.arguments.save {
             Some(path) => {
-                let force = self.arguments.force;
-                save::save(path, force, looks, &self.attached, &self.locator)
+                let target = replaceable_by_profile(path, self.arguments.force);
+                let target = target.status(BAD_INPUT)?;
+                save::save(path, target, looks, &self.attached, &self.locator)
             }
             None => self.output.report(&mut self.watch, looks),
         }
