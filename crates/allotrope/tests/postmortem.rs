@@ -426,4 +426,8 @@ fn what_is_no_state_is_refused() {
         &holder.postmortem(&["--format", "poireau"]),
         "name a process",
     );
+    let output = holder.postmortem(&["1", "-o", "x", "--suppressions", "y"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("cannot be used with"), "{errors}");
 }

@@ -60,7 +60,7 @@ pub struct Arguments {
         long,
         value_name = "FILE",
         requires = "target",
-        conflicts_with = "format"
+        conflicts_with_all = ["format", "suppressions"]
     )]
     output: Option<PathBuf>,
     /// With -o: replace FILE even if it is no earlier profile or recording

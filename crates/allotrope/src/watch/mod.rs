@@ -106,7 +106,7 @@ pub struct Arguments {
     /// Write a sampled profile to FILE in place of a report, and quit: now if the processes are
     /// sampled already, otherwise after the time of --every. `allotrope report`, `show`, `diff` and
     /// `export` read it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "log", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "log", "format", "suppressions"])]
     save: Option<PathBuf>,
     /// With --save: replace FILE even if it is no earlier profile or recording
     #[arg(long, requires = "save")]

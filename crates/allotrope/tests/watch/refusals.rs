@@ -63,6 +63,8 @@ fn bad_usage() {
         (&["--all"], "--all"),
         (&["--comm", "x"], "--comm"),
         (&["--leave", "--off"], "--off"),
+        // A profile has all stacks.
+        (&["--save", "x", "--suppressions", "y"], "--suppressions"),
     ] {
         let output = program.watch(options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
