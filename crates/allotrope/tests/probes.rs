@@ -272,3 +272,24 @@ fn what_is_no_output_of_perf_is_refused() {
         assert!(errors.contains(part), "{errors}");
     }
 }
+
+/// What the shell names for `<(perf script)`. One block of 4,321 bytes stays, sampled with one byte.
+#[test]
+fn the_output_of_perf_comes_through_a_pipe() {
+    let lines = "     0.000 watched/22263 sdt_allotrope:malloc(__probe_ip: 139863, arg1: -2, arg2: 4096, arg3: 4321, arg4: 4321)
+     0.100 watched/22263 sdt_allotrope:malloc(__probe_ip: 139863, arg1: -3, arg2: 8192, arg3: 99, arg4: 99)
+     0.134 watched/22263 sdt_allotrope:free(__probe_ip: 139863, arg1: -3, arg2: 8192, arg3: 99, arg4: 99)
+";
+    let script = "exec \"$0\" watch --perf-script <(printf %s \"$1\") --period 1 --format json";
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .arg(command().get_program())
+        .arg(lines)
+        .output()
+        .expect("bash");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["live_blocks"], 1, "{report:#}");
+    assert_eq!(report["live_bytes"], 4321, "{report:#}");
+}

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +31,7 @@ pub fn run(arguments: &Arguments, path: &Path, mut output: Output) -> Result<u8,
     let file = match is_input {
         true => None,
         false => Some(
-            open_regular(path)
+            open_file_or_pipe(path)
                 .with_context(|| format!("cannot read {}", path.shown()))
                 .status(BAD_INPUT)?,
         ),
@@ -74,6 +75,18 @@ pub fn run(arguments: &Arguments, path: &Path, mut output: Output) -> Result<u8,
     Ok(FINE)
 }
 
+/// Devices are refused: opening them may have effects.
+fn open_file_or_pipe(path: &Path) -> io::Result<File> {
+    // The shell names a pipe for `<(perf script)`.
+    match std::fs::metadata(path)?.file_type().is_fifo() {
+        true => File::open(path),
+        false => open_regular(path),
+    }
+}
+
+/// When a file was written. A pipe is being written.
 fn modified(file: &File) -> Option<SystemTime> {
-    file.metadata().ok()?.modified().ok()
+    let metadata = file.metadata().ok()?;
+    let is_pipe = metadata.file_type().is_fifo();
+    metadata.modified().ok().filter(|_| !is_pipe)
 }
