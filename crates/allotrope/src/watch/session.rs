@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
             if self.program_has_ended() {
                 if !self.may_find_others() {
                     message::print(format_args!(
-                        "process {process} has ended without a memory for samples: it has not loaded the recorder, or could not get the memory; `allotrope doctor` with the program's name says why"
+                        "process {process} has ended without a memory for samples: it has not loaded the recorder, could not get the memory, or had ended before it was looked at; `allotrope doctor` with the program's name says whether it can be watched"
                     ));
                 }
                 return Ok(());
