@@ -747,6 +747,12 @@ fn text_options(arguments: &Arguments) -> TextOptions {
     }
 }
 
+/// The columns of the standard output, if the user wants a width or it is a terminal.
+pub fn columns() -> Option<usize> {
+    let is_wanted = std::env::var_os("COLUMNS").is_some_and(|it| !it.is_empty());
+    (is_wanted || io::stdout().is_terminal()).then(|| style(Color::Never).width)
+}
+
 /// Colour and width of text on the standard output.
 pub fn style(color: Color) -> Style {
     let output = io::stdout();

@@ -161,6 +161,12 @@ fn what_was_live_in_a_killed_process_is_reported() {
         text.contains(&process) && text.contains("watched"),
         "{text}"
     );
+    // The path of the program is longer than this.
+    let mut narrow = holder.command();
+    let narrow = narrow.arg("postmortem").env("COLUMNS", "60").output();
+    let narrow = String::from_utf8(narrow.expect("the command").stdout).expect("UTF-8");
+    let widths: Vec<usize> = narrow.lines().map(|it| it.chars().count()).collect();
+    assert_eq!(widths, [60], "{narrow}");
     // Of a process that was never sampled nothing is known.
     let mut other = Program::start(holder.command().args(["standby", "--quiet"]));
     holder.wait_for(other.id());

@@ -26,6 +26,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::holder;
 use crate::message;
 use crate::record::output_file::replaceable_by_profile;
+use crate::report;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
@@ -206,17 +207,22 @@ fn list(format: Format) -> Result<u8, Failure> {
             let command = command.trim_end();
             match format {
                 Format::Json => json::write_kept(state, command, out)?,
-                _ => writeln!(
-                    out,
-                    "{:>8}  started {}  {}  {}",
-                    process.id,
-                    moment(process.began_real),
-                    match state.live() {
-                        Some(live) => format!("{} live", text::in_bytes(&live)),
-                        None => "not sampled".to_owned(),
-                    },
-                    allotrope_text::shown(command),
-                )?,
+                _ => {
+                    let line = format!(
+                        "{:>8}  started {}  {}  {}",
+                        process.id,
+                        moment(process.began_real),
+                        match state.live() {
+                            Some(live) => format!("{} live", text::in_bytes(&live)),
+                            None => "not sampled".to_owned(),
+                        },
+                        allotrope_text::shown(command),
+                    );
+                    match report::columns() {
+                        Some(columns) => writeln!(out, "{}", allotrope_text::cut(&line, columns))?,
+                        None => writeln!(out, "{line}")?,
+                    }
+                }
             }
         }
         if ended.is_empty() && format == Format::Text {
