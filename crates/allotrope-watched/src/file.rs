@@ -294,11 +294,18 @@ fn is_of(mapped: &Mapped, process: Option<u64>) -> bool {
     process.is_none_or(|it| it == id.load(core::sync::atomic::Ordering::Relaxed))
 }
 
-/// The id of a process in its own namespace (`proc_pid_status(5)`).
+/// The id of a process in its own namespace.
 fn innermost_id(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("NSpid:"))?;
-    line.split_whitespace().next_back()?.parse().ok()
+    namespace_ids(process).last().copied()
+}
+
+/// The ids of a process, from that in our PID namespace to that in its own (`proc_pid_status(5)`). One
+/// id: the namespaces are the same. None: there is no such process.
+pub fn namespace_ids(process: u32) -> Vec<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix("NSpid:"));
+    let ids = line.unwrap_or_default().split_whitespace();
+    ids.filter_map(|it| it.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -263,10 +263,65 @@ fn a_program_that_closes_its_descriptors_is_kept() {
     // Longer than it takes until the holder looks again.
     sleep(Duration::from_secs(3));
     assert_eq!(program.ask("malloc 2 5432"), "ok");
+    // It runs, although it cannot be found.
+    let is_listed = || {
+        let list = holder.postmortem(&[]).stdout;
+        let list = String::from_utf8(list).expect("UTF-8");
+        let own = process.to_string();
+        list.lines()
+            .any(|it| it.split_whitespace().next() == Some(&own))
+    };
+    assert!(!is_listed());
+    refusal(
+        &holder.postmortem(&[&process.to_string()]),
+        "runs; its last state can be reported when it has ended",
+    );
     program.child.kill().expect("our child");
     program.child.wait().expect("our child");
     let report = holder.report(&process.to_string());
     assert_eq!(live(&report, "by_malloc"), (32, 30 * SIZE + 2 * 5432));
+    assert!(is_listed());
+}
+
+/// Its id is 1 there, and another one here.
+#[test]
+fn a_process_in_another_namespace_runs_until_it_is_killed() {
+    let words = ["unshare", "-Urpf"];
+    let can = Command::new(words[0])
+        .args(&words[1..])
+        .arg("true")
+        .output();
+    if !can.is_ok_and(|it| it.status.success()) {
+        return skip("no PID namespace can be made");
+    }
+    let holder = Holder::new("namespace");
+    let mut standby = holder.command();
+    standby.args(["standby", "--quiet", "--period", "1"]);
+    let mut program = Program::start_below(&mut standby, &words);
+    program.tell(&format!("malloc 30 {SIZE}"));
+    let is_first = |file: &OwnedFd| {
+        let mapped = Mapped::new(file).expect("a mapping");
+        State::read(mapped.memory()).is_ok_and(|it| it.process.id == 1)
+    };
+    wait_until("the holder has the memory", || {
+        kept(&holder.full_name()).iter().any(is_first)
+    });
+    let is_listed = || {
+        let list = String::from_utf8(holder.postmortem(&[]).stdout).expect("UTF-8");
+        list.lines()
+            .any(|it| it.split_whitespace().next() == Some("1"))
+    };
+    assert!(!is_listed());
+    let output = holder.postmortem(&["1"]);
+    refusal(&output, "runs; look at it with `allotrope watch ");
+    // The sentence has its id here.
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut words = errors.split(' ').skip_while(|it| *it != "process");
+    let process = words.nth(1).expect("an id");
+    let killed = Command::new("kill").args(["-9", process]).status();
+    assert!(killed.expect("kill").success());
+    wait_until("it is listed", is_listed);
+    assert_eq!(live(&holder.report("1"), "by_malloc"), (30, 30 * SIZE));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `allotrope postmortem`: reports the last state of a prepared process that has ended.
 
 mod file;
+mod running;
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ use allotrope_watch::{json, text};
 use allotrope_watched::file::{Mapped, find, kept};
 use allotrope_watched::reader::State;
 use anyhow::{Context, anyhow, bail};
+use running::Running;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
@@ -129,21 +131,46 @@ fn at_its_end(mut look: Look) -> Look {
     look
 }
 
+/// The states that are kept of processes that were ended, and the processes that still run: their ids in
+/// their own namespaces, and here.
+fn ended_and_running() -> (Vec<State>, Vec<(u64, u32)>) {
+    let running = Running::now();
+    let (mut ended, mut run_on) = (Vec::new(), Vec::new());
+    for file in kept(&holder::name()) {
+        let Ok(state) = read(&file) else { continue };
+        if state.process.exit_status.is_some() {
+            continue;
+        }
+        match running.process_of(&file, &state) {
+            Some(process) => run_on.push((state.process.id, process)),
+            None => ended.push(state),
+        }
+    }
+    (ended, run_on)
+}
+
 /// The state of a process that has ended.
 fn state_of(process: u32) -> anyhow::Result<State> {
-    if find(process).is_ok() {
-        bail!("process {process} runs; look at it with `allotrope watch {process}`");
-    }
-    let states = kept(&holder::name())
-        .into_iter()
-        .filter_map(|file| read(&file).ok());
-    let states = states.filter(|it| it.process.id == u64::from(process));
+    let (ended, run_on) = ended_and_running();
     // Several may have had this id.
-    states.max_by_key(|it| it.process.began).with_context(|| {
-        format!(
+    let ended = ended
+        .into_iter()
+        .filter(|it| it.process.id == u64::from(process));
+    if let Some(state) = ended.max_by_key(|it| it.process.began) {
+        return Ok(state);
+    }
+    let running = run_on.iter().find(|it| it.0 == u64::from(process));
+    match running.map_or(process, |it| it.1) {
+        it if find(it).is_ok() => {
+            bail!("process {it} runs; look at it with `allotrope watch {it}`")
+        }
+        it if running.is_some() => {
+            bail!("process {it} runs; its last state can be reported when it has ended")
+        }
+        _ => bail!(
             "nothing is kept of process {process}: it was not started by `allotrope standby`, has exited by itself, or ended more than a day ago; `allotrope postmortem` lists what is kept"
-        )
-    })
+        ),
+    }
 }
 
 fn read(file: &OwnedFd) -> anyhow::Result<State> {
@@ -184,14 +211,7 @@ fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), 
 
 /// Lists what is kept, the latest first.
 fn list(format: Format) -> Result<u8, Failure> {
-    let states = kept(&holder::name())
-        .into_iter()
-        .filter_map(|file| read(&file).ok());
-    let ended = states.filter(|it| {
-        let process = u32::try_from(it.process.id).unwrap_or_default();
-        it.process.exit_status.is_none() && find(process).is_err()
-    });
-    let mut ended: Vec<State> = ended.collect();
+    let (mut ended, _) = ended_and_running();
     ended.sort_by_key(|it| std::cmp::Reverse(it.process.began));
     ended.dedup_by_key(|it| (it.process.id, it.process.began));
     if format == Format::Poireau {
