@@ -217,6 +217,14 @@ impl Attached {
         self.release();
     }
 
+    /// Lets go of the process and leaves the period as it is, for children that it forks later, too.
+    pub fn leave(self) {
+        let period = self.period().map_or(0, Period::bytes);
+        let of_children = &self.mapped.memory().control.0.of_children;
+        of_children.store(period, Relaxed);
+        self.release();
+    }
+
     /// Lets go of the process and leaves the period as it is.
     pub fn release(self) {
         lock::release(&self.file);

@@ -124,6 +124,9 @@ pub const EXITED: u64 = 1 << 32;
 pub struct Control {
     /// The period in bytes; 0, and what is no period: sampling is off.
     pub period: AtomicU64,
+    /// The period with which forked children begin: a watcher that will restore the period does not
+    /// know them, and leaves this as it is.
+    pub of_children: AtomicU64,
 }
 
 /// What has happened. They only grow.

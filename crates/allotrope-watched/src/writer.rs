@@ -141,6 +141,7 @@ impl<'a, H: Host> Writer<'a, H> {
         header.lengths.store(lengths, Relaxed);
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);
+        memory.control.0.of_children.store(period, Relaxed);
         memory.counters.0.longest_period.store(period, Relaxed);
         header.magic.store(MAGIC, Release);
         Some(writer)
@@ -164,6 +165,11 @@ impl<'a, H: Host> Writer<'a, H> {
             counters.longest_period.fetch_max(period.bytes(), Relaxed);
         }
         Some(period)
+    }
+
+    /// The period with which a forked child begins; `None`: sampling is off there.
+    pub fn setting_of_children(&self) -> Option<Period> {
+        Period::new(self.memory.control.0.of_children.load(Relaxed))
     }
 
     /// The process exits with this status. What it does in handlers of its exit comes later.

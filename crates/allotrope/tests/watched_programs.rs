@@ -384,6 +384,54 @@ fn sampling_is_switched_on_and_off_while_it_runs() {
     assert_eq!(state.samples.len(), 0);
 }
 
+/// Nobody would switch it off in a child that `watch PID` does not know.
+#[test]
+fn a_child_begins_with_the_period_that_stays() {
+    let mut program = Program::new(&[]);
+    let parent = program.id();
+    let large = 2 << 20;
+    // A thread looks at the setting after a megabyte at most; a child makes its memory then.
+    let fork = |program: &mut Program| -> u32 {
+        program.tell(&format!("malloc 1 {large}"));
+        let child = program.ask("fork").parse().expect("an id");
+        program.tell(&format!("malloc 1 {large}"));
+        program.tell(&format!("malloc 10 {SIZE}"));
+        child
+    };
+    let mut watcher = command();
+    watcher.args([
+        "watch",
+        &parent.to_string(),
+        "--period",
+        "1",
+        "--every",
+        "1h",
+    ]);
+    watcher.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut watcher = watcher.spawn().expect("the command");
+    while program.state().period.is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let child = fork(&mut program);
+    assert_eq!(state_of(parent).period, Period::new(1));
+    let state = state_of(child);
+    assert_eq!((state.period, state.samples.len()), (None, 0));
+    assert_eq!(program.ask("exit 3"), "3");
+    watcher.kill().expect("it runs");
+    watcher.wait().expect("our child");
+    // What is left to stay, children have.
+    for (option, period) in [("--leave", Period::new(1)), ("--off", None)] {
+        report(parent, &["--period", "1", "--every", "100ms", option]);
+        let child = fork(&mut program);
+        assert_eq!(state_of(parent).period, period);
+        let state = state_of(child);
+        assert_eq!(state.period, period);
+        let expected = if period.is_some() { 10 } else { 0 };
+        assert_eq!(of_size(&state, SIZE).len(), expected);
+        assert_eq!(program.ask("exit 3"), "3");
+    }
+}
+
 /// 20,000 blocks of 4 KiB at 64 KiB: 1,212 samples on average, with a standard deviation of 34.
 #[test]
 fn small_blocks_are_sampled_as_often_as_the_period_says() {

@@ -77,12 +77,12 @@ pub fn wipe_on_fork() -> bool {
 
 /// Makes the memory of a process that starts.
 pub fn make_first(period: Option<Period>) -> bool {
-    PERIOD.store(period.map_or(0, Period::bytes), Relaxed);
+    OF_CHILDREN.store(period.map_or(0, Period::bytes), Relaxed);
     FILTER.store(system::system_call_filter(), Relaxed);
     make(period)
 }
 
-/// Makes the memory of a forked child, which begins with its parent's setting. `false`: there
+/// Makes the memory of a forked child, which begins with its parent's setting for children. `false`: there
 /// is none. Where the child may do less than its parent, it does not try: a filter of
 /// system calls may end it for trying.
 pub fn make_of_child() -> bool {
@@ -90,20 +90,20 @@ pub fn make_of_child() -> bool {
         return false;
     }
     close_parents();
-    make(Period::new(PERIOD.load(Relaxed)))
+    make(Period::new(OF_CHILDREN.load(Relaxed)))
 }
 
-/// The period that a thread of the process found when it last looked; 0: off.
-static PERIOD: AtomicU64 = AtomicU64::new(0);
+/// The period of forked children that a thread of the process found when it last looked; 0: off.
+static OF_CHILDREN: AtomicU64 = AtomicU64::new(0);
 
 /// The watcher's setting; `None`: sampling is off.
 pub fn setting() -> Option<Period> {
-    let setting = writer()?.setting();
-    let period = setting.map_or(0, Period::bytes);
-    if PERIOD.load(Relaxed) != period {
-        PERIOD.store(period, Relaxed);
+    let writer = writer()?;
+    let of_children = writer.setting_of_children().map_or(0, Period::bytes);
+    if OF_CHILDREN.load(Relaxed) != of_children {
+        OF_CHILDREN.store(of_children, Relaxed);
     }
-    setting
+    writer.setting()
 }
 
 fn make(period: Option<Period>) -> bool {

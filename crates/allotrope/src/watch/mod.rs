@@ -272,10 +272,10 @@ impl Arguments {
 fn let_go(mut process: Attached, at_end: AtEnd) {
     match at_end {
         AtEnd::Restore => process.restore(),
-        AtEnd::Leave => process.release(),
+        AtEnd::Leave => process.leave(),
         AtEnd::Off | AtEnd::Stop => {
             process.set(None);
-            process.release();
+            process.leave();
         }
     }
 }

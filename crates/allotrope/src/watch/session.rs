@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
 /// How often it looks whether processes have executed another program.
 const EXEC_LOOKS: Duration = Duration::from_millis(250);
-/// How often it looks for processes that the program has started.
+/// How often it looks for processes that the program has started, and with `--all` for all.
 const SEARCHES: Duration = Duration::from_secs(1);
 /// How long a program may take to end without a message.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -326,7 +326,8 @@ impl<'a> Session<'a> {
             if self.is_over() {
                 return Ok(self.status_at_end());
             }
-            if self.started.is_some() && next_search <= now {
+            let has_others = self.started.is_some() || self.arguments.all;
+            if has_others && next_search <= now {
                 self.find_others()?;
                 next_search = now + SEARCHES;
             }
