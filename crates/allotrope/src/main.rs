@@ -71,6 +71,7 @@ use command_line::{CommandLine, Subcommand};
 use exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED};
 
 fn main() -> ExitCode {
+    signal_state::survive_file_limit();
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
         Err(error) => return usage(&error),

@@ -5,7 +5,10 @@
 //! Rust's runtime ignores `SIGPIPE` before `main`: a constructor must read the state
 //! before that. `exec_program` restores it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nix::sys::signal::Signal;
 
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
@@ -34,6 +37,16 @@ pub fn ignored() -> Signals {
 /// Signals that were blocked.
 pub fn blocked() -> Signals {
     Signals(BLOCKED.load(Ordering::Relaxed))
+}
+
+/// From now on a write beyond the limit of file sizes (`ulimit -f`) is an error with a sentence, and does not end
+/// this command. A handler, unlike an ignored signal, does not outlive an exec: programs find the default.
+pub fn survive_file_limit() {
+    let signal = Signal::SIGXFSZ as i32;
+    if !ignored().contains(signal) {
+        // Without it such a write ends this command.
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
 }
 
 // A constructor of an executable may use all of glibc. This one reads a file

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -237,6 +238,25 @@ fn a_limit_that_prevents_watching_is_named() {
     let doctor = limited("-n 64", &["doctor"]).output().expect("a shell");
     let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(text.contains(few), "{text}");
+}
+
+/// The kernel ends a process by `SIGXFSZ` that writes more than it may; the program finds that so.
+#[test]
+fn a_limit_of_file_sizes_does_not_end_the_command() {
+    let standby = ["standby", "--no-holder", "--", "sh", "-c"];
+    // The warning about the limit would be written there.
+    let file = tempfile::tempfile().expect("a file");
+    let run = |limit: &str, script: &str| {
+        let arguments = [&standby[..], &[script]].concat();
+        let mut command = limited(limit, &arguments);
+        command.stderr(file.try_clone().expect("a file"));
+        command.status().expect("a shell")
+    };
+    // The recorder's file is there from now on.
+    assert_eq!(run("-f unlimited", "exit 3").code(), Some(3));
+    assert_eq!(run("-f 0", "exit 4").code(), Some(4));
+    let status = run("-f 0", "kill -XFSZ $$; exit 5");
+    assert_eq!(status.signal(), Some(Signal::XFSZ.as_raw()));
 }
 
 #[test]
