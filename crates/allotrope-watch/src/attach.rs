@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -109,6 +110,8 @@ pub struct Attached {
     before: Option<Period>,
     is_changed: bool,
     root: Option<String>,
+    /// The path of its executable below that folder, as we see it; empty if we do not.
+    executable: Vec<u8>,
     /// What its monotonic clock is ahead of ours, in nanoseconds.
     clock_ahead: i64,
     /// Since when it runs another program, and has no other memory yet.
@@ -184,6 +187,7 @@ impl Attached {
             is_changed: before != now,
             before,
             root: root_of(process),
+            executable: executable_of(process),
             clock_ahead: clock_ahead(process),
             unmapped: None,
             has_left: false,
@@ -297,11 +301,24 @@ impl Attached {
     /// If the process has destroyed the header of its memory.
     pub fn look(&self, keys: &Keys) -> Result<Look, AttachError> {
         let process = self.process;
-        let state = State::read(self.mapped.memory())
+        let mut state = State::read(self.mapped.memory())
             .map_err(|source| AttachError::Unreadable { process, source })?;
+        self.add_executable(&mut state);
         let mut look = Look::new(process, self.root.clone(), state, keys);
         look.time = look.time.saturating_add_signed(self.clock_ahead);
         Ok(look)
+    }
+
+    /// A process in a chroot without `/proc` does not know its executable. Only that module has no path.
+    fn add_executable(&self, state: &mut State) {
+        if !state.process.executable.is_empty() {
+            return;
+        }
+        state.process.executable.clone_from(&self.executable);
+        let modules = state.modules.iter_mut().map(|(_, it)| it);
+        for module in modules.filter(|it| it.path.is_empty()) {
+            module.path.clone_from(&self.executable);
+        }
     }
 }
 
@@ -317,12 +334,28 @@ fn inode(status: rustix::io::Result<rustix::fs::Stat>) -> Option<(u64, u64)> {
     status.ok().map(|it| (it.st_dev, it.st_ino))
 }
 
-/// The folder below which a process finds its files, if it is another one than ours.
+/// The folder below which a process finds its files, if it is another one than ours: it is in another
+/// mount namespace, or in a chroot.
 fn root_of(process: u32) -> Option<String> {
+    let root = format!("/proc/{process}/root");
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let theirs = namespace(&process.to_string())?;
-    let is_other = namespace("self").is_some_and(|ours| ours != theirs);
-    is_other.then(|| format!("/proc/{process}/root"))
+    let is_elsewhere = namespace("self").is_some_and(|ours| ours != theirs);
+    let folder = |path: &str| inode(rustix::fs::stat(path));
+    let is_other = folder(&root).is_some_and(|theirs| folder("/") != Some(theirs));
+    (is_elsewhere || is_other).then_some(root)
+}
+
+/// The path of a process's executable as the process would name it.
+fn executable_of(process: u32) -> Vec<u8> {
+    let link = |name: &str| std::fs::read_link(format!("/proc/{process}/{name}"));
+    let Ok(path) = link("exe") else {
+        return Vec::new();
+    };
+    let below = link("root").ok();
+    let below = below.and_then(|root| path.strip_prefix(root).ok());
+    let path = below.map_or(path.clone(), |it| Path::new("/").join(it));
+    path.into_os_string().into_vec()
 }
 
 /// Whether a process has loaded the recorder, to be watched: its environment and its mappings

@@ -174,11 +174,13 @@ impl Names {
         if module.build_id.is_empty() || !path.is_absolute() {
             return None;
         }
-        let locator = match root {
-            Some(root) => self.locator.clone().with_sysroot(root),
-            None => self.locator.clone(),
+        let load = |locator: &Locator| {
+            let symbols = ModuleSymbols::load(locator, path, &module.build_id, None);
+            symbols.ok()
         };
-        ModuleSymbols::load(&locator, path, &module.build_id, None).ok()
+        let below = root.and_then(|root| load(&self.locator.clone().with_sysroot(root)));
+        // A process that has gone into a chroot after its start has its files outside.
+        below.or_else(|| load(&self.locator))
     }
 }
 

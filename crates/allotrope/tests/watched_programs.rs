@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -195,6 +196,54 @@ fn ages_in_another_time_namespace_are_right() {
     let oldest = sites.filter_map(|it| it["oldest_seconds"].as_f64());
     let oldest = oldest.fold(0.0, f64::max);
     assert!(oldest > 0.0 && oldest < 400.0, "{oldest}");
+}
+
+/// Copies a file to the same path below a folder, with what the loader loads for it.
+fn copy_below(folder: &Path, file: &Path) {
+    let ldd = Command::new("ldd").arg(file).output().expect("ldd");
+    let text = String::from_utf8_lossy(&ldd.stdout).into_owned();
+    let words = text.split_whitespace().filter(|it| it.starts_with('/'));
+    for file in words.map(Path::new).chain([file]) {
+        let target = folder.join(file.strip_prefix("/").expect("an absolute path"));
+        std::fs::create_dir_all(target.parent().expect("a folder")).expect("our folder");
+        std::fs::copy(file, target).expect("a copy");
+    }
+}
+
+/// There is no `/proc`, so that the process does not know its own name.
+#[test]
+fn a_process_in_a_chroot_has_its_name_and_its_functions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().to_str().expect("UTF-8");
+    let help = Command::new("unshare").args(["-Ur", "true"]).output();
+    if !help.is_ok_and(|it| it.status.success()) {
+        return println!("skipped: no user namespace can be made");
+    }
+    let standby = || {
+        let mut standby = command();
+        standby.args(["standby", "--no-holder", "--period", "1"]);
+        standby
+    };
+    let shown = standby().args(["--", "env"]).output().expect("env");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let mut lines = shown.lines();
+    let list = lines.find_map(|it| it.strip_prefix("LD_PRELOAD="));
+    let recorder = list
+        .and_then(|it| it.split(':').next())
+        .expect("a recorder");
+    copy_below(folder.path(), Path::new(recorder));
+    copy_below(folder.path(), &support::compile::compiled("watched.c"));
+    let mut program = Program::start_below(&mut standby(), &["unshare", "-Ur", "--root", root]);
+    program.tell(&format!("malloc 30 {SIZE}"));
+    let state = program.state();
+    assert!(state.process.command.is_empty());
+    let report = report(program.id(), &[]);
+    let name = report["processes"][0]["name"].as_str().expect("a name");
+    assert!(name.starts_with("watched"), "{name}");
+    let sites = report["sites"].as_array().expect("sites");
+    let is_it = |site: &&Value| site["live_bytes"] == 30 * SIZE;
+    let stack = &sites.iter().find(is_it).expect("a site")["stack"];
+    assert!(stack.to_string().contains("\"by_malloc\""), "{stack}");
 }
 
 /// With a period of one byte figures are exact, and their intervals have no width to speak of.
