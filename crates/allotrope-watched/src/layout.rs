@@ -27,7 +27,7 @@ use allotrope_shm::wire::ADDRESS_MASK;
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
