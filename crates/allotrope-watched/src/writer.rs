@@ -68,6 +68,10 @@ pub struct Process<'a> {
     pub executable: &'a [u8],
     /// Its arguments, each followed by a zero byte.
     pub command: &'a [u8],
+    /// See [`Header`](crate::layout::Header).
+    pub first_malloc: u64,
+    /// See [`Header`](crate::layout::Header).
+    pub next_malloc: u64,
 }
 
 /// A sampled block.
@@ -139,6 +143,8 @@ impl<'a, H: Host> Writer<'a, H> {
         store_bytes(&header.command, command);
         let lengths = executable.len() as u64 | (command.len() as u64) << 32;
         header.lengths.store(lengths, Relaxed);
+        header.first_malloc.store(process.first_malloc, Relaxed);
+        header.next_malloc.store(process.next_malloc, Relaxed);
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);
         memory.control.0.of_children.store(period, Relaxed);

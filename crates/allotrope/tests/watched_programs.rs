@@ -613,3 +613,41 @@ fn what_cannot_be_prepared_is_refused() {
     let _ = plain.wait();
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// `two_allocators.c` takes five blocks from a library that it has opened, and three from the
+/// allocator that is sampled.
+#[test]
+fn an_allocator_that_is_not_sampled_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = folder.path().join("libmimalloc.so.2");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-fno-builtin"];
+    let compiled = compiled_with("two_allocators.c", &flags);
+    std::fs::copy(compiled, &library).expect("it is copied");
+    for (flags, argument, blocks, words) in [
+        (
+            &["-fno-builtin"][..],
+            Some(&*library),
+            3,
+            "libmimalloc.so.2 besides libc.so.6",
+        ),
+        (&["-fno-builtin", "-DOWN"], None, 0, "a malloc of its own"),
+    ] {
+        let mut standby = command();
+        standby.args(["standby", "-q", "--no-holder", "--period", "1", "--"]);
+        standby.arg(compiled_with("two_allocators.c", flags));
+        standby.args(argument);
+        standby.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = standby.spawn().expect("the command");
+        let mut line = [0; 6];
+        let mut stdout = program.stdout.take().expect("a pipe");
+        std::io::Read::read_exact(&mut stdout, &mut line).expect("a line");
+        let state = state_of(program.id());
+        assert_eq!(of_size(&state, SIZE).len(), blocks);
+        let output = watch(program.id(), &["--once"]);
+        assert_eq!(output.status.code(), Some(0));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(errors.matches(words).count(), 1, "{errors}");
+        drop(program.stdin.take());
+        assert!(program.wait().expect("our child").success());
+    }
+}

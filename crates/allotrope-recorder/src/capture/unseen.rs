@@ -22,11 +22,9 @@ use crate::sys::system;
 pub fn diagnose() {
     namespaces::remember();
     let own = modules::at_address(modules::own_address());
-    let first = first_definition(c"malloc");
-    if let (Some(own), Some(address)) = (own, first)
+    if let (Some(own), Some(address)) = (own, first_malloc())
         && let Some(first) = modules::at_address(address)
         && !first.is_at(&own)
-        && !detours::is_detoured(address)
     {
         diagnostics::post(system::process_id(), NotRecordable::OwnMalloc, first.path());
     }
@@ -54,6 +52,11 @@ pub fn diagnose() {
             operators.path(),
         );
     }
+}
+
+/// Address of the `malloc` that the program's calls reach, unless the recorder has patched it.
+pub fn first_malloc() -> Option<u64> {
+    first_definition(c"malloc").filter(|&address| !detours::is_detoured(address))
 }
 
 /// Address of the function that the program's calls of `name` reach.

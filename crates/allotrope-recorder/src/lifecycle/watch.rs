@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use allotrope_sampling::Period;
 use allotrope_unwind::DEPTH;
 
+use crate::capture::unseen;
 use crate::emit::mode;
 use crate::state::arena;
 use crate::state::image;
@@ -31,7 +32,8 @@ pub fn begin(period: u64) -> bool {
     namespaces::remember();
     clock::begin();
     sampling::seed();
-    if !watched::make_first(Period::new(period)) {
+    let first = unseen::first_malloc().unwrap_or(0);
+    if !watched::make_first(Period::new(period), first) {
         return false;
     }
     begin_process();

@@ -18,6 +18,7 @@ use crate::state::image;
 use crate::sys::clock;
 use crate::sys::kernel::Advice;
 use crate::sys::mapping::Mapping;
+use crate::sys::next::{self, Function};
 use crate::sys::system::{self, Descriptor};
 
 /// What belongs to the process alone, in pages that the kernel wipes in a forked child: it
@@ -75,8 +76,10 @@ pub fn wipe_on_fork() -> bool {
     system::advise(start, size_of::<Watched>(), Advice::WipeOnFork)
 }
 
-/// Makes the memory of a process that starts.
-pub fn make_first(period: Option<Period>) -> bool {
+/// Makes the memory of a process that starts; `first_malloc` is the `malloc` that its calls reach
+/// first, or 0.
+pub fn make_first(period: Option<Period>, first_malloc: u64) -> bool {
+    FIRST_MALLOC.store(first_malloc, Relaxed);
     OF_CHILDREN.store(period.map_or(0, Period::bytes), Relaxed);
     FILTER.store(system::system_call_filter(), Relaxed);
     make(period)
@@ -95,6 +98,9 @@ pub fn make_of_child() -> bool {
 
 /// The period of forked children that a thread of the process found when it last looked; 0: off.
 static OF_CHILDREN: AtomicU64 = AtomicU64::new(0);
+
+/// See [`layout::Header`]; a forked child has its parent's.
+static FIRST_MALLOC: AtomicU64 = AtomicU64::new(0);
 
 /// The watcher's setting; `None`: sampling is off.
 pub fn setting() -> Option<Period> {
@@ -123,6 +129,8 @@ fn make(period: Option<Period>) -> bool {
         real_now: clock::real(),
         executable: image::executable(),
         command: image::command(),
+        first_malloc: FIRST_MALLOC.load(Relaxed),
+        next_malloc: next::address(Function::Malloc) as u64,
     };
     let begun =
         memory.and_then(|memory| Writer::begin(memory, &WATCHED.private, Pages, &process, period));

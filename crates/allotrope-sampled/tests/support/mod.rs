@@ -66,6 +66,8 @@ impl Story {
             real_now: 1_700_000_000_000_000_000,
             executable: b"/opt/story/server",
             command: b"server\0--quiet\0",
+            first_malloc: 0,
+            next_malloc: 0,
         };
         let memory = story.mapped.memory();
         let writer = Writer::begin(memory, &story.private, &Pages, &process, period);

@@ -1,6 +1,7 @@
 //! `allotrope watch`: switches sampling on in running processes, and reports what is live there.
 //! `allotrope-watch` looks at the processes; `session.rs` has the loop.
 
+mod allocators;
 mod live;
 pub mod output;
 mod perf_script;

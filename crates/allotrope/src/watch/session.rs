@@ -23,7 +23,7 @@ use super::output::{Event, Format, Output};
 use super::push::Pushing;
 use super::serve::{Seen, Serving};
 use super::started::{START, Started};
-use super::{Arguments, let_go, save};
+use super::{Arguments, allocators, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
 use crate::record::output_file::replaceable_by_profile;
@@ -37,6 +37,8 @@ const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
 const EXEC_LOOKS: Duration = Duration::from_millis(250);
 /// How often it looks for processes that the program has started, and with `--all` for all.
 const SEARCHES: Duration = Duration::from_secs(1);
+/// How often it looks for allocators whose blocks are not sampled.
+const ALLOCATOR_LOOKS: Duration = Duration::from_secs(10);
 /// How long a program may take to end without a message.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time between reports, and until the first one with poireau's lines.
@@ -65,6 +67,9 @@ pub struct Session<'a> {
     unopened: usize,
     /// Of the refused ones, those for which there were no descriptors; not printed yet.
     without_descriptors: usize,
+    /// Sentences about allocators, each printed once, and when to look for others.
+    about_allocators: BTreeSet<String>,
+    next_allocator_look: Instant,
 }
 
 impl<'a> Session<'a> {
@@ -95,6 +100,8 @@ impl<'a> Session<'a> {
             refused: BTreeSet::new(),
             unopened: 0,
             without_descriptors: 0,
+            about_allocators: BTreeSet::new(),
+            next_allocator_look: Instant::now(),
         })
     }
 
@@ -499,7 +506,23 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        self.print_about_allocators(&looks);
         Ok(looks)
+    }
+
+    /// Says which allocators of the processes are not sampled. A library may be opened later.
+    fn print_about_allocators(&mut self, looks: &[Look]) {
+        if self.next_allocator_look > Instant::now() {
+            return;
+        }
+        self.next_allocator_look = Instant::now() + ALLOCATOR_LOOKS;
+        for look in looks {
+            for sentence in allocators::unsampled(look.process, &look.state.process) {
+                if self.about_allocators.insert(sentence.clone()) {
+                    message::print(format_args!("note: {sentence}"));
+                }
+            }
+        }
     }
 
     /// Begins with processes that have come since: with `--all`, and those of the program that

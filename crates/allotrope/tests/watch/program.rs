@@ -127,6 +127,8 @@ impl Story {
             real_now: 0,
             executable: b"/opt/story",
             command: b"story\0",
+            first_malloc: 0,
+            next_malloc: 0,
         };
         let memory = story.mapped.memory();
         Writer::begin(memory, &story.private, Pages, &process, period).expect("a writer");
