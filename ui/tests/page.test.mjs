@@ -100,7 +100,7 @@ describe("the page", { skip: why !== null }, () => {
 
   test_("a function says which threads allocate its blocks and which free them", async () => {
     const recording = all.record("threads");
-    const page = await at(all.page(recording), "#/functions?q=work");
+    const page = await at(all.page(recording), "#/functions?q=one_of");
     const { processes } = all.report(recording);
     const threads = processes[0].threads.filter((it) => it.allocations === 400);
     assert.equal(threads.length, 3);
