@@ -13,6 +13,8 @@
 //! | a whole text output, as a second filter | [`TextWriter`] |
 //! | JSON | [`JsonFormatter`], [`to_json_writer`] |
 //!
+//! [`wrap`] and [`cut`] fit text into a number of columns.
+//!
 //! A character that is not shown as it is becomes `\n`, `\t`, `\r`, `\x1b` or
 //! `\u{202e}`, a byte that is not part of any UTF-8 character `\xff`. The
 //! backslash itself stays as it is: the escaped form is for reading and is

@@ -108,9 +108,9 @@ pub struct Header {
     /// 0 until the process exits, by `exit` or `_exit`; then its status in the lower half and
     /// [`EXITED`].
     pub exit: AtomicU64,
-    /// The address of the `malloc` that the program's calls reach first: the recorder's, or one
-    /// whose blocks it does not see. 0: unknown.
-    pub first_malloc: AtomicU64,
+    /// The address of a `malloc` that the program's calls reach in place of the recorder's, so that
+    /// its blocks are not sampled. 0: there is none, or it is not known.
+    pub other_malloc: AtomicU64,
     /// The address of the `malloc` to which the recorder passes the calls on.
     pub next_malloc: AtomicU64,
     /// The path of the executable.

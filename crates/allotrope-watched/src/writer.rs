@@ -69,7 +69,7 @@ pub struct Process<'a> {
     /// Its arguments, each followed by a zero byte.
     pub command: &'a [u8],
     /// See [`Header`](crate::layout::Header).
-    pub first_malloc: u64,
+    pub other_malloc: u64,
     /// See [`Header`](crate::layout::Header).
     pub next_malloc: u64,
 }
@@ -143,7 +143,7 @@ impl<'a, H: Host> Writer<'a, H> {
         store_bytes(&header.command, command);
         let lengths = executable.len() as u64 | (command.len() as u64) << 32;
         header.lengths.store(lengths, Relaxed);
-        header.first_malloc.store(process.first_malloc, Relaxed);
+        header.other_malloc.store(process.other_malloc, Relaxed);
         header.next_malloc.store(process.next_malloc, Relaxed);
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);

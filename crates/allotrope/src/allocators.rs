@@ -81,7 +81,7 @@ pub struct Arguments {
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    limit: replay::SteppedLimit,
+    limit: replay::Limit,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,

@@ -67,7 +67,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    limit: replay::SteppedLimit,
+    limit: replay::Limit,
     /// Print no report and no progress
     #[arg(short, long)]
     quiet: bool,

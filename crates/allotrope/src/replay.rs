@@ -123,40 +123,20 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
     }
 }
 
-/// Seconds that a process may take unless `--timeout` says how many.
-const TIMEOUT: u64 = 600;
-
 /// How long a process may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
-    /// Refuse an allocator of which one process takes longer than so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT,
+    /// Refuse an allocator of which one process takes longer than so many seconds; where operations
+    /// are stepped (paths, allocators), from one of them to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
-}
-
-/// The same of a command that steps.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub struct SteppedLimit {
-    /// Refuse an allocator of which one replay takes longer than so many seconds; while it is
-    /// stepped, from one stepped operation to the next
-    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT,
-          value_parser = clap::value_parser!(u64).range(1..=604_800))]
-    timeout: u64,
-}
-
-impl From<SteppedLimit> for Limit {
-    fn from(limit: SteppedLimit) -> Self {
-        let SteppedLimit { timeout } = limit;
-        Self { timeout }
-    }
 }
 
 /// The replayer's program.
-pub fn replayer(limit: impl Into<Limit>) -> Result<Replayer, Failure> {
+pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
     let program = recorder_library::provide_replayer().status(FAILED)?;
-    let limit = Duration::from_secs(limit.into().timeout);
-    Ok(Replayer::new(program).with_limit(limit))
+    Ok(Replayer::new(program).with_limit(Duration::from_secs(limit.timeout)))
 }
 
 /// Replays and prints.

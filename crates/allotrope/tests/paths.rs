@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use support::{allotrope, compiled_with, line_of, record, skip};
+use support::{SHORT_BENCH, allotrope, compiled_with, line_of, record, skip};
 use tempfile::TempDir;
 
 /// Flags that make a shared library of a program of the tests.
@@ -241,24 +241,8 @@ fn processes_of_an_allocator_end_with_its_replay() {
     );
     // The timed run, and the one in which each call is measured.
     none_is_left("replay", 4);
-    run(
-        &[
-            "bench",
-            "--alloc",
-            &library,
-            "--pattern",
-            "lifo",
-            "--size",
-            "16",
-            "--threads",
-            "1",
-            "--runs",
-            "1",
-            "--blocks",
-            "1024",
-        ],
-        0,
-    );
+    let bench = ["bench", "--alloc", &library, "--runs", "1"];
+    run(&[&bench[..], &SHORT_BENCH].concat(), 0);
     none_is_left("bench", 2);
     let hanging = allocator(&[&forks, "-DFREE_HANGS"]);
     let limit = ["--alloc", &hanging, "--timeout", "3"];

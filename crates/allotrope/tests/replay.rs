@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Recording, allotrope, compiled, compiled_with, record};
+use support::{Recording, SHORT_BENCH, allotrope, compiled, compiled_with, record};
 
 /// A call as the logging allocator sees it. Blocks are numbers in order of allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -415,26 +415,10 @@ fn the_name_glibc_means_the_c_librarys() {
         errors(&output)
     );
     assert_eq!(row(&json(&output), "glibc")["library"], Value::Null);
-    let few = [
-        "--size",
-        "16",
-        "--threads",
-        "1",
-        "--runs",
-        "1",
-        "--blocks",
-        "1024",
-    ];
     let words = [
-        "bench",
-        "--alloc",
-        &alloc,
-        "--pattern",
-        "lifo",
-        "--format",
-        "json",
+        "bench", "--alloc", &alloc, "--runs", "1", "--format", "json",
     ];
-    let output = allotrope([&words[..], &few].concat());
+    let output = allotrope([&words[..], &SHORT_BENCH].concat());
     assert_eq!(output.status.code(), Some(2));
     let report = json(&output);
     let rows = report["allocators"].as_array().expect("a list");
@@ -449,21 +433,13 @@ fn a_long_name_is_cut_to_fit() {
     let alloc = format!("glibc,{name}={}", allocator(&[]).display());
     let outputs = [
         replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]),
-        allotrope([
-            "bench",
-            "--alloc",
-            &alloc,
-            "--pattern",
-            "lifo",
-            "--size",
-            "16",
-            "--threads",
-            "1",
-            "--runs",
-            "2",
-            "--blocks",
-            "1024",
-        ]),
+        allotrope(
+            [
+                &["bench", "--alloc", &alloc, "--runs", "2"][..],
+                &SHORT_BENCH,
+            ]
+            .concat(),
+        ),
     ];
     for output in outputs {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

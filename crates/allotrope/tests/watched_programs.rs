@@ -621,20 +621,22 @@ fn an_allocator_that_is_not_sampled_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let library = folder.path().join("libmimalloc.so.2");
     let flags = ["-DLIBRARY", "-shared", "-fPIC", "-fno-builtin"];
-    let compiled = compiled_with("two_allocators.c", &flags);
+    let compiled = compiled_with("own_malloc.c", &flags);
     std::fs::copy(compiled, &library).expect("it is copied");
-    for (flags, argument, blocks, words) in [
+    let two = compiled_with("two_allocators.c", &["-fno-builtin"]);
+    let own = compiled_with("own_malloc.c", &["-fno-builtin", "-DWAITS"]);
+    for (program, argument, blocks, words) in [
         (
-            &["-fno-builtin"][..],
+            two,
             Some(&*library),
             3,
             "libmimalloc.so.2 besides libc.so.6",
         ),
-        (&["-fno-builtin", "-DOWN"], None, 0, "a malloc of its own"),
+        (own, None, 0, "a malloc of its own"),
     ] {
         let mut standby = command();
         standby.args(["standby", "-q", "--no-holder", "--period", "1", "--"]);
-        standby.arg(compiled_with("two_allocators.c", flags));
+        standby.arg(program);
         standby.args(argument);
         standby.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = standby.spawn().expect("the command");

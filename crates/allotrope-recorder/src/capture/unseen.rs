@@ -11,6 +11,7 @@ use crate::capture::modules;
 use crate::emit::diagnostics;
 use crate::state::detours;
 use crate::state::image;
+use crate::state::module_table::Module;
 use crate::sys::definitions;
 use crate::sys::loader::LinkMap;
 use crate::sys::namespaces;
@@ -21,12 +22,12 @@ use crate::sys::system;
 /// of them; once, when its recording begins.
 pub fn diagnose() {
     namespaces::remember();
-    let own = modules::at_address(modules::own_address());
-    if let (Some(own), Some(address)) = (own, first_malloc())
-        && let Some(first) = modules::at_address(address)
-        && !first.is_at(&own)
-    {
-        diagnostics::post(system::process_id(), NotRecordable::OwnMalloc, first.path());
+    if let Some((_, module)) = other_malloc() {
+        diagnostics::post(
+            system::process_id(),
+            NotRecordable::OwnMalloc,
+            module.path(),
+        );
     }
     let (functions, length) = detours::without();
     if length > 0 {
@@ -54,9 +55,13 @@ pub fn diagnose() {
     }
 }
 
-/// Address of the `malloc` that the program's calls reach, unless the recorder has patched it.
-pub fn first_malloc() -> Option<u64> {
-    first_definition(c"malloc").filter(|&address| !detours::is_detoured(address))
+/// The `malloc` that the program's calls reach in place of the recorder's: its address and its
+/// module. `None`: there is none, or the recorder has patched it.
+pub fn other_malloc() -> Option<(u64, Module)> {
+    let own = modules::at_address(modules::own_address())?;
+    let address = first_definition(c"malloc")?;
+    let module = modules::at_address(address)?;
+    (!module.is_at(&own) && !detours::is_detoured(address)).then_some((address, module))
 }
 
 /// Address of the function that the program's calls of `name` reach.

@@ -32,8 +32,8 @@ pub fn begin(period: u64) -> bool {
     namespaces::remember();
     clock::begin();
     sampling::seed();
-    let first = unseen::first_malloc().unwrap_or(0);
-    if !watched::make_first(Period::new(period), first) {
+    let other = unseen::other_malloc().map_or(0, |(address, _)| address);
+    if !watched::make_first(Period::new(period), other) {
         return false;
     }
     begin_process();

@@ -76,10 +76,9 @@ pub fn wipe_on_fork() -> bool {
     system::advise(start, size_of::<Watched>(), Advice::WipeOnFork)
 }
 
-/// Makes the memory of a process that starts; `first_malloc` is the `malloc` that its calls reach
-/// first, or 0.
-pub fn make_first(period: Option<Period>, first_malloc: u64) -> bool {
-    FIRST_MALLOC.store(first_malloc, Relaxed);
+/// Makes the memory of a process that starts. `other_malloc`: see [`layout::Header`].
+pub fn make_first(period: Option<Period>, other_malloc: u64) -> bool {
+    OTHER_MALLOC.store(other_malloc, Relaxed);
     OF_CHILDREN.store(period.map_or(0, Period::bytes), Relaxed);
     FILTER.store(system::system_call_filter(), Relaxed);
     make(period)
@@ -100,7 +99,7 @@ pub fn make_of_child() -> bool {
 static OF_CHILDREN: AtomicU64 = AtomicU64::new(0);
 
 /// See [`layout::Header`]; a forked child has its parent's.
-static FIRST_MALLOC: AtomicU64 = AtomicU64::new(0);
+static OTHER_MALLOC: AtomicU64 = AtomicU64::new(0);
 
 /// The watcher's setting; `None`: sampling is off.
 pub fn setting() -> Option<Period> {
@@ -129,7 +128,7 @@ fn make(period: Option<Period>) -> bool {
         real_now: clock::real(),
         executable: image::executable(),
         command: image::command(),
-        first_malloc: FIRST_MALLOC.load(Relaxed),
+        other_malloc: OTHER_MALLOC.load(Relaxed),
         next_malloc: next::address(Function::Malloc) as u64,
     };
     let begun =

@@ -66,7 +66,7 @@ impl Story {
             real_now: 1_700_000_000_000_000_000,
             executable: b"/opt/story/server",
             command: b"server\0--quiet\0",
-            first_malloc: 0,
+            other_malloc: 0,
             next_malloc: 0,
         };
         let memory = story.mapped.memory();

@@ -95,7 +95,7 @@ pub struct Process {
     /// Its arguments, each followed by a zero byte, perhaps cut.
     pub command: Vec<u8>,
     /// See [`Header`](crate::layout::Header).
-    pub first_malloc: u64,
+    pub other_malloc: u64,
     /// See [`Header`](crate::layout::Header).
     pub next_malloc: u64,
 }
@@ -188,7 +188,7 @@ impl State {
                 exit_status: exit_status(header.exit.load(Relaxed)),
                 executable: bytes(&header.executable, low(lengths).min(TEXT)),
                 command: bytes(&header.command, high(lengths).min(TEXT)),
-                first_malloc: header.first_malloc.load(Relaxed),
+                other_malloc: header.other_malloc.load(Relaxed),
                 next_malloc: header.next_malloc.load(Relaxed),
             },
             period: Period::new(memory.control.0.period.load(Relaxed)),

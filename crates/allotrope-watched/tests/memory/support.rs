@@ -66,7 +66,7 @@ impl Watched {
             real_now: 2,
             executable: b"/usr/bin/server",
             command: b"server\0--quiet\0",
-            first_malloc: 16,
+            other_malloc: 16,
             next_malloc: 32,
         };
         Writer::begin(

@@ -35,20 +35,15 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
         )),
     });
     let limits = limits.collect::<Result<Vec<_>, _>>()?;
-    if arguments.format == Format::Sections {
-        let sentence = anyhow!("--format sections is for stacks; use text or json");
-        return Err(Failure::new(BAD_INPUT, sentence));
-    }
     let comparison = compare(&read(before)?, &read(after)?, &limits).status(BAD_INPUT)?;
-    match arguments.format {
-        Format::Json => standard_output::print(|out| {
+    if arguments.format == Format::Json {
+        standard_output::print(|out| {
             to_json_writer(&mut *out, &comparison)?;
             writeln!(out)
-        })?,
-        Format::Text | Format::Sections => {
-            let width = style(arguments.color).width;
-            standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
-        }
+        })?;
+    } else {
+        let width = style(arguments.color).width;
+        standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
     }
     Ok(status(&comparison, !limits.is_empty()))
 }
@@ -67,6 +62,7 @@ fn check_options(arguments: &Arguments) -> Result<(), Failure> {
         ("--suppressions", arguments.suppressions.is_given()),
         ("--flamegraph", arguments.flamegraph.is_some()),
         ("--html", arguments.html.is_some()),
+        ("--format sections", arguments.format == Format::Sections),
         ("--all-frames", arguments.all_frames),
     ];
     match options.into_iter().find(|(_, is_given)| *is_given) {

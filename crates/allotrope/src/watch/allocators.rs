@@ -9,9 +9,6 @@ use allotrope_target::NotRecordable;
 use allotrope_text::{Shown, shown};
 use allotrope_watched::reader;
 
-/// The recorder's file name begins with this.
-const RECORDER: &str = "liballotrope_recorder";
-
 /// Sentences about allocators of a process whose blocks are not sampled.
 pub fn unsampled(process: u32, of: &reader::Process) -> Vec<String> {
     let path = format!("/proc/{process}/maps");
@@ -24,9 +21,7 @@ pub fn unsampled(process: u32, of: &reader::Process) -> Vec<String> {
 
 fn sentences(process: u32, of: &reader::Process, mappings: &Mappings) -> Vec<String> {
     let mut sentences = Vec::new();
-    if let Some(file) = mappings.at(of.first_malloc)
-        && !name(file).starts_with(RECORDER)
-    {
+    if let Some(file) = mappings.at(of.other_malloc) {
         let reason = NotRecordable::OwnMalloc.sentence(&file.shown());
         sentences.push(format!("process {process}: {reason}"));
     }
@@ -88,12 +83,11 @@ mod tests {
 2000-3000 rw-p 00000000 00:00 0 [heap]
 5000-6000 r--p 00000000 00:1a 12 /lib/libc.so.6
 6000-7000 r-xp 00001000 00:1a 12 /lib/libc.so.6
-8000-9000 r-xp 00000000 00:1a 13 /run/a/liballotrope_recorder-1.so
 a000-b000 r-xp 00000000 00:1a 14 /lib/libmimalloc.so.2
 nonsense
 ";
 
-    fn of(first_malloc: u64, next_malloc: u64) -> Vec<String> {
+    fn of(other_malloc: u64, next_malloc: u64) -> Vec<String> {
         let process = reader::Process {
             id: 7,
             began: 0,
@@ -101,7 +95,7 @@ nonsense
             exit_status: None,
             executable: Vec::new(),
             command: Vec::new(),
-            first_malloc,
+            other_malloc,
             next_malloc,
         };
         sentences(7, &process, &Mappings::of(MAPS))
@@ -109,8 +103,8 @@ nonsense
 
     #[test]
     fn an_allocator_besides_the_sampled_one_is_named() {
-        assert_eq!(of(0x8010, 0xa010), [""; 0]);
-        let besides = of(0x8010, 0x6010);
+        assert_eq!(of(0, 0xa010), [""; 0]);
+        let besides = of(0, 0x6010);
         assert_eq!(besides.len(), 1);
         assert!(
             besides[0].contains("libmimalloc.so.2 besides libc.so.6"),

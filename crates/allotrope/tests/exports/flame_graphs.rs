@@ -96,7 +96,7 @@ fn the_filter_of_a_diff_selects_what_is_drawn() {
     assert!(!svg.contains("first ("), "{svg}");
 }
 
-/// `attribution.c` calls itself as often as it is told, and allocates in the innermost call.
+/// `attribution.c` recurses to the depth that it is told, and allocates in the innermost frame.
 #[test]
 fn a_graph_says_that_deeper_frames_are_left_out() {
     let deep = |depth: &str| {

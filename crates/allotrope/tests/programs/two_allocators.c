@@ -1,43 +1,19 @@
-/* Two allocators in one process, and a program with a malloc of its own.
- *
- * `two_allocators LIBRARY`: opens a library, takes 5 blocks of 4321 bytes from the malloc of
- *     LIBRARY and 3 from the program's own, writes a line, and waits for the end of the
- *     standard input.
- * With -DOWN: the program's malloc is defined here. With -DLIBRARY: the library. */
+/* Two allocators in one process: `two_allocators LIBRARY` opens a library, takes 5 blocks of 4321
+ * bytes from the malloc of LIBRARY and 3 from the program's own, writes a line, and waits for the
+ * end of the standard input. */
 #define _GNU_SOURCE
-#include <stddef.h>
-#include <string.h>
-#include <unistd.h>
-
-#if defined LIBRARY || defined OWN
-static char area[1 << 20];
-static size_t used;
-
-void *malloc(size_t size) {
-    size_t start = (used + 15) & ~(size_t)15;
-    if (size > sizeof area - start)
-        return NULL;
-    used = start + size;
-    return area + start;
-}
-
-void free(void *block) { (void)block; }
-#endif
-
-#ifndef LIBRARY
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 int main(int count, char **words) {
+    void *library = count > 1 ? dlopen(words[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *(*other)(size_t) = library ? (void *(*)(size_t))dlsym(library, "malloc") : NULL;
+    if (!other)
+        return 1;
     void *volatile block;
-    if (count > 1) {
-        void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
-        void *(*other)(size_t) = library ? (void *(*)(size_t))dlsym(library, "malloc") : NULL;
-        if (!other)
-            return 1;
-        for (int i = 0; i < 5; i++)
-            block = other(4321);
-    }
+    for (int i = 0; i < 5; i++)
+        block = other(4321);
     for (int i = 0; i < 3; i++)
         block = malloc(4321);
     (void)block;
@@ -46,4 +22,3 @@ int main(int count, char **words) {
         return 2;
     return 0;
 }
-#endif

@@ -17,6 +17,18 @@ pub use compile::{column_of, compiled, compiled_with, line_of, source_path, sour
 pub use record::{Record, Recording, allotrope, record, run};
 pub use report::{Process, Report};
 
+/// Options of a benchmark that is done in a moment; `--runs` is the test's.
+pub const SHORT_BENCH: [&str; 8] = [
+    "--pattern",
+    "lifo",
+    "--size",
+    "16",
+    "--threads",
+    "1",
+    "--blocks",
+    "1024",
+];
+
 /// Prints why a test has nothing to do here. (In continuous integration, the reason
 /// must be among `scripts/expected-skips`.)
 pub fn skip(reason: &str) {

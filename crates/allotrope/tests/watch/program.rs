@@ -127,7 +127,7 @@ impl Story {
             real_now: 0,
             executable: b"/opt/story",
             command: b"story\0",
-            first_malloc: 0,
+            other_malloc: 0,
             next_malloc: 0,
         };
         let memory = story.mapped.memory();
