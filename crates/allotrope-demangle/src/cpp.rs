@@ -1,12 +1,13 @@
 //! C++: the Itanium ABI's scheme, by `cpp_demangle`, with bounds on stack and output.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use cpp_demangle::{
     BorrowedSymbol, DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions,
 };
 
 use super::Names;
+use super::work::{BoundedText, Work};
 
 mod member;
 
@@ -23,25 +24,25 @@ const DEEP: u32 = 1024;
 const DEEP_STACK: usize = 64 << 20;
 
 /// Returns `None` if the name does not follow the scheme or exceeds the bounds.
-pub(super) fn demangle(name: &str) -> Option<Names> {
+pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
     // The parser also demangles `_GLOBAL__sub_I_x`, which people know by this name.
     if !name.starts_with("_Z") {
         return None;
     }
     if let Some((kind, target)) = thunk(name) {
-        let names = demangle_function(&format!("_Z{target}"))?;
+        let names = demangle_function(&format!("_Z{target}"), work)?;
         return Some(Names {
             function: format!("{kind} thunk to {}", names.function),
             signature: format!("{kind} thunk to {}", names.signature),
         });
     }
-    demangle_function(name)
+    demangle_function(name, work)
 }
 
-fn demangle_function(name: &str) -> Option<Names> {
-    demangle_as_written(name).or_else(|| {
+fn demangle_function(name: &str, work: &Work) -> Option<Names> {
+    demangle_as_written(name, work).or_else(|| {
         let rewritten = member::rewrite(name)?;
-        let names = demangle_as_written(&rewritten)?;
+        let names = demangle_as_written(&rewritten, work)?;
         Some(Names {
             function: member::restore(&names.function),
             signature: member::restore(&names.signature),
@@ -49,11 +50,12 @@ fn demangle_function(name: &str) -> Option<Names> {
     })
 }
 
-fn demangle_as_written(name: &str) -> Option<Names> {
-    match demangle_within(name, SHALLOW) {
+fn demangle_as_written(name: &str, work: &Work) -> Option<Names> {
+    match demangle_within(name, SHALLOW, work) {
         Outcome::Names(names) => Some(names),
         Outcome::NotCpp => None,
-        Outcome::TooDeep => demangle_deep(name),
+        Outcome::TooDeep if work.is_exhausted() => None,
+        Outcome::TooDeep => demangle_deep(name, work),
     }
 }
 
@@ -95,12 +97,12 @@ enum Outcome {
 
 /// Demangles in a thread with a larger stack.
 #[cold]
-fn demangle_deep(name: &str) -> Option<Names> {
+fn demangle_deep(name: &str, work: &Work) -> Option<Names> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("demangle".to_owned())
             .stack_size(DEEP_STACK)
-            .spawn_scoped(scope, || demangle_within(name, DEEP));
+            .spawn_scoped(scope, || demangle_within(name, DEEP, work));
         match thread.ok()?.join() {
             Ok(Outcome::Names(names)) => Some(names),
             _ => None,
@@ -108,7 +110,7 @@ fn demangle_deep(name: &str) -> Option<Names> {
     })
 }
 
-fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
+fn demangle_within(name: &str, recursion_limit: u32, work: &Work) -> Outcome {
     let parsing = ParseOptions::default().recursion_limit(recursion_limit);
     let symbol = match BorrowedSymbol::new_with_options(name.as_bytes(), &parsing) {
         Ok(symbol) => symbol,
@@ -117,7 +119,8 @@ fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
     };
     let full = DemangleOptions::new().recursion_limit(recursion_limit);
     let bare = full.no_params().no_return_type();
-    match (spell(&symbol, &bare), spell(&symbol, &full)) {
+    let spell = |options| spell(&symbol, options, work);
+    match (spell(&bare), spell(&full)) {
         (Ok(function), Ok(signature)) => Outcome::Names(Names {
             function: without_qualifiers(name, &function).to_owned(),
             signature,
@@ -149,10 +152,14 @@ fn without_qualifiers<'a>(name: &str, function: &'a str) -> &'a str {
     }
 }
 
-fn spell(symbol: &BorrowedSymbol<'_>, options: &DemangleOptions) -> Result<String, fmt::Error> {
-    let mut text = BoundedText::default();
-    symbol.structured_demangle(&mut text, options)?;
-    Ok(without_empty_packs(with_literal_suffixes(&text.text)))
+fn spell(
+    symbol: &BorrowedSymbol<'_>,
+    options: &DemangleOptions,
+    work: &Work,
+) -> Result<String, fmt::Error> {
+    let mut nodes = Nodes(BoundedText::new(work, MAX_DEMANGLED));
+    symbol.structured_demangle(&mut nodes, options)?;
+    Ok(without_empty_packs(with_literal_suffixes(&nodes.0.text)))
 }
 
 /// Removes the commas of empty parameter packs: `f<int, , >`. The name `operator,` is
@@ -212,25 +219,17 @@ fn with_literal_suffixes(text: &str) -> String {
     short
 }
 
-/// Text that refuses to grow beyond [`MAX_DEMANGLED`].
-#[derive(Default)]
-struct BoundedText {
-    text: String,
-    /// Number of nodes visited. There may be many nodes with little text.
-    nodes: usize,
-}
+/// The bounded text as the formatter takes it, which also counts the nodes of the name.
+struct Nodes<'w>(BoundedText<'w>);
 
-impl DemangleWrite for BoundedText {
+impl DemangleWrite for Nodes<'_> {
     fn push_demangle_node(&mut self, _: DemangleNodeType) {
-        self.nodes += 1;
+        // There may be many nodes with little text. The next text fails if this did.
+        let _ = self.0.step();
     }
 
     fn write_string(&mut self, part: &str) -> fmt::Result {
-        if self.text.len() + part.len() > MAX_DEMANGLED || self.nodes > MAX_DEMANGLED {
-            return Err(fmt::Error);
-        }
-        self.text.push_str(part);
-        Ok(())
+        self.0.write_str(part)
     }
 }
 

@@ -2,14 +2,21 @@
 //! profile shows.
 //!
 //! [`demangle`] decides which language's scheme a name follows; each scheme is in a
-//! file of its own. Names may be hostile: time, memory and stack are bounded.
+//! file of its own. Names may be hostile: time, memory and stack are bounded, for one name
+//! by [`demangle`] and for all names of an input together by a [`Demangler`].
 #![forbid(unsafe_code)]
 
 mod cpp;
+mod demangler;
 mod rust;
 mod suffix;
 #[cfg(feature = "swift")]
 mod swift;
+mod work;
+
+pub use demangler::Demangler;
+
+use work::Work;
 
 /// The spellings of one function's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -28,27 +35,36 @@ pub struct Names {
 const MAX_RAW_NAME: usize = 64 << 10;
 
 /// Returns the spellings of a linkage name or symbol. A name that follows no known
-/// scheme is returned as a C name.
+/// scheme is returned as a C name. A file may have many names: see [`Demangler`].
 pub fn demangle(raw: &str) -> Names {
+    demangle_within(raw, &Work::within(u64::MAX))
+}
+
+/// The same, with at most so much work.
+fn demangle_within(raw: &str, work: &Work) -> Names {
     let name = suffix::without_compiler_suffix(raw);
     if name.len() > MAX_RAW_NAME {
         return Names::plain(raw);
     }
-    rust::demangle(name)
-        .or_else(|| cpp::demangle(name))
-        .or_else(|| swift(name))
+    rust::demangle(name, work)
+        .or_else(|| cpp::demangle(name, work))
+        .or_else(|| swift(name, work))
         // `_RC0` is a crate whose name is empty: the raw name is more useful.
         .filter(|names| !names.function.is_empty())
         .unwrap_or_else(|| Names::plain(name))
 }
 
 #[cfg(feature = "swift")]
-fn swift(name: &str) -> Option<Names> {
-    swift::demangle(name)
+fn swift(name: &str, work: &Work) -> Option<Names> {
+    let names = swift::demangle(name)?;
+    // A name of this scheme has at most 4 KiB in both spellings.
+    work.take(names.function.len() + names.signature.len())
+        .ok()?;
+    Some(names)
 }
 
 #[cfg(not(feature = "swift"))]
-fn swift(_: &str) -> Option<Names> {
+fn swift(_: &str, _: &Work) -> Option<Names> {
     None
 }
 

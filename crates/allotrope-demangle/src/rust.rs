@@ -1,15 +1,28 @@
-//! Rust's two schemes, by `rustc-demangle`, which bounds recursion and output
-//! itself.
+//! Rust's two schemes, by `rustc-demangle`, which bounds recursion itself.
+
+use std::fmt::Write as _;
 
 use super::Names;
+use super::work::{BoundedText, Work};
+
+/// Longest spelling in bytes. Back references can make it grow exponentially with the name.
+const LONGEST: usize = 512 << 10;
 
 /// Returns `None` if the name is not Rust's. The spellings have no hashes.
-pub(super) fn demangle(name: &str) -> Option<Names> {
+pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
     if !name.starts_with("_R") && !is_legacy(name) {
         return None;
     }
     let demangled = rustc_demangle::try_demangle(name).ok()?;
-    Some(Names::plain(&format!("{demangled:#}")))
+    let mut text = BoundedText::new(work, LONGEST);
+    write!(text, "{demangled:#}").ok()?;
+    // The formatter may go on after an error.
+    if work.is_exhausted() {
+        return None;
+    }
+    // The second spelling of the same length.
+    work.take(text.text.len()).ok()?;
+    Some(Names::plain(&text.text))
 }
 
 /// Whether a name is a legacy one. Legacy names look like C++ names, but the last part of

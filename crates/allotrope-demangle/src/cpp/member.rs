@@ -8,6 +8,9 @@
 
 const SCOPED: &str = "sr";
 const MEMBER_OF_TYPEID: &str = "dtti";
+/// The most members that are restored. Each one may move the whole rest of the text; names of
+/// the standard library have a few.
+const MOST_RESTORED: usize = 256;
 
 /// Returns `name` in the form that the demangler can read; `None` if it has no such
 /// member.
@@ -74,7 +77,10 @@ pub(super) fn restore(text: &str) -> String {
     const CLOSE: &str = ")).";
     let mut restored = text.to_owned();
     // The last one contains no other: those inside of it were restored before.
-    while let Some(start) = restored.rfind(OPEN) {
+    for _ in 0..MOST_RESTORED {
+        let Some(start) = restored.rfind(OPEN) else {
+            break;
+        };
         let inside = start + OPEN.len();
         let Some(end) = closing(&restored[inside..]).map(|end| inside + end) else {
             break;
