@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use allotrope_demangle::{Names, demangle, is_mangled};
+use allotrope_demangle::{Demangler, Names, is_mangled};
 use rustc_hash::FxHashMap;
 
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
@@ -25,6 +25,7 @@ pub struct ModuleSymbols {
     source: Source,
     compilers: Vec<String>,
     progress: Progress,
+    demangler: Arc<Demangler>,
 }
 
 /// The source of the names.
@@ -107,6 +108,7 @@ impl ModuleSymbols {
             source,
             compilers,
             progress: locator.progress().clone(),
+            demangler: Arc::clone(locator.demangler()),
         }
     }
 
@@ -131,7 +133,7 @@ impl ModuleSymbols {
                     Some(information) => information.locate(&lookups, &mut strings, &self.progress),
                     None => vec![None; lookups.len()],
                 };
-                let mut resolver = Resolver::new(strings);
+                let mut resolver = Resolver::new(strings, &self.demangler);
                 in_order(addresses, &lookups, |address, index| {
                     let symbol = symbols.containing(lookups[index]);
                     let symbol = symbol.map(|it| (it.address, linkage_name(it.name.into())));
@@ -139,7 +141,7 @@ impl ModuleSymbols {
                 })
             }
             Source::Index(index) => {
-                let mut resolver = Resolver::new(strings);
+                let mut resolver = Resolver::new(strings, &self.demangler);
                 in_order(addresses, &lookups, |address, number| {
                     let lookup = lookups[number];
                     let symbol = index.symbol(lookup);
@@ -233,13 +235,15 @@ fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
 
 /// Builds frames; each name is demangled once.
 struct Resolver<'a> {
+    demangler: &'a Demangler,
     strings: SharedStrings,
     names: FxHashMap<Name<'a>, (Arc<str>, Arc<str>)>,
 }
 
 impl<'a> Resolver<'a> {
-    fn new(strings: SharedStrings) -> Self {
+    fn new(strings: SharedStrings, demangler: &'a Demangler) -> Self {
         Self {
+            demangler,
             strings,
             names: FxHashMap::default(),
         }
@@ -291,11 +295,11 @@ impl<'a> Resolver<'a> {
     }
 
     fn frame(&mut self, name: Name<'a>, offset: u64) -> Frame {
-        let strings = &mut self.strings;
+        let (strings, demangler) = (&mut self.strings, self.demangler);
         let (function, signature) = self.names.entry(name).or_insert_with_key(|name| {
             let text = String::from_utf8_lossy(&name.text);
             let names = match name.is_linkage {
-                true => demangle(&text),
+                true => demangler.demangle(&text),
                 false => Names::plain(&text),
             };
             (

@@ -72,7 +72,7 @@ impl Names {
     /// Without any names yet.
     pub fn new(locator: Locator) -> Self {
         Self {
-            locator,
+            locator: locator.with_new_names(),
             files: FxHashMap::default(),
             known: FxHashMap::default(),
             next: 0,
@@ -84,6 +84,7 @@ impl Names {
         if self.files.len() > LOADED || self.known.len() > REMEMBERED {
             self.files.clear();
             self.known.clear();
+            self.locator = self.locator.clone().with_new_names();
         }
         let modules = look.state.modules.iter().map(|(number, it)| (*number, it));
         let modules: FxHashMap<u16, &Module> = modules.collect();

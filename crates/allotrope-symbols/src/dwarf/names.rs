@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use allotrope_demangle::demangle;
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 use rustc_hash::FxHashMap;
 
@@ -104,7 +103,11 @@ impl<'d, 'a> Names<'d, 'a> {
             }
         }
         let (name, id) = in_source?;
-        let text = match self.scope(id, enclosing) {
+        let scope = self.scope(id, enclosing);
+        // Many entries may be in one scope of a long name.
+        let length = |scope: &String| scope.len() + name.len();
+        let scope = scope.filter(|it| self.budget.spend_name(length(it)).is_some());
+        let text = match scope {
             Some(scope) => Cow::Owned([scope.as_bytes(), b"::", name].concat()),
             None => Cow::Borrowed(name),
         };
@@ -140,7 +143,7 @@ impl<'d, 'a> Names<'d, 'a> {
                     let name = self.follow(id, enclosing)?;
                     let text = String::from_utf8_lossy(&name.text);
                     path.push(match name.is_linkage {
-                        true => demangle(&text).function,
+                        true => self.budget.demangle(&text).function,
                         false => text.into_owned(),
                     });
                 }

@@ -8,6 +8,10 @@ mod split;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use allotrope_demangle::Demangler;
+use allotrope_text::numbers::{bytes, count};
 
 use self::debuginfod::Debuginfod;
 use crate::elf::{AlternateLink, DebugLink, ElfFile};
@@ -27,6 +31,10 @@ pub struct Locator {
     debuginfod: Debuginfod,
     index_cache: Option<IndexCache>,
     progress: Progress,
+    /// The most bytes of all demangled names together.
+    most_names: u64,
+    /// Demangles the names of all modules. Copies share it.
+    demangler: Arc<Demangler>,
 }
 
 impl Default for Locator {
@@ -38,12 +46,17 @@ impl Default for Locator {
             debuginfod: Debuginfod::from_environment(),
             index_cache: None,
             progress: Progress::default(),
+            most_names: MOST_NAMES,
+            demangler: Arc::new(Demangler::new(MOST_NAMES)),
         }
     }
 }
 
 /// Where distributions install debug files.
 const SYSTEM_FOLDER: &str = "/usr/lib/debug";
+
+/// The most bytes of all demangled names together, unless somebody chooses another number.
+const MOST_NAMES: u64 = 128 << 20;
 
 impl Locator {
     /// Searches `/usr/lib/debug` and the cache of the debuginfod client
@@ -125,6 +138,26 @@ impl Locator {
         self
     }
 
+    /// Demangles at most this many bytes of names, those of all modules together, instead of
+    /// 128 MiB. Names beyond stay mangled, with a sentence in
+    /// [`take_complaints`](Self::take_complaints).
+    #[must_use]
+    pub fn with_most_names(mut self, bytes: u64) -> Self {
+        self.most_names = bytes;
+        self.with_new_names()
+    }
+
+    /// Begins to count the names anew: for who has forgotten those so far.
+    #[must_use]
+    pub fn with_new_names(mut self) -> Self {
+        self.demangler = Arc::new(Demangler::new(self.most_names));
+        self
+    }
+
+    pub(crate) fn demangler(&self) -> &Arc<Demangler> {
+        &self.demangler
+    }
+
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -139,10 +172,19 @@ impl Locator {
         given.map(|(build_id, path)| (&build_id[..], path.as_path()))
     }
 
-    /// Sentences about failures of debuginfod servers since the last call. None is
-    /// fatal.
+    /// Sentences about failures of debuginfod servers since the last call, and about names
+    /// that stay mangled. None is fatal.
     pub fn take_complaints(&self) -> Vec<String> {
-        self.debuginfod.take_complaints()
+        let mut complaints = self.debuginfod.take_complaints();
+        let left = self.demangler.left_mangled();
+        if left > 0 {
+            complaints.push(format!(
+                "the demangled names would take more than {} together, so {} stay mangled; `allotrope symbolize` with a larger --input-limit SIZE demangles them",
+                bytes(self.most_names),
+                count(left)
+            ));
+        }
+        complaints
     }
 
     /// The path at which a module is read that had the path `path` in the recorded
