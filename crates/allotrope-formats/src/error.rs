@@ -6,6 +6,7 @@ use std::io;
 use allotrope_profile::{Metric, ReplayError};
 use thiserror::Error;
 
+use crate::limits::Exceeded;
 use crate::recognise::Format;
 
 /// A file that could not be read.
@@ -82,7 +83,10 @@ pub enum Problem {
     /// A valid file without stacks.
     #[error("holds no stack, though it looks like {0}; was the program recorded while it ran?")]
     NoStacks(Format),
-    /// More data than the memory budget allows.
+    /// More than the limits of a file allow.
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
+    /// More of something than any tool writes.
     #[error("holds more than {limit} {what}; give a smaller file")]
     TooMuch {
         /// The kind of data.

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use allotrope_demangle::Demangler;
+
 /// The short name of a function, and its full form if that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FunctionName {
@@ -14,10 +16,10 @@ pub(crate) struct FunctionName {
 
 /// Parses a name that a tool printed. `file` is the source file if known; it
 /// distinguishes `run()` in C++ from `run()` in Swift.
-pub(crate) fn parse_name(printed: &str, file: &str) -> FunctionName {
+pub(crate) fn parse_name(demangler: &Demangler, printed: &str, file: &str) -> FunctionName {
     let name = printed.trim();
     if let Some(mangled) = mangled(name) {
-        let names = allotrope_demangle::demangle(mangled);
+        let names = demangler.demangle(mangled);
         // A name that stays mangled only loses a compiler's suffix.
         if !mangled.starts_with(&*names.function) {
             return FunctionName {
@@ -28,7 +30,7 @@ pub(crate) fn parse_name(printed: &str, file: &str) -> FunctionName {
     }
     if is_c_identifier(name) {
         return FunctionName {
-            function: allotrope_demangle::demangle(name).function,
+            function: demangler.demangle(name).function,
             signature: String::new(),
         };
     }
@@ -126,9 +128,16 @@ fn cpp_function(name: &str, file: &str) -> Option<String> {
     }
     for kind in CPP_KINDS {
         if let Some(rest) = name.strip_prefix(kind) {
-            return cpp_function(rest, file).map(|function| format!("{kind}{function}"));
+            // Compilers write one of them.
+            let function = function_of_cpp(rest, file)?;
+            return Some(format!("{kind}{function}"));
         }
     }
+    function_of_cpp(name, file).map(Cow::into_owned)
+}
+
+/// The same for a name without such a prefix.
+fn function_of_cpp<'a>(name: &'a str, file: &str) -> Option<Cow<'a, str>> {
     let (head, parameters) = split_parameters(without_qualifiers(name))?;
     let sure = if parameters.is_empty() {
         head.contains("::") || is_c_family(file)
@@ -138,7 +147,7 @@ fn cpp_function(name: &str, file: &str) -> Option<String> {
     if !sure {
         return None;
     }
-    without_return_type(head).map(Cow::into_owned)
+    without_return_type(head)
 }
 
 /// Removes what may follow a parameter list: clone suffixes and the qualifiers
@@ -247,6 +256,10 @@ fn last_space_outside_brackets(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn parse(printed: &str, file: &str) -> FunctionName {
+        parse_name(&Demangler::default(), printed, file)
+    }
+
     #[test]
     fn only_a_trailing_number_is_an_offset() {
         for (symbol, expected) in [
@@ -285,12 +298,12 @@ mod tests {
                 "core::ptr::drop",
             ),
         ] {
-            let spelling = parse_name(printed, "");
+            let spelling = parse(printed, "");
             assert_eq!(spelling.function, function);
             assert!(spelling.signature.starts_with(signature), "{spelling:?}");
         }
-        assert_eq!(parse_name("memcpy.part.0", "").function, "memcpy");
-        assert_eq!(parse_name("main", "").signature, "");
+        assert_eq!(parse("memcpy.part.0", "").function, "memcpy");
+        assert_eq!(parse("main", "").signature, "");
     }
 
     /// From the Swift compiler's own tests.
@@ -306,7 +319,7 @@ mod tests {
                 "closure #1 () -> () in main.f() -> ()",
             ),
         ] {
-            let names = parse_name(printed, "");
+            let names = parse(printed, "");
             // Without a C++ compiler or the feature there is no demangler.
             if allotrope_demangle::demangle("$s4main1fyyF").function == "f" {
                 assert_eq!((&*names.function, &*names.signature), (function, signature));
@@ -347,11 +360,11 @@ mod tests {
             ),
             ("non-virtual thunk to a::b()", "non-virtual thunk to a::b"),
         ] {
-            let spelling = parse_name(printed, "");
+            let spelling = parse(printed, "");
             assert_eq!(spelling.function, function);
             assert_eq!(spelling.signature, printed);
         }
-        assert_eq!(parse_name("run()", "a.cpp").function, "run");
+        assert_eq!(parse("run()", "a.cpp").function, "run");
     }
 
     #[test]
@@ -375,7 +388,7 @@ mod tests {
             "0x1",
             "hello world (really)",
         ] {
-            let spelling = parse_name(printed, "x.swift");
+            let spelling = parse(printed, "x.swift");
             assert_eq!((&*spelling.function, &*spelling.signature), (printed, ""));
         }
     }

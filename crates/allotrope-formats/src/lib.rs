@@ -10,15 +10,18 @@
 //! specified.
 //!
 //! Input is not trusted: an invalid file gives a [`ReadError`] with file,
-//! location and remedy; it causes neither a panic nor unbounded memory use.
+//! location and remedy; it causes neither a panic nor unbounded work or memory use: see
+//! [`Limits`].
 //! Recordings of Allotrope are recognised but not read here (`allotrope-trace`
 //! does that).
 #![forbid(unsafe_code)]
 
+mod bounded;
 mod budget;
 mod error;
 mod exporters;
 mod function_names;
+mod limits;
 mod lines;
 pub mod otlp;
 mod perfetto_message;
@@ -29,10 +32,12 @@ mod recognise;
 mod stack_set_builder;
 pub mod stacks_json;
 
+pub use bounded::bounded;
 pub use error::{ExportError, Location, Problem, ReadError};
 pub use exporters::{
     EXPORTERS, Estimates, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
     write_pprof,
 };
-pub use read::{Read, read, read_bytes};
+pub use limits::{Exceeded, Excess, Limits};
+pub use read::{Read, read, read_bytes, read_bytes_within};
 pub use recognise::{Format, Recognised, recognise};

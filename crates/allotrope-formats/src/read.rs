@@ -6,10 +6,14 @@ use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
 
 use allotrope_text::Shown;
+use allotrope_text::numbers::{bytes, count};
 
 use allotrope_profile::StackSet;
 
+use crate::bounded::Bounded;
+use crate::budget::Budget;
 use crate::error::{Fault, Location, Problem, ReadError};
+use crate::limits::Limits;
 use crate::lines::{Lines, MAX_LINE};
 use crate::readers::{
     bpftrace, dhat, dtrace, folded, heap_profile, heaptrack, heaptrack_print, json, pprof,
@@ -53,12 +57,27 @@ pub fn read(path: &Path) -> Result<Read, ReadError> {
 }
 
 /// Reads from memory or a pipe; errors use `name` for it.
-pub fn read_bytes(name: &str, mut input: impl BufRead) -> Result<Read, ReadError> {
-    unpack(&mut input, 0).map_err(|fault| fault.named(name))
+pub fn read_bytes(name: &str, input: impl BufRead) -> Result<Read, ReadError> {
+    read_bytes_within(name, input, Limits::default())
+}
+
+/// The same within other limits.
+pub fn read_bytes_within(
+    name: &str,
+    input: impl BufRead,
+    limits: Limits,
+) -> Result<Read, ReadError> {
+    let budget = Budget::new(limits);
+    let read = unpack(&mut Bounded::new(input, &budget), 0, &budget);
+    read.map_err(|fault| {
+        // Decompressors and parsers keep only the text of an error that they pass on.
+        let problem = budget.exceeded().map_or(fault.problem, Problem::from);
+        Fault { problem, ..fault }.named(name)
+    })
 }
 
 /// Removes one layer of compression, or reads an uncompressed file.
-fn unpack(input: &mut dyn BufRead, layers: u32) -> Result<Read, Fault> {
+fn unpack(input: &mut dyn BufRead, layers: u32, budget: &Budget) -> Result<Read, Fault> {
     let mut head = Vec::new();
     inspect(input, &mut head, FIRST_INSPECTION)?;
     let mut recognised = recognise(&head);
@@ -77,25 +96,25 @@ fn unpack(input: &mut dyn BufRead, layers: u32) -> Result<Read, Fault> {
         Recognised::Gzip | Recognised::Zstd if layers == MAX_LAYERS => Problem::Nested(MAX_LAYERS),
         Recognised::Gzip => {
             let unpacked = flate2::bufread::MultiGzDecoder::new(whole);
-            return unpack(
-                &mut BufReader::with_capacity(256 << 10, unpacked),
-                layers + 1,
-            );
+            return unpack_layer(unpacked, layers, budget);
         }
         Recognised::Zstd => {
             let unpacked = zstd::Decoder::with_buffer(whole).map_err(Fault::whole)?;
-            return unpack(
-                &mut BufReader::with_capacity(256 << 10, unpacked),
-                layers + 1,
-            );
+            return unpack_layer(unpacked, layers, budget);
         }
-        Recognised::Format(format) => return parse(format, &mut whole),
+        Recognised::Format(format) => return parse(format, &mut whole, budget),
         Recognised::Empty => Problem::Empty,
         Recognised::Trace => Problem::Trace,
         Recognised::UnknownText => Problem::UnknownText,
         Recognised::UnknownBinary => Problem::UnknownBinary,
     };
     Err(Fault::whole(problem))
+}
+
+/// Reads what a decompressor gives.
+fn unpack_layer(unpacked: impl io::Read, layers: u32, budget: &Budget) -> Result<Read, Fault> {
+    let unpacked = BufReader::with_capacity(256 << 10, unpacked);
+    unpack(&mut Bounded::new(unpacked, budget), layers + 1, budget)
 }
 
 fn is_one_long_line(head: &[u8]) -> bool {
@@ -121,23 +140,32 @@ fn has_valid_empty_files(format: Format) -> bool {
     }
 }
 
-fn parse(format: Format, input: &mut dyn BufRead) -> Result<Read, Fault> {
+fn parse(format: Format, input: &mut dyn BufRead, budget: &Budget) -> Result<Read, Fault> {
     let Parsed { set, mut notes } = match format {
-        Format::Dtrace => dtrace::read(&mut Lines::new(input)),
-        Format::Bpftrace => bpftrace::read(&mut Lines::new(input)),
-        Format::HeaptrackPrint => heaptrack_print::read(&mut Lines::new(input)),
-        Format::Heaptrack => heaptrack::read(&mut Lines::new(input)),
-        Format::HeapProfile => heap_profile::read(&mut Lines::new(input)),
-        Format::Folded => folded::read(&mut Lines::new(input)),
-        Format::Dhat => dhat::read(input),
-        Format::Pprof => pprof::read(input),
-        Format::Json => json::read(input),
+        Format::Dtrace => dtrace::read(&mut Lines::new(input, budget)),
+        Format::Bpftrace => bpftrace::read(&mut Lines::new(input, budget)),
+        Format::HeaptrackPrint => heaptrack_print::read(&mut Lines::new(input, budget)),
+        Format::Heaptrack => heaptrack::read(&mut Lines::new(input, budget)),
+        Format::HeapProfile => heap_profile::read(&mut Lines::new(input, budget)),
+        Format::Folded => folded::read(&mut Lines::new(input, budget)),
+        Format::Dhat => dhat::read(input, budget),
+        Format::Pprof => pprof::read(input, budget),
+        Format::Json => json::read(input, budget),
     }?;
     if set.stacks.is_empty() {
         if !has_valid_empty_files(format) {
             return Err(Fault::whole(Problem::NoStacks(format)));
         }
         notes.push("the file is whole and holds no stack: nothing was allocated".to_owned());
+    }
+    let left_mangled = budget.names().left_mangled();
+    if left_mangled > 0 {
+        notes.push(format!(
+            "the demangled names would take more than {}, so {} stay mangled; if the file comes from somebody whom you trust, read it with a larger --input-limit SIZE (now {})",
+            bytes(budget.limits().names()),
+            count(left_mangled),
+            bytes(budget.limits().input()),
+        ));
     }
     Ok(Read { set, format, notes })
 }

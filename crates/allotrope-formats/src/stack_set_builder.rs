@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use hashbrown::HashTable;
 
@@ -58,16 +59,26 @@ struct Entry {
 }
 
 impl StackSetBuilder {
+    /// An empty set that takes from this budget.
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            ..Self::default()
+        }
+    }
+
     /// The index of a frame.
     pub fn frame(&mut self, frame: StackFrame) -> Result<u32, Problem> {
+        let text =
+            frame.function.len() + frame.signature.len() + frame.module.len() + frame.file.len();
+        // In some formats a few bytes refer to a long text.
+        self.budget.take_text(text)?;
         let hash = HalfHash::of(&self.hasher, &frame);
         let is_this =
             |entry: &Entry| entry.hash == hash && self.frames[entry.index as usize] == frame;
         if let Some(entry) = self.frame_indexes.find(hash.spread(), is_this) {
             return Ok(entry.index);
         }
-        let text =
-            frame.function.len() + frame.signature.len() + frame.module.len() + frame.file.len();
         self.budget.take(size_of::<StackFrame>() + ENTRY + text)?;
         let index = index_of(self.frames.len(), "frames")?;
         self.frames.push(frame);
@@ -79,7 +90,7 @@ impl StackSetBuilder {
     pub fn frame_of_text(
         &mut self,
         text: &str,
-        parse: impl FnOnce(&str) -> StackFrame,
+        parse: impl FnOnce(&Demangler, &str) -> StackFrame,
     ) -> Result<u32, Problem> {
         let hash = HalfHash::of(&self.hasher, text);
         let is_this = |entry: &Entry| {
@@ -91,7 +102,7 @@ impl StackSetBuilder {
         if let Some(index) = self.texts.get(text) {
             return Ok(*index);
         }
-        let index = self.frame(parse(text))?;
+        let index = self.frame(parse(self.budget.names(), text))?;
         if self.frames[index as usize].function == text {
             self.budget.take(ENTRY)?;
             insert(&mut self.functions, Entry { hash, index });
@@ -108,6 +119,7 @@ impl StackSetBuilder {
         for (total, figure) in self.totals.iter_mut().zip(figures) {
             *total = total.checked_add(*figure).ok_or(Problem::CountsOverflow)?;
         }
+        self.budget.take_frames(frames.len())?;
         let index = self.stack(frames)?;
         for (sum, figure) in self.stacks[index].figures.iter_mut().zip(figures) {
             *sum += figure;
@@ -182,8 +194,11 @@ mod tests {
     fn frames_and_stacks_are_stored_once() {
         let mut builder = StackSetBuilder::default();
         let f = builder.frame(named("f")).unwrap();
-        let g = builder.frame_of_text("g", named).unwrap();
-        assert_eq!(builder.frame_of_text("g", |_| unreachable!()).unwrap(), g);
+        let g = builder.frame_of_text("g", |_, text| named(text)).unwrap();
+        assert_eq!(
+            builder.frame_of_text("g", |_, _| unreachable!()).unwrap(),
+            g
+        );
         assert_eq!(builder.frame(named("f")).unwrap(), f);
         for (stack, count) in [(vec![f, g], 3), (vec![g], 5), (vec![f, g], 4)] {
             builder.add_one(&stack, Metric::Allocations, count).unwrap();

@@ -20,6 +20,7 @@
 
 use std::collections::BTreeSet;
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
@@ -29,6 +30,9 @@ use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
 use crate::stack_set_builder::StackSetBuilder;
+
+/// The most ignored maps that are named.
+const MOST_IGNORED: usize = 16;
 
 /// The number of the first line that is characteristic of the format.
 pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
@@ -67,6 +71,7 @@ fn metric(name: &str) -> Option<Metric> {
 struct Reader {
     builder: StackSetBuilder,
     known: BTreeSet<Metric>,
+    /// Maps that count what is freed, the first few of them.
     ignored: BTreeSet<String>,
     /// The name of the map whose key is being read.
     map: Option<String>,
@@ -77,7 +82,10 @@ struct Reader {
 
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        builder: StackSetBuilder::new(lines.budget()),
+        ..Reader::default()
+    };
     while let Some(line) = lines.next_text()? {
         reader.line(&line).map_err(|problem| lines.fault(problem))?;
     }
@@ -100,7 +108,9 @@ impl Reader {
             return match metric {
                 Some(metric) => self.value(metric, value),
                 None => {
-                    self.ignored.insert(map);
+                    if self.ignored.len() < MOST_IGNORED {
+                        self.ignored.insert(map);
+                    }
                     Ok(())
                 }
             };
@@ -151,10 +161,10 @@ impl Reader {
     }
 }
 
-fn frame(text: &str) -> StackFrame {
+fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (text, module) = without_perf_form(text);
     let (name, offset) = split_offset(text);
-    let names = parse_name(name, "");
+    let names = parse_name(demangler, name, "");
     StackFrame {
         function: names.function,
         signature: names.signature,

@@ -24,10 +24,11 @@ mod frame;
 use std::fmt;
 use std::io::BufRead;
 
-use allotrope_profile::{Metric, MetricSet, MetricValues, RunInfo, StackSet};
+use allotrope_profile::{Metric, MetricSet, MetricValues, RunInfo, StackFrame, StackSet};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
+use crate::budget::Budget;
 use crate::error::{Fault, Problem};
 use crate::exporters::dhat::ALLOCATIONS_ONLY;
 use crate::read::Parsed;
@@ -35,7 +36,7 @@ use crate::recognise::Format;
 use crate::stack_set_builder::StackSetBuilder;
 
 use super::json_input::{self, Each};
-use frame::Text;
+use frame::{Groups, Text};
 
 #[derive(Deserialize)]
 struct Point {
@@ -71,11 +72,15 @@ struct Document {
     points: Vec<(MetricValues, usize)>,
     indexes: Vec<u32>,
     frames: Vec<Text>,
+    groups: Groups,
 }
 
 /// Reads the whole file.
-pub(crate) fn read(input: &mut dyn BufRead) -> Result<Parsed, Fault> {
-    let mut document = Document::default();
+pub(crate) fn read(input: &mut dyn BufRead, budget: &Budget) -> Result<Parsed, Fault> {
+    let mut document = Document {
+        builder: StackSetBuilder::new(budget.clone()),
+        ..Document::default()
+    };
     json_input::read_object(input, Format::Dhat, Fields(&mut document))?;
     document.finish().map_err(Fault::whole)
 }
@@ -151,7 +156,7 @@ impl Document {
     }
 
     fn frame(&mut self, text: &str) -> Result<(), Problem> {
-        let text = frame::parse(text);
+        let text = frame::parse(self.builder.budget.names(), text);
         self.builder.budget.take(text.size())?;
         self.frames.push(text);
         Ok(())
@@ -192,10 +197,19 @@ impl Document {
             )));
         }
         let mut stack = Vec::with_capacity(listed.len());
-        for (at, inlined) in frame::inlined(listed, &self.frames).into_iter().enumerate() {
-            let mut frame = self.frames[listed[at] as usize].frame.clone();
-            frame.inlined = inlined;
-            stack.push(self.builder.frame(frame)?);
+        for (at, inlined) in self.groups.inlined(listed, &self.frames).enumerate() {
+            let text = &mut self.frames[listed[at] as usize];
+            let known = &mut text.indexes[usize::from(inlined)];
+            stack.push(match known {
+                Some(index) => *index,
+                None => {
+                    let frame = StackFrame {
+                        inlined,
+                        ..text.frame.clone()
+                    };
+                    *known.insert(self.builder.frame(frame)?)
+                }
+            });
         }
         Ok(stack)
     }

@@ -18,6 +18,7 @@
 //! Source: the dtrace manual, "Output formatting" and `ustack`; SwiftNIO's
 //! "How to debug allocation regressions".
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::error::{Fault, Problem};
@@ -79,7 +80,7 @@ fn is_bare_symbol(text: &str) -> bool {
 
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut builder = StackSetBuilder::default();
+    let mut builder = StackSetBuilder::new(lines.budget());
     let mut stack: Vec<u32> = Vec::new();
     let mut uncounted = 0_u64;
     while let Some(line) = lines.next_text()? {
@@ -124,10 +125,10 @@ fn count(text: &str) -> Result<u64, Problem> {
     })
 }
 
-fn frame(text: &str) -> StackFrame {
+fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (module, symbol) = text.split_once('`').unwrap_or(("", text));
     let (name, offset) = split_offset(symbol);
-    let names = parse_name(name, "");
+    let names = parse_name(demangler, name, "");
     StackFrame {
         function: names.function,
         signature: names.signature,
@@ -140,6 +141,7 @@ fn frame(text: &str) -> StackFrame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
     use crate::readers::tests::{describe, parse};
 
     fn described(text: &str) -> Vec<String> {
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn a_hostile_count_is_an_error_with_its_line() {
         let mut input: &[u8] = b"\n   a`f\n   99999999999999999999999\n";
-        let fault = read(&mut Lines::new(&mut input)).unwrap_err();
+        let fault = read(&mut Lines::new(&mut input, &Budget::default())).unwrap_err();
         assert_eq!(fault.location, crate::error::Location::Line(3));
     }
 }

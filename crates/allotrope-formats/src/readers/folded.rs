@@ -14,6 +14,7 @@
 //!
 //! Source: Brendan Gregg's FlameGraph, `stackcollapse.pl` and `flamegraph.pl`.
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
@@ -61,7 +62,7 @@ fn split(line: &str) -> Option<(&str, &str)> {
 
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut builder = StackSetBuilder::default();
+    let mut builder = StackSetBuilder::new(lines.budget());
     let mut stack = Vec::new();
     while let Some(line) = lines.next_text()? {
         if !is_ignored(&line) {
@@ -100,7 +101,7 @@ fn add(builder: &mut StackSetBuilder, line: &str, stack: &mut Vec<u32>) -> Resul
     builder.add_one(stack, Metric::Allocations, count)
 }
 
-fn frame(text: &str) -> StackFrame {
+fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (text, inlined) = match text.strip_suffix("_[i]") {
         Some(text) => (text, true),
         None => (text, false),
@@ -112,7 +113,7 @@ fn frame(text: &str) -> StackFrame {
     let (text, file) = without_file(text.trim());
     let (module, symbol) = text.split_once('`').unwrap_or(("", text));
     let (name, offset) = split_offset(symbol);
-    let names = parse_name(name, file);
+    let names = parse_name(demangler, name, file);
     StackFrame {
         function: names.function,
         signature: names.signature,
@@ -139,6 +140,7 @@ fn without_file(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
     use crate::readers::tests::{describe, parse};
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
     fn a_line_without_a_count_is_an_error_with_its_number() {
         for (text, line) in [("a;b 1\na;b\n", 2), ("a;b 99999999999999999999\n", 1)] {
             let mut input = text.as_bytes();
-            let fault = read(&mut Lines::new(&mut input)).unwrap_err();
+            let fault = read(&mut Lines::new(&mut input, &Budget::default())).unwrap_err();
             assert_eq!(fault.location, crate::error::Location::Line(line), "{text}");
         }
     }

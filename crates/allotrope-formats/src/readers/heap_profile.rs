@@ -32,8 +32,9 @@ mod figures;
 mod go_comment;
 mod mappings;
 
+use std::collections::HashMap;
+
 use allotrope_profile::{Metric, MetricSet, MetricValues};
-use rustc_hash::FxHashMap;
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
@@ -91,7 +92,10 @@ struct Reader {
 
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        builder: StackSetBuilder::new(lines.budget()),
+        ..Reader::default()
+    };
     while let Some(line) = lines.next_text()? {
         reader.line(&line).map_err(|problem| lines.fault(problem))?;
     }
@@ -108,10 +112,12 @@ impl Reader {
             self.sample_ends()?;
             self.section = Section::Mappings;
         } else if self.section == Section::Mappings {
-            self.mappings.line(text, &mut self.builder.budget)?;
+            self.mappings.line(text, &self.builder.budget)?;
         } else if let Some(comment) = text.strip_prefix('#') {
-            if let Some(frame) = go_comment::parse(comment) {
+            let budget = &self.builder.budget;
+            if let Some(frame) = go_comment::parse(budget.names(), comment) {
                 check_depth(self.comments.len() + 1)?;
+                budget.take(size_of::<GoFrame>() + comment.len())?;
                 self.comments.push(frame);
             }
         } else if !text.is_empty() {
@@ -200,7 +206,8 @@ impl Reader {
     fn finish(mut self) -> Result<Parsed, Problem> {
         self.sample_ends()?;
         self.mappings.sort();
-        let mut indexes: FxHashMap<u64, u32> = FxHashMap::default();
+        // Hashed at random: the file chooses the addresses.
+        let mut indexes: HashMap<u64, u32> = HashMap::new();
         let mut start = 0;
         for (values, end) in std::mem::take(&mut self.samples) {
             let mut stack = Vec::with_capacity(end - start);

@@ -27,8 +27,10 @@
 
 mod label;
 
+use std::collections::HashMap;
+
+use allotrope_demangle::Demangler;
 use allotrope_profile::{Metric, MetricSet, MetricValues, StackFrame};
-use rustc_hash::FxHashMap;
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
@@ -70,12 +72,16 @@ enum Under {
 
 struct Reader {
     builder: StackSetBuilder,
-    stacks: FxHashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
+    /// Hashed at random: no file can be made to collide.
+    stacks: HashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
     order: Vec<Box<[u32]>>,
     seen: [bool; List::ALL.len()],
     /// The merged location: the frames below a label without a colon.
     location: Block,
     location_label: Option<Label>,
+    /// The frames of the location in the set, once one of its stacks has needed them: there may
+    /// be many stacks below a deep location.
+    location_indexes: Option<Vec<u32>>,
     stack: Block,
     stack_label: Option<Label>,
     under: Under,
@@ -88,12 +94,13 @@ struct Reader {
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     let mut reader = Reader {
-        builder: StackSetBuilder::default(),
-        stacks: FxHashMap::default(),
+        builder: StackSetBuilder::new(lines.budget()),
+        stacks: HashMap::new(),
         order: Vec::new(),
         seen: Default::default(),
         location: Block::default(),
         location_label: None,
+        location_indexes: None,
         stack: Block::default(),
         stack_label: None,
         under: Under::Nothing,
@@ -162,6 +169,9 @@ impl Reader {
         let indent = line.len() - text.len();
         let base = *block.indent.get_or_insert(indent);
         if indent == base {
+            self.builder
+                .budget
+                .take(size_of::<StackFrame>() + text.len())?;
             block.frames.push(function(text));
             check_depth(block.frames.len())?;
             return Ok(true);
@@ -169,6 +179,7 @@ impl Reader {
         let Some(frame) = block.frames.last_mut().filter(|_| indent == base + 2) else {
             return Ok(false);
         };
+        self.builder.budget.take(text.len())?;
         if let Some(location) = text.strip_prefix("at ") {
             set_location(frame, location);
         } else if let Some(module) = text.strip_prefix("in ") {
@@ -190,8 +201,9 @@ impl Reader {
     fn end_stack(&mut self) -> Result<(), Problem> {
         if let Some(label) = self.stack_label.take() {
             let block = std::mem::take(&mut self.stack);
-            let frames = [&*self.location.frames, &block.frames];
-            let frames = indexes(&mut self.builder, frames)?;
+            let mut frames = self.location_indexes()?.to_vec();
+            frames.extend(indexes(&mut self.builder, &block.frames)?);
+            check_depth(frames.len())?;
             self.add(frames, label)?;
             // The figures of the location's label are the sum of its stacks.
             self.location_label = None;
@@ -203,19 +215,32 @@ impl Reader {
     /// Completes the current location. One without stacks is a stack itself.
     fn end_location(&mut self) -> Result<(), Problem> {
         self.end_stack()?;
-        let block = std::mem::take(&mut self.location);
-        match self.location_label.take() {
+        let added = match self.location_label.take() {
             Some(label) => {
-                let frames = indexes(&mut self.builder, [&block.frames, &[]])?;
+                let frames = self.location_indexes()?.to_vec();
                 self.add(frames, label)
             }
             None => Ok(()),
-        }
+        };
+        self.location = Block::default();
+        self.location_indexes = None;
+        added
+    }
+
+    fn location_indexes(&mut self) -> Result<&[u32], Problem> {
+        let indexes = match self.location_indexes.take() {
+            Some(indexes) => indexes,
+            None => indexes(&mut self.builder, &self.location.frames)?,
+        };
+        Ok(self.location_indexes.insert(indexes))
     }
 
     fn add(&mut self, frames: Vec<u32>, label: Label) -> Result<(), Problem> {
         let frames: Box<[u32]> = frames.into();
-        if !self.stacks.contains_key(&frames) {
+        if self.stacks.contains_key(&frames) {
+            // The set counts those of a stack once.
+            self.builder.budget.take_frames(frames.len())?;
+        } else {
             let lists = size_of::<[MetricValues; List::ALL.len()]>();
             self.builder
                 .budget
@@ -268,16 +293,11 @@ impl Reader {
     }
 }
 
-/// The frame indexes of a location and of a stack below it.
-fn indexes(builder: &mut StackSetBuilder, parts: [&[StackFrame]; 2]) -> Result<Vec<u32>, Problem> {
-    let mut indexes = Vec::new();
-    for part in parts {
-        for frame in with_inlined(part) {
-            indexes.push(builder.frame(frame)?);
-        }
-    }
-    check_depth(indexes.len())?;
-    Ok(indexes)
+/// The frame indexes of a location, or of a stack below it.
+fn indexes(builder: &mut StackSetBuilder, frames: &[StackFrame]) -> Result<Vec<u32>, Problem> {
+    let frames = with_inlined(builder.budget.names(), frames);
+    let frames = frames.into_iter().map(|frame| builder.frame(frame));
+    frames.collect()
 }
 
 fn missing_stacks(missing: Option<u64>) -> String {
@@ -309,10 +329,10 @@ fn set_location(frame: &mut StackFrame, location: &str) {
 
 /// The frames with modules: a frame without one was inlined into the frame
 /// above it.
-fn with_inlined(frames: &[StackFrame]) -> Vec<StackFrame> {
+fn with_inlined(demangler: &Demangler, frames: &[StackFrame]) -> Vec<StackFrame> {
     let mut all: Vec<StackFrame> = Vec::with_capacity(frames.len());
     for frame in frames {
-        let names = parse_name(&frame.function, &frame.file);
+        let names = parse_name(demangler, &frame.function, &frame.file);
         let mut frame = StackFrame {
             function: names.function,
             signature: names.signature,

@@ -11,6 +11,7 @@ use allotrope_profile::{
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
+use super::excerpt;
 use super::json_input::{self, Each};
 use crate::budget::Budget;
 use crate::error::{Fault, Problem};
@@ -37,8 +38,11 @@ struct Document {
 }
 
 /// Reads the whole file.
-pub(crate) fn read(input: &mut dyn BufRead) -> Result<Parsed, Fault> {
-    let mut document = Document::default();
+pub(crate) fn read(input: &mut dyn BufRead, budget: &Budget) -> Result<Parsed, Fault> {
+    let mut document = Document {
+        budget: budget.clone(),
+        ..Document::default()
+    };
     json_input::read_object(input, Format::Json, Fields(&mut document))?;
     document.finish().map_err(Fault::whole)
 }
@@ -73,7 +77,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         } else {
             Err(A::Error::custom(format!(
                 "the format is \"{}\", not \"{FORMAT}\"; a newer version may be needed",
-                document.format
+                excerpt(&document.format)
             )))
         }
     }
@@ -92,8 +96,12 @@ impl Document {
             .into_iter()
             .find(|metric| metric.key() == name);
         let metric = metric.filter(|metric| !self.metrics.contains(metric));
-        let metric =
-            metric.ok_or_else(|| malformed(format!("\"{name}\" is no metric, or named twice")))?;
+        let metric = metric.ok_or_else(|| {
+            malformed(format!(
+                "\"{}\" is no metric, or named twice",
+                excerpt(name)
+            ))
+        })?;
         self.metrics.push(metric);
         Ok(())
     }
@@ -116,6 +124,7 @@ impl Document {
             *stored = figure;
             *total = total.checked_add(figure).ok_or(Problem::CountsOverflow)?;
         }
+        self.budget.take_frames(form.stack.len())?;
         self.budget
             .take(size_of::<CountedStack>() + size_of_val(&*form.stack))?;
         self.set.stacks.push(CountedStack {
@@ -154,7 +163,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Parsed, Fault> {
-        read(&mut text.as_bytes())
+        read(&mut text.as_bytes(), &Budget::default())
     }
 
     const FRAME: &str = r#"{"function":"f","signature":"","module":"m","file":"","line":0,

@@ -12,5 +12,13 @@ mod json_input;
 pub(crate) mod pprof;
 mod protobuf;
 
+/// The start of a text from the file, for a message.
+fn excerpt(text: &str) -> &str {
+    const LONGEST: usize = 100;
+    text.char_indices()
+        .nth(LONGEST)
+        .map_or(text, |(end, _)| &text[..end])
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -23,13 +23,14 @@ use allotrope_profile::{Metric, MetricSet, MetricValues, RunInfo, StackSet};
 use allotrope_text::text_of_path;
 use prost::Message;
 
-use crate::budget::check_depth;
+use crate::budget::{Budget, check_depth};
 use crate::error::{Fault, Problem};
 use crate::pprof_message::{Sample, ValueType, field};
 use crate::read::Parsed;
 use crate::recognise::Format;
 use crate::stack_set_builder::StackSetBuilder;
 
+use super::excerpt;
 use super::protobuf::{Fields, Value};
 use tables::Tables;
 
@@ -46,7 +47,7 @@ pub(super) fn malformed(what: &str) -> Problem {
 /// Whether the bytes begin with fields of a profile.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     let mut input = bytes;
-    let mut fields = Fields::new(&mut input);
+    let mut fields = Fields::new(&mut input, &Budget::default());
     let mut messages = 0;
     for _ in 0..16 {
         match fields.next() {
@@ -80,9 +81,12 @@ struct Reader {
 }
 
 /// Reads the whole file.
-pub(crate) fn read(input: &mut dyn BufRead) -> Result<Parsed, Fault> {
-    let mut reader = Reader::default();
-    let mut fields = Fields::new(input);
+pub(crate) fn read(input: &mut dyn BufRead, budget: &Budget) -> Result<Parsed, Fault> {
+    let mut reader = Reader {
+        builder: StackSetBuilder::new(budget.clone()),
+        ..Reader::default()
+    };
+    let mut fields = Fields::new(input, budget);
     loop {
         let problem = match fields.next()? {
             None => break,
@@ -99,7 +103,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Problem> {
 
 impl Reader {
     fn field(&mut self, number: u32, value: &Value<'_>) -> Result<(), Problem> {
-        let budget = &mut self.builder.budget;
+        let budget = &self.builder.budget;
         match (number, value) {
             (field::SAMPLE_TYPE, Value::Bytes(bytes)) => {
                 if self.kinds.len() == MAX_KINDS {
@@ -182,7 +186,7 @@ impl Reader {
     /// What is known of the run. In a file, 0 means unknown.
     fn run(&mut self) -> Result<RunInfo, Problem> {
         let known = |number: Option<u64>| number.filter(|number| *number > 0);
-        let modules = self.tables.modules(&mut self.builder.budget)?;
+        let modules = self.tables.modules(&self.builder.budget)?;
         let executable = modules.first().map(|module| text_of_path(&module.path));
         Ok(RunInfo {
             started_unix_ns: known(self.time_nanos),
@@ -219,7 +223,8 @@ impl Reader {
         if !loose.is_empty() {
             return Ok(loose);
         }
-        let kinds: Vec<&str> = names.iter().map(|(name, _)| *name).take(8).collect();
+        let kinds = names.iter().map(|(name, _)| excerpt(name)).take(8);
+        let kinds: Vec<&str> = kinds.collect();
         Err(malformed(&format!(
             "it counts {}, not allocations; give a heap profile",
             kinds.join(", ")

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, Read};
 
+use crate::budget::Budget;
 use crate::error::{Fault, Location, Problem};
 
 /// The largest message or string, in bytes. A stack of the maximum depth is
@@ -23,6 +24,7 @@ pub(super) enum Value<'a> {
 /// Reads fields.
 pub(super) struct Fields<'a> {
     input: &'a mut dyn BufRead,
+    budget: Budget,
     bytes: Vec<u8>,
     /// Bytes read so far.
     offset: u64,
@@ -31,9 +33,11 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(input: &'a mut dyn BufRead) -> Self {
+    /// The fields of `input`, whose reader may use this budget.
+    pub fn new(input: &'a mut dyn BufRead, budget: &Budget) -> Self {
         Self {
             input,
+            budget: budget.clone(),
             bytes: Vec::new(),
             offset: 0,
             start: 0,
@@ -48,6 +52,8 @@ impl<'a> Fields<'a> {
             Ok(_) => {}
             Err(error) => return Err(self.fault(error)),
         }
+        let taken = self.budget.take_record();
+        taken.map_err(|problem| self.fault(problem))?;
         let key = self.varint()?;
         let number = u32::try_from(key >> 3)
             .ok()
@@ -72,13 +78,25 @@ impl<'a> Fields<'a> {
     fn varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.bytes(1)?[0];
+            let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);
             }
         }
         Err(self.malformed("a number has more than ten bytes"))
+    }
+
+    fn byte(&mut self) -> Result<u8, Fault> {
+        let first = self.input.fill_buf().map(|buffer| buffer.first().copied());
+        match first.map_err(|error| self.fault(error))? {
+            Some(byte) => {
+                self.input.consume(1);
+                self.offset += 1;
+                Ok(byte)
+            }
+            None => Err(self.malformed("the file ends within a field")),
+        }
     }
 
     fn bytes(&mut self, length: u64) -> Result<&[u8], Fault> {
@@ -112,7 +130,7 @@ mod tests {
     #[test]
     fn fields_are_read_in_order() {
         let mut input: &[u8] = &[0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1d, 1, 2, 3, 4];
-        let mut fields = Fields::new(&mut input);
+        let mut fields = Fields::new(&mut input, &Budget::default());
         assert_eq!(fields.next().unwrap(), Some((1, Value::Number(150))));
         assert_eq!(fields.next().unwrap(), Some((2, Value::Bytes(b"hi"))));
         assert_eq!(fields.next().unwrap(), Some((3, Value::Other)));
@@ -131,7 +149,7 @@ mod tests {
             ],
         ] {
             let mut input = bytes;
-            let mut fields = Fields::new(&mut input);
+            let mut fields = Fields::new(&mut input, &Budget::default());
             fields.next().unwrap();
             assert_eq!(
                 fields.next().unwrap_err().location,

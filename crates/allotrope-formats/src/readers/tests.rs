@@ -3,6 +3,7 @@
 
 use allotrope_profile::StackSet;
 
+use crate::budget::Budget;
 use crate::error::Fault;
 use crate::lines::Lines;
 use crate::read::Parsed;
@@ -10,7 +11,7 @@ use crate::read::Parsed;
 /// Parses a valid text.
 pub(crate) fn parse(text: &str, read: fn(&mut Lines<'_>) -> Result<Parsed, Fault>) -> Parsed {
     let mut input = text.as_bytes();
-    read(&mut Lines::new(&mut input)).unwrap()
+    read(&mut Lines::new(&mut input, &Budget::default())).unwrap()
 }
 
 /// ``module`function+offset … = allocations``, innermost frame first.

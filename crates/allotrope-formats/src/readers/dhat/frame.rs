@@ -1,5 +1,6 @@
 //! Parses the text of DHAT frames, and recognises inlined ones.
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::StackFrame;
 
 use crate::function_names::{file_name, is_raw_address, parse_name};
@@ -10,6 +11,8 @@ use crate::function_names::{file_name, is_raw_address, parse_name};
 pub(super) struct Text {
     pub address: Box<str>,
     pub frame: StackFrame,
+    /// Its frames in the stack set, once used: not inlined, inlined.
+    pub indexes: [Option<u32>; 2],
 }
 
 impl Text {
@@ -26,22 +29,23 @@ impl Text {
 }
 
 /// Parses text such as `0x109151: leaf (p.c:3)`.
-pub(super) fn parse(text: &str) -> Text {
+pub(super) fn parse(demangler: &Demangler, text: &str) -> Text {
     let (address, rest) = match text.split_once(": ") {
         Some((address, rest)) if is_raw_address(address) => (address, rest),
         _ => ("", text),
     };
     let (name, mut frame) = without_location(rest);
     let names = if name == "???" {
-        parse_name(address, "")
+        parse_name(demangler, address, "")
     } else {
-        parse_name(name, &frame.file)
+        parse_name(demangler, name, &frame.file)
     };
     frame.function = names.function;
     frame.signature = names.signature;
     Text {
         address: address.into(),
         frame,
+        indexes: [None; 2],
     }
 }
 
@@ -86,22 +90,40 @@ fn in_file(location: &str) -> Option<StackFrame> {
     })
 }
 
-/// Whether each frame was inlined into the next one, which then has the same
-/// address. A frame that occurs again at the same address is recursion and
-/// starts a new group.
-pub(super) fn inlined(stack: &[u32], frames: &[Text]) -> Vec<bool> {
-    let mut inlined = vec![false; stack.len()];
-    let mut group = 0;
-    for at in 1..stack.len() {
-        let address = &frames[stack[at] as usize].address;
-        let same = !address.is_empty() && *address == frames[stack[at - 1] as usize].address;
-        if same && !stack[group..at].contains(&stack[at]) {
-            inlined[at - 1] = true;
-        } else {
-            group = at;
+/// Groups of adjacent frames with one address: a function and those inlined into it.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// By frame, the number of the last group that it was in. Groups are numbered from 1.
+    last: Vec<u64>,
+    group: u64,
+}
+
+impl Groups {
+    /// Whether each frame was inlined into the next one, which then has the same
+    /// address. A frame that occurs again at the same address is recursion and
+    /// starts a new group. Takes time in proportion to the stack.
+    pub fn inlined(
+        &mut self,
+        stack: &[u32],
+        frames: &[Text],
+    ) -> impl Iterator<Item = bool> + use<> {
+        self.last.resize(frames.len(), 0);
+        let mut inlined = vec![false; stack.len()];
+        for (at, frame) in stack.iter().map(|frame| *frame as usize).enumerate() {
+            let address = &frames[frame].address;
+            let joins = at > 0
+                && !address.is_empty()
+                && *address == frames[stack[at - 1] as usize].address
+                && self.last[frame] != self.group;
+            if joins {
+                inlined[at - 1] = true;
+            } else {
+                self.group += 1;
+            }
+            self.last[frame] = self.group;
         }
+        inlined.into_iter()
     }
-    inlined
 }
 
 #[cfg(test)]
@@ -149,7 +171,7 @@ mod tests {
                 StackFrame::default(),
             ),
         ] {
-            let parsed = parse(text).frame;
+            let parsed = parse(&Demangler::default(), text).frame;
             assert_eq!(
                 parsed,
                 StackFrame {
@@ -160,22 +182,25 @@ mod tests {
             );
         }
         assert_eq!(
-            parse("0x1: a::b(int) (a.cpp:3)").frame.signature,
+            parse(&Demangler::default(), "0x1: a::b(int) (a.cpp:3)")
+                .frame
+                .signature,
             "a::b(int)"
         );
     }
 
     #[test]
     fn adjacent_frames_with_one_address_are_inlined() {
-        let frames: Vec<Text> = ["0x1: a", "0x1: b", "0x2: c", "d"].map(parse).into();
+        let demangler = Demangler::default();
+        let frames = ["0x1: a", "0x1: b", "0x2: c", "d"].map(|text| parse(&demangler, text));
+        let mut groups = Groups::default();
+        let mut inlined = |stack: &[u32]| groups.inlined(stack, &frames).collect::<Vec<_>>();
         assert_eq!(
-            inlined(&[0, 1, 2, 3, 3], &frames),
+            inlined(&[0, 1, 2, 3, 3]),
             [true, false, false, false, false]
         );
-        assert_eq!(
-            inlined(&[0, 1, 0, 1, 2], &frames),
-            [true, false, true, false, false]
-        );
-        assert!(inlined(&[], &frames).is_empty());
+        assert_eq!(inlined(&[0, 1, 0, 1, 2]), [true, false, true, false, false]);
+        assert_eq!(inlined(&[1]), [false]);
+        assert!(inlined(&[]).is_empty());
     }
 }

@@ -3,7 +3,7 @@ use crate::error::Location;
 use crate::readers::tests::describe;
 
 fn parse(text: &str) -> Result<Parsed, Fault> {
-    read(&mut text.as_bytes())
+    read(&mut text.as_bytes(), &Budget::default())
 }
 
 fn document(unit: &str, points: &str) -> String {

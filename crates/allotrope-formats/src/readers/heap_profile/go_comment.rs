@@ -7,6 +7,7 @@
 //! The offset counts from the start of the machine code, so a function and those inlined
 //! into it have the same start. Go leaves out frames of its runtime at the inner end.
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::StackFrame;
 
 use crate::function_names::{is_raw_address, parse_name, split_offset};
@@ -18,7 +19,7 @@ pub(super) struct GoFrame {
 }
 
 /// Parses what follows `#`; `None` for other comments.
-pub(super) fn parse(comment: &str) -> Option<GoFrame> {
+pub(super) fn parse(demangler: &Demangler, comment: &str) -> Option<GoFrame> {
     let mut words = comment
         .split('\t')
         .map(str::trim)
@@ -39,7 +40,7 @@ pub(super) fn parse(comment: &str) -> Option<GoFrame> {
         .and_then(|(file, line)| Some((file, line.parse().ok()?)))
         .unwrap_or(("", 0));
     let (name, offset) = split_offset(symbol);
-    let names = parse_name(name, file);
+    let names = parse_name(demangler, name, file);
     let value = u64::from_str_radix(&address[2..], 16).ok();
     Some(GoFrame {
         start: value

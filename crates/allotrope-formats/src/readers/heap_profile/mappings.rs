@@ -1,6 +1,8 @@
 //! The address space of the program, in the form of `/proc/PID/maps` (proc(5)), by which
 //! addresses become `module+0x…`.
 
+use std::collections::HashMap;
+
 use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
@@ -18,7 +20,7 @@ pub(super) struct Mappings {
     mappings: Vec<Mapping>,
     /// The paths of files, and their indexes.
     files: Vec<Box<str>>,
-    indexes: FxHashMap<Box<str>, u32>,
+    indexes: HashMap<Box<str>, u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -33,7 +35,7 @@ struct Mapping {
 impl Mappings {
     /// Adds a line such as `55ef80f59000-55ef80f5a000 r-xp 00001000 00:00 1002 /srv/app`;
     /// ignores other lines and mappings without a file.
-    pub fn line(&mut self, line: &str, budget: &mut Budget) -> Result<(), Problem> {
+    pub fn line(&mut self, line: &str, budget: &Budget) -> Result<(), Problem> {
         let Some((start, end, offset, path)) = parse(line) else {
             return Ok(());
         };

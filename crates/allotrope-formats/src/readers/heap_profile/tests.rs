@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::Budget;
 use crate::readers::tests::{describe, parse};
 
 /// Written by gperftools 2.10 for a program that makes 100 allocations of 16 bytes and frees
@@ -186,7 +187,9 @@ fn other_profiles_and_damaged_ones_are_refused() {
         ),
     ] {
         let mut input = text.as_bytes();
-        let problem = read(&mut Lines::new(&mut input)).unwrap_err().problem;
+        let problem = read(&mut Lines::new(&mut input, &Budget::default()))
+            .unwrap_err()
+            .problem;
         assert!(problem.to_string().contains(message), "{text}: {problem}");
     }
 }
@@ -197,7 +200,9 @@ fn sums_beyond_64_bits_are_refused() {
     let line = format!("{0}: 1 [1: 1] @ 0x1\n", u64::MAX);
     let text = format!("{header}{line}{line}");
     let mut input = text.as_bytes();
-    let problem = read(&mut Lines::new(&mut input)).unwrap_err().problem;
+    let problem = read(&mut Lines::new(&mut input, &Budget::default()))
+        .unwrap_err()
+        .problem;
     assert!(matches!(problem, Problem::CountsOverflow), "{problem}");
 }
 

@@ -112,7 +112,10 @@ struct Reader {
 
 /// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        builder: StackSetBuilder::new(lines.budget()),
+        ..Reader::default()
+    };
     while let Some(line) = lines.next_bytes()? {
         reader.line(line).map_err(|problem| lines.fault(problem))?;
     }
@@ -125,7 +128,7 @@ impl Reader {
             return Ok(());
         };
         let mut numbers = Numbers(rest);
-        let budget = &mut self.builder.budget;
+        let budget = &self.builder.budget;
         match mode {
             b'v' => self.version(numbers),
             _ if self.version.is_none() => Err(malformed("the version line is missing")),

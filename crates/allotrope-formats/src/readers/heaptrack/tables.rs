@@ -51,12 +51,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub fn add_string(
-        &mut self,
-        rest: &[u8],
-        sized: bool,
-        budget: &mut Budget,
-    ) -> Result<(), Problem> {
+    pub fn add_string(&mut self, rest: &[u8], sized: bool, budget: &Budget) -> Result<(), Problem> {
         let text = if sized { sized_text(rest)? } else { rest };
         let text = String::from_utf8_lossy(text);
         budget.take(text.len() + size_of::<Box<str>>())?;
@@ -67,7 +62,7 @@ impl Tables {
     pub fn add_pointer(
         &mut self,
         mut numbers: Numbers<'_>,
-        budget: &mut Budget,
+        budget: &Budget,
     ) -> Result<(), Problem> {
         let address = numbers.required()?;
         let module = numbers.index()?;
@@ -97,11 +92,7 @@ impl Tables {
         Ok(())
     }
 
-    pub fn add_trace(
-        &mut self,
-        mut numbers: Numbers<'_>,
-        budget: &mut Budget,
-    ) -> Result<(), Problem> {
+    pub fn add_trace(&mut self, mut numbers: Numbers<'_>, budget: &Budget) -> Result<(), Problem> {
         let trace = Trace {
             pointer: numbers.index()?,
             parent: numbers.index()?,
@@ -121,11 +112,7 @@ impl Tables {
         Ok(())
     }
 
-    pub fn add_info(
-        &mut self,
-        mut numbers: Numbers<'_>,
-        budget: &mut Budget,
-    ) -> Result<(), Problem> {
+    pub fn add_info(&mut self, mut numbers: Numbers<'_>, budget: &Budget) -> Result<(), Problem> {
         let info = Info {
             index: to_index(self.infos.len() as u64)?,
             size: numbers.required()?,
@@ -182,7 +169,7 @@ impl Tables {
         let last = pointer.frames.len() - 1;
         let frames = pointer.frames.iter().enumerate();
         let indexes = frames.map(|(at, location)| {
-            let mut frame = self.frame(location, pointer.address)?;
+            let mut frame = self.frame(location, pointer.address, &builder.budget)?;
             frame.module = module.to_owned();
             frame.inlined = at < last;
             builder.frame(frame)
@@ -190,11 +177,16 @@ impl Tables {
         indexes.collect()
     }
 
-    fn frame(&self, location: &Location, address: u64) -> Result<StackFrame, Problem> {
+    fn frame(
+        &self,
+        location: &Location,
+        address: u64,
+        budget: &Budget,
+    ) -> Result<StackFrame, Problem> {
         let file = self.text(location.file)?;
         let names = match location.function {
-            0 => parse_name(&format!("0x{address:x}"), ""),
-            function => parse_name(self.text(function)?, file),
+            0 => parse_name(budget.names(), &format!("0x{address:x}"), ""),
+            function => parse_name(budget.names(), self.text(function)?, file),
         };
         Ok(StackFrame {
             function: names.function,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::Budget;
 use crate::error::Location;
 use crate::readers::tests::{describe, parse};
 
@@ -105,7 +106,7 @@ fn invalid_lines_are_errors_with_their_number() {
         ),
     ] {
         let mut input = text.as_bytes();
-        let fault = read(&mut Lines::new(&mut input)).unwrap_err();
+        let fault = read(&mut Lines::new(&mut input, &Budget::default())).unwrap_err();
         assert_eq!(fault.location, Location::Line(line), "{text}");
     }
 }

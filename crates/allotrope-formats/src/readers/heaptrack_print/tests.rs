@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::Budget;
 use crate::readers::tests::{describe, parse};
 
 const TEXT: &str = "reading file \"out.zst\" - please wait, this might take some time...
@@ -141,7 +142,7 @@ swift_slowAlloc
 fn a_difference_is_refused() {
     let mut input: &[u8] =
         b"-3 calls to allocation functions with -1.00K peak consumption from\nf\n  in x\n";
-    let fault = read(&mut Lines::new(&mut input)).unwrap_err();
+    let fault = read(&mut Lines::new(&mut input, &Budget::default())).unwrap_err();
     assert_eq!(fault.location, crate::error::Location::Line(1));
     assert!(
         fault

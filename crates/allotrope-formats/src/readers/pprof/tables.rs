@@ -1,9 +1,10 @@
 //! The tables of a profile, and the frames that result from them.
 
+use std::collections::HashMap;
 use std::path::Path;
 
+use allotrope_demangle::Demangler;
 use allotrope_profile::{Module, StackFrame};
-use rustc_hash::FxHashMap;
 
 use super::malformed;
 use crate::budget::{Budget, check_depth};
@@ -18,27 +19,28 @@ const ENTRY: usize = 32;
 /// The longest path, as of Linux.
 const MAX_PATH: usize = 4096;
 
-/// Strings by position, everything else by id.
+/// Strings by position, everything else by id. The maps are hashed at random, because the file
+/// chooses the ids.
 #[derive(Default)]
 pub(super) struct Tables {
     strings: Vec<Box<str>>,
-    mappings: FxHashMap<u64, Mapping>,
+    mappings: HashMap<u64, Mapping>,
     /// The ids of the mappings in the order of the file.
     mapping_ids: Vec<u64>,
-    functions: FxHashMap<u64, Function>,
-    locations: FxHashMap<u64, Location>,
+    functions: HashMap<u64, Function>,
+    locations: HashMap<u64, Location>,
     /// The frames of the locations used so far.
-    frames: FxHashMap<u64, Box<[u32]>>,
+    frames: HashMap<u64, Box<[u32]>>,
 }
 
 impl Tables {
-    pub fn string(&mut self, bytes: &[u8], budget: &mut Budget) -> Result<(), Problem> {
+    pub fn string(&mut self, bytes: &[u8], budget: &Budget) -> Result<(), Problem> {
         budget.take(bytes.len() + size_of::<Box<str>>())?;
         self.strings.push(String::from_utf8_lossy(bytes).into());
         Ok(())
     }
 
-    pub fn mapping(&mut self, mapping: Mapping, budget: &mut Budget) -> Result<(), Problem> {
+    pub fn mapping(&mut self, mapping: Mapping, budget: &Budget) -> Result<(), Problem> {
         budget.take(size_of::<Mapping>() + size_of::<u64>() + ENTRY)?;
         if self.mappings.insert(mapping.id, mapping).is_none() {
             self.mapping_ids.push(mapping.id);
@@ -46,13 +48,13 @@ impl Tables {
         Ok(())
     }
 
-    pub fn function(&mut self, function: Function, budget: &mut Budget) -> Result<(), Problem> {
+    pub fn function(&mut self, function: Function, budget: &Budget) -> Result<(), Problem> {
         budget.take(size_of::<Function>() + ENTRY)?;
         self.functions.insert(function.id, function);
         Ok(())
     }
 
-    pub fn location(&mut self, mut location: Location, budget: &mut Budget) -> Result<(), Problem> {
+    pub fn location(&mut self, mut location: Location, budget: &Budget) -> Result<(), Problem> {
         check_depth(location.line.len())?;
         location.line.shrink_to_fit();
         // The frames are stored separately.
@@ -76,7 +78,7 @@ impl Tables {
     }
 
     /// The modules with a name, in the order of the file.
-    pub fn modules(&self, budget: &mut Budget) -> Result<Vec<Module>, Problem> {
+    pub fn modules(&self, budget: &Budget) -> Result<Vec<Module>, Problem> {
         let mut modules: Vec<Module> = Vec::new();
         for id in &self.mapping_ids {
             let mapping = &self.mappings[id];
@@ -137,7 +139,7 @@ impl Tables {
         };
         let lines = location.line.iter().enumerate();
         let frames = lines.map(|(at, line)| {
-            let mut frame = self.frame(line)?;
+            let mut frame = self.frame(line, builder.budget.names())?;
             frame.module = module.to_owned();
             frame.inlined = at < last;
             builder.frame(frame)
@@ -145,13 +147,13 @@ impl Tables {
         frames.collect()
     }
 
-    fn frame(&self, line: &Line) -> Result<StackFrame, Problem> {
+    fn frame(&self, line: &Line, demangler: &Demangler) -> Result<StackFrame, Problem> {
         let function = self
             .functions
             .get(&line.function_id)
             .ok_or_else(|| malformed(&format!("function {} is not there", line.function_id)))?;
         let file = self.text(function.filename)?;
-        let (function, signature) = self.names(function, file)?;
+        let (function, signature) = self.names(function, file, demangler)?;
         let number = |number: i64| u32::try_from(number).unwrap_or(0);
         Ok(StackFrame {
             function,
@@ -164,15 +166,21 @@ impl Tables {
     }
 
     /// The name, and the system's name if it contains more.
-    fn names(&self, function: &Function, file: &str) -> Result<(String, String), Problem> {
+    fn names(
+        &self,
+        function: &Function,
+        file: &str,
+        demangler: &Demangler,
+    ) -> Result<(String, String), Problem> {
+        let parse_name = |printed| parse_name(demangler, printed, file);
         let name = self.text(function.name)?;
         let system = self.text(function.system_name)?;
-        let demangled = is_mangled(system).then(|| parse_name(system, file));
+        let demangled = is_mangled(system).then(|| parse_name(system));
         let demangled = demangled.filter(|names| !is_mangled(&names.function));
         let names = match demangled {
             Some(names) => names,
-            None if name.is_empty() => parse_name(system, file),
-            None if system.is_empty() || system == name => parse_name(name, file),
+            None if name.is_empty() => parse_name(system),
+            None if system.is_empty() || system == name => parse_name(name),
             None => return Ok((name.to_owned(), system.to_owned())),
         };
         Ok((names.function, names.signature))

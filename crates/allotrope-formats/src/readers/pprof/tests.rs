@@ -27,7 +27,7 @@ impl Profile {
     }
 
     fn read(&self) -> Result<Parsed, Fault> {
-        read(&mut &self.0[..])
+        read(&mut &self.0[..], &Budget::default())
     }
 }
 
