@@ -226,9 +226,10 @@ fn frame(text: &str) -> Option<NamedFrame> {
         "[unknown]" | "inlined" => "".into(),
         text => Arc::from(text),
     };
+    let function: Arc<str> = known(function);
     Some(NamedFrame {
-        function: known(function),
-        signature: known(function),
+        signature: function.clone(),
+        function,
         file: "".into(),
         line: 0,
         module: known(module),

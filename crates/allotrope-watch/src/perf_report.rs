@@ -22,7 +22,14 @@ pub struct PerfBlocks {
     named: Vec<Vec<NamedFrame>>,
     processes: FxHashMap<u32, (Arc<str>, Counters)>,
     last: u64,
+    /// Bytes of all this, roughly.
+    memory: u64,
 }
+
+/// Rough bytes of a block, of a process with its sums, and of a frame besides its texts.
+const OF_BLOCK: usize = 64;
+const OF_PROCESS: usize = 2048;
+const OF_FRAME: usize = 256;
 
 /// What tells a frame from another one.
 type Key = (Arc<str>, Arc<str>, u64);
@@ -44,12 +51,16 @@ impl PerfBlocks {
             named: Vec::new(),
             processes: FxHashMap::default(),
             last: 0,
+            memory: 0,
         }
     }
 
     /// Takes the next event.
     pub fn add(&mut self, event: Event) {
         self.last = self.last.max(event.time);
+        if !self.processes.contains_key(&event.process) {
+            self.memory += (OF_PROCESS + 2 * event.name.len()) as u64;
+        }
         let process = self.processes.entry(event.process);
         let counters = &mut process.or_insert_with(|| (event.name, NOTHING)).1;
         counters.sampled += u64::from(!matches!(event.change, Change::Freed(_)));
@@ -68,6 +79,7 @@ impl PerfBlocks {
         let stack = self.stack(event.stack);
         let Block { id, size, .. } = block;
         let time = event.time;
+        self.memory += OF_BLOCK as u64;
         self.live
             .insert((event.process, id), Live { size, time, stack });
     }
@@ -80,9 +92,17 @@ impl PerfBlocks {
         let key: Arc<[Key]> = frames.iter().map(key).collect();
         let next = self.named.len();
         *self.stacks.entry(key).or_insert_with(|| {
+            let texts = frames.iter().map(|it| it.function.len() + it.module.len());
+            self.memory += texts.map(|it| (OF_FRAME + it) as u64).sum::<u64>();
+            self.memory += OF_PROCESS as u64;
             self.named.push(frames);
             next
         })
+    }
+
+    /// The bytes that the blocks and their stacks take, roughly.
+    pub fn memory(&self) -> u64 {
+        self.memory
     }
 
     /// Whether there was no event.

@@ -15,6 +15,7 @@ use anyhow::Context;
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::export;
+use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replay;
 use crate::report::{Color, style};
@@ -87,6 +88,8 @@ pub struct Arguments {
     quiet: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// The formats.
@@ -103,7 +106,10 @@ enum Format {
 
 /// Measures and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let candidates = replay::candidates(&arguments.alloc);
     let earlier_ones = allocators(&arguments.before);
     let read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));

@@ -19,6 +19,7 @@ use clap::{Args, FromArgMatches};
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::export;
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::record::own_status;
@@ -90,6 +91,8 @@ pub struct Arguments {
     /// The program to run and its arguments, or the id of a running process
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
     command: Vec<OsString>,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -104,7 +107,10 @@ enum Format {
 /// Samples and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // Fails for wrong options, before the program runs.
-    arguments.debug_files.locator().status(BAD_INPUT)?;
+    arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
         [] => return of_program(arguments),
@@ -369,7 +375,10 @@ impl Arguments {
         operations: Option<Operations>,
         print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let locator = self.debug_files.locator().status(BAD_INPUT)?;
+        let locator = self
+            .debug_files
+            .locator(self.input.limits())
+            .status(BAD_INPUT)?;
         let profile = Profile::new(session, &locator, operations);
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
             Format::Text => text::write(&profile, self.top, style(Color::Never).width, out),

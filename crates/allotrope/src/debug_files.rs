@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use allotrope_text::Shown;
-
+use allotrope_formats::Limits;
 use allotrope_symbols::Locator;
+use allotrope_text::Shown;
 use anyhow::{anyhow, bail};
 
 /// The options.
@@ -41,8 +41,8 @@ impl DebugFiles {
         Ok(servers)
     }
 
-    /// A locator with these options.
-    pub fn locator(&self) -> anyhow::Result<Locator> {
+    /// A locator with these options, which demangles names within the limits.
+    pub fn locator(&self, limits: Limits) -> anyhow::Result<Locator> {
         let folders = self.debug_path.iter().rev();
         let mut locator = folders.fold(Locator::new(), |locator, folder| {
             locator.with_debug_folder(folder)
@@ -50,6 +50,7 @@ impl DebugFiles {
         if let Some(folder) = &self.sysroot {
             locator = locator.with_sysroot(folder);
         }
+        let locator = locator.with_most_names(limits.names());
         Ok(locator.with_debuginfod_servers(self.servers()?))
     }
 

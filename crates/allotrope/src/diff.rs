@@ -13,6 +13,7 @@ use allotrope_text::{Shown, shown};
 
 use allotrope_diff::chance::{SideFigures, add_intervals};
 use allotrope_diff::{Diff, DiffOptions, Glue, Suppressions, compare};
+use allotrope_formats::Limits;
 use allotrope_profile::{Metric, MetricSet, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
 use anyhow::anyhow;
@@ -21,6 +22,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
 use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::progress::Progress;
@@ -124,6 +126,8 @@ pub struct Arguments {
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -204,6 +208,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let wanted = Wanted {
         window: arguments.window.as_deref(),
         curves: arguments.html.is_some(),
+        limits: arguments.input.limits(),
     };
     let (sides, inputs) = read(files, &wanted)?;
     if sides.sampled.is_some() {
@@ -259,10 +264,12 @@ pub fn page_of(
     files: [&PathBuf; 2],
     glue: Glue,
     suppressions: Suppressions,
+    limits: Limits,
 ) -> Result<Vec<u8>, Failure> {
     let wanted = Wanted {
         window: None,
         curves: true,
+        limits,
     };
     let (sides, inputs) = read(files.map(std::slice::from_ref), &wanted)?;
     let sets = || sides.before.iter().chain(&sides.after);
@@ -328,6 +335,8 @@ struct Wanted<'a> {
     window: Option<&'a str>,
     /// The curves of recordings, too, which a page has.
     curves: bool,
+    /// What each file may cost.
+    limits: Limits,
 }
 
 /// Reads the files of both sides.
@@ -339,15 +348,17 @@ fn read(files: [&[PathBuf]; 2], wanted: &Wanted<'_>) -> Result<(Sides, Vec<Input
         let mut sets = Vec::new();
         for path in paths {
             if let Some(name) = wanted.window {
-                let mut runs = source::read_window(path, name, &progress)?;
+                let mut runs = source::read_window(path, name, wanted.limits, &progress)?;
                 sets.append(&mut runs.sets);
                 iterations.append(&mut runs.iterations);
                 inputs.push(Input::Window(runs));
                 continue;
             }
             let mut source = match wanted.curves {
-                false => source::read(path, &progress)?,
-                true => source::read_recorded(path, trace::Wanted::default(), &progress)?,
+                false => source::read(path, wanted.limits, &progress)?,
+                true => {
+                    source::read_recorded(path, trace::Wanted::default(), wanted.limits, &progress)?
+                }
             };
             let mut set = std::mem::take(&mut source.set);
             // Errors and headings name the run by its title.

@@ -18,6 +18,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::filter::FilterArguments;
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::per;
@@ -75,6 +76,8 @@ pub struct Arguments {
     /// List the formats and what opens them
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -98,7 +101,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         times: (exporter.wanted() == Wanted::Times).then_some(&[]),
         ..trace::Wanted::default()
     };
-    let mut source = source::read_recorded(file, wanted, &Progress::new(false))?;
+    let mut source = source::read_recorded(
+        file,
+        wanted,
+        arguments.input.limits(),
+        &Progress::new(false),
+    )?;
     if let Some(id) = arguments.process {
         source.keep_process(file, id)?;
     }

@@ -26,6 +26,7 @@ mod findings;
 mod glue;
 mod holder;
 mod http;
+mod input_limit;
 mod limits;
 mod mark;
 mod message;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_diff::{Glue, Headlines, Suppressions};
 use allotrope_findings::find;
+use allotrope_formats::Limits;
 use allotrope_page::{Page, boundaries, profile_of_samples};
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Profile, run_times};
@@ -36,6 +37,8 @@ pub struct PageOptions<'a> {
     pub source: Option<&'a [(PathBuf, PathBuf)]>,
     /// The process ends after the page, and need not free the recording.
     pub is_last: bool,
+    /// What the recording may cost.
+    pub limits: Limits,
 }
 
 /// Writes the page of the recording at `path` to the file `out`.
@@ -80,7 +83,7 @@ fn of_samples(
 }
 
 fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, options.limits)?;
     let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
     let times = boundaries(&run);
     let peaks = trace::peaks(path, &mut trace, &Progress::new(false))?;

@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::export;
+use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replay::{self, Format};
 use crate::report::{Color, style};
@@ -73,11 +74,16 @@ pub struct Arguments {
     quiet: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// Measures and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let progress = Progress::new(arguments.quiet);
     let (_, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
     let operations = recorded.operations;

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use allotrope_findings::{Finding, find};
+use allotrope_formats::Limits;
 use allotrope_text::{Shown, quoted};
 
 use allotrope_diff::{Headlines, Suppressions};
@@ -31,6 +32,7 @@ use crate::export;
 use crate::filter::FilterArguments;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::moment;
@@ -161,6 +163,8 @@ pub struct Arguments {
     color: Color,
     #[command(flatten)]
     pager: PagerArguments,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// What a list has a line for.
@@ -283,7 +287,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     {
         return report_sampled(arguments, path, profile, tree.is_some());
     }
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, arguments.input.limits())?;
     let with_findings =
         arguments.format == Format::Json && arguments.window.is_none() && time.option().is_none();
     let wanted = if is_screen(arguments, &time) {
@@ -460,6 +464,7 @@ fn report_page(arguments: &Arguments, path: &Path, out: &Path) -> Result<u8, Fai
         findings: &arguments.findings,
         source: arguments.source.then_some(&*arguments.source_path),
         is_last: true,
+        limits: arguments.input.limits(),
     };
     page::write(path, out, &options)?;
     Ok(FINE)
@@ -550,7 +555,7 @@ fn selects(arguments: &Arguments, time: &TimeArguments) -> bool {
 
 /// Prints the first screen of a trace with the default options, if it can be read.
 pub fn first_screen(path: &Path) -> Result<(), Failure> {
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, Limits::default())?;
     let progress = Progress::new(false);
     let wanted = trace::Wanted::FINDINGS;
     let profile = trace::profile_with(path, &mut trace, wanted, &progress)?;

@@ -16,6 +16,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure};
 use crate::filter::nearest;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
+use crate::input_limit::InputLimit;
 use crate::moment::{self, Moment};
 use crate::pager::PagerArguments;
 use crate::progress::Progress;
@@ -60,6 +61,8 @@ pub struct Arguments {
     color: Color,
     #[command(flatten)]
     pager: PagerArguments,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// Reads the trace and prints what is wanted.
@@ -89,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let what = arguments.what.as_deref();
         return sampled::show(path, &profile, what, &options, arguments.pager);
     }
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, arguments.input.limits())?;
     let progress = Progress::new(false);
     let wanted = trace::Wanted {
         site_details: true,

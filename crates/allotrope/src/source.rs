@@ -8,7 +8,7 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_formats::Events;
+use allotrope_formats::{Events, Limits, read_bytes_within};
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
 use allotrope_profile::{
     Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, ReplayError, StackId, StackSet,
@@ -180,7 +180,12 @@ impl WindowRuns {
 
 /// Reads the runs of the window `name`. Fails for a file that is no recording: only
 /// recordings have windows.
-pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<WindowRuns, Failure> {
+pub fn read_window(
+    path: &Path,
+    name: &str,
+    limits: Limits,
+    progress: &Progress,
+) -> Result<WindowRuns, Failure> {
     if !is_recording(path)? {
         let sentence = anyhow!(
             "{} is no recording, and only recordings have windows; leave --window out",
@@ -188,7 +193,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, limits)?;
     let profile = trace::profile(path, &mut trace, progress)?;
     check_stacks(path, &profile)?;
     let (runs, more) = window::comparable(path, &profile, name)?;
@@ -223,27 +228,29 @@ fn is_recording(path: &Path) -> Result<bool, Failure> {
 }
 
 /// Reads a file in any of the formats, or what was live at a moment of a recording
-/// (`FILE@MOMENT`).
-pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
-    read_with(path, None, progress)
+/// (`FILE@MOMENT`), within the limits.
+pub fn read(path: &Path, limits: Limits, progress: &Progress) -> Result<Source, Failure> {
+    read_with(path, None, limits, progress)
 }
 
 /// The same, and keeps of a recording its profile, with what is wanted.
 pub fn read_recorded(
     path: &Path,
     wanted: trace::Wanted<'_>,
+    limits: Limits,
     progress: &Progress,
 ) -> Result<Source, Failure> {
-    read_with(path, Some(wanted), progress)
+    read_with(path, Some(wanted), limits, progress)
 }
 
 fn read_with(
     path: &Path,
     wanted: Option<trace::Wanted<'_>>,
+    limits: Limits,
     progress: &Progress,
 ) -> Result<Source, Failure> {
     if let (file, Some(moment)) = moment::split(path) {
-        return live_at(file, &moment, progress);
+        return live_at(file, &moment, limits, progress);
     }
     let name = path.shown().into_owned();
     let cannot = || format!("cannot read {name}");
@@ -263,7 +270,7 @@ fn read_with(
         if let Some(profile) = sampled::open(path)? {
             return of_samples(path, &profile);
         }
-        return recording(path, wanted, progress);
+        return recording(path, wanted, limits, progress);
     }
     let input = WithProgress {
         done: 0,
@@ -272,7 +279,7 @@ fn read_with(
         progress,
     };
     let input = BufReader::with_capacity(256 << 10, input);
-    let read = allotrope_formats::read_bytes(&name, input);
+    let read = read_bytes_within(&name, input, limits);
     progress.finish();
     let read = read.status(BAD_INPUT)?;
     let notes = read.notes.iter();
@@ -297,7 +304,12 @@ fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
 }
 
 /// Reads what was live at a moment of a recording.
-fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Failure> {
+fn live_at(
+    path: &Path,
+    at: &Moment,
+    limits: Limits,
+    progress: &Progress,
+) -> Result<Source, Failure> {
     if !is_recording(path)? {
         let sentence = anyhow!(
             "{} is no recording, and only recordings have moments; leave the part from @ on out",
@@ -305,7 +317,7 @@ fn live_at(path: &Path, at: &Moment, progress: &Progress) -> Result<Source, Fail
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let trace = trace::open(path)?;
+    let trace = trace::open(path, limits)?;
     let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
     let ns = moment::ns(at, &run, "the moment", path)?;
     let profile = moment::live_at(path, &trace, ns, progress)?;
@@ -352,9 +364,10 @@ pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failu
 fn recording(
     path: &Path,
     wanted: Option<trace::Wanted<'_>>,
+    limits: Limits,
     progress: &Progress,
 ) -> Result<Source, Failure> {
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, limits)?;
     let profile = trace::profile_with(path, &mut trace, wanted.unwrap_or_default(), progress)?;
     check_stacks(path, &profile)?;
     Ok(Source {

@@ -19,6 +19,7 @@ use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::{self, Progress};
 use crate::record;
@@ -59,6 +60,8 @@ pub struct Arguments {
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// Finds the names and writes the trace with them.
@@ -71,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let mut trace = trace::open(path)?;
+    let mut trace = trace::open(path, arguments.input.limits())?;
     let locator = locator(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet));
     let damaged = |error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()));
@@ -96,7 +99,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn locator(arguments: &Arguments) -> Result<Locator, Failure> {
-    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let mut locator = locator.with_index_cache(IndexCache::of_user());
     for file in &arguments.module {
         locator = locator.with_file(file).status(BAD_INPUT)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_regular;
+use allotrope_formats::Limits;
 use allotrope_profile::{
     Options, Peak, Profile, ReplayError, TraceSource, peaks_readable, replay_readable,
 };
@@ -20,15 +21,16 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure};
+use crate::message;
 use crate::progress::Progress;
 use crate::symbolize;
 
 /// Opens a trace; refuses what is no regular file. If it is still being written, finds the
-/// names of its functions, which the recording writes at its end.
-pub fn open(path: &Path) -> Result<TraceReader, Failure> {
+/// names of its functions, which the recording writes at its end; demangled within the limits.
+pub fn open(path: &Path, limits: Limits) -> Result<TraceReader, Failure> {
     let mut trace = open_without_names(path)?;
     if trace.is_growing() {
-        name(path, &mut trace)?;
+        name(path, &mut trace, limits)?;
     }
     Ok(trace)
 }
@@ -67,11 +69,13 @@ pub fn is_growing(path: &Path) -> bool {
 }
 
 /// Adds the names of all functions to a trace, for as long as it is open.
-fn name(path: &Path, trace: &mut TraceReader) -> Result<(), Failure> {
+fn name(path: &Path, trace: &mut TraceReader, limits: Limits) -> Result<(), Failure> {
     let progress = Arc::new(Progress::new(false));
     progress.show("reading the trace", 0, 1);
     let contents = Contents::read(trace).map_err(|error| unreadable(path, error))?;
-    let locator = Locator::new().with_index_cache(IndexCache::of_user());
+    let locator = Locator::new()
+        .with_index_cache(IndexCache::of_user())
+        .with_most_names(limits.names());
     let total = contents.modules().len() as u64;
     let shown = Arc::clone(&progress);
     let naming = contents.name(
@@ -82,6 +86,9 @@ fn name(path: &Path, trace: &mut TraceReader) -> Result<(), Failure> {
         },
     );
     progress.finish();
+    for complaint in locator.take_complaints() {
+        message::print(format_args!("warning: {complaint}"));
+    }
     trace.add_records(naming.symbols.into_iter().map(Record::Symbols));
     Ok(())
 }

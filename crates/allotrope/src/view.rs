@@ -28,6 +28,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
 use crate::http::{self, Answer, Responder};
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::page::{self, PageOptions};
 use crate::report;
@@ -82,6 +83,8 @@ pub struct Arguments {
     all_leaks: bool,
     #[command(flatten)]
     findings: FindingArguments,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// Serves the page until a signal comes.
@@ -133,7 +136,12 @@ fn page(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         false => arguments.suppressions.read()?,
     };
     if let Some(other) = &arguments.other {
-        return diff::page_of([&arguments.file, other], glue, suppressions);
+        return diff::page_of(
+            [&arguments.file, other],
+            glue,
+            suppressions,
+            arguments.input.limits(),
+        );
     }
     let options = PageOptions {
         glue,
@@ -141,6 +149,7 @@ fn page(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         findings: &arguments.findings,
         source: arguments.source.then_some(&*arguments.source_path),
         is_last: false,
+        limits: arguments.input.limits(),
     };
     page::bytes(&arguments.file, &options)
 }

@@ -26,6 +26,7 @@ use running::Running;
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::holder;
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::record::output_file::replaceable_by_profile;
 use crate::report;
@@ -71,6 +72,8 @@ pub struct Arguments {
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// Reports the last state.
@@ -87,7 +90,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         None => file::state_in(target),
     };
     let state = state.status(BAD_INPUT)?;
-    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let locator = locator.with_index_cache(IndexCache::of_user());
     let mut suppressions = Suppressions::none();
     arguments.suppressions.add_to(&mut suppressions)?;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_collector::protocol::MadeFile;
 use allotrope_files::{NewFile, Target};
+use allotrope_formats::Limits;
 use allotrope_text::shown_path;
 use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, Result, bail};
@@ -106,7 +107,7 @@ impl OutputFile {
     /// Opens the complete trace.
     pub fn read(&self) -> Result<TraceReader, Failure> {
         let Some(file) = &self.temporary else {
-            return trace::open(self.path());
+            return trace::open(self.path(), Limits::default());
         };
         let file = file.try_clone().context("cannot read the trace");
         let read = file.and_then(|file| TraceReader::new(file).context("cannot read the trace"));

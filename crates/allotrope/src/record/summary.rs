@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
 
+use allotrope_formats::Limits;
 use allotrope_text::{Shown, quoted, shown};
 
 use allotrope_collector::protocol::Done;
@@ -38,8 +39,8 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
 
 /// Reads the trace back and prints its summary.
 pub fn print(path: &Path, done: &Done, progress: &Progress) {
-    let profile =
-        trace::open(path).and_then(|mut trace| trace::profile(path, &mut trace, progress));
+    let profile = trace::open(path, Limits::default())
+        .and_then(|mut trace| trace::profile(path, &mut trace, progress));
     match profile {
         Ok(profile) => {
             // Nobody may read it.

@@ -13,6 +13,8 @@ mod session;
 mod started;
 mod values;
 
+pub use values::size as parse_size;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +31,7 @@ use anyhow::anyhow;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::input_limit::InputLimit;
 use crate::limits;
 use crate::standby::Prepared;
 use crate::suppressions::SuppressionArguments;
@@ -147,6 +150,8 @@ pub struct Arguments {
         conflicts_with_all = ["processes", "all", "perf_script", "once", "save", "take_over"]
     )]
     command: Vec<OsString>,
+    #[command(flatten)]
+    input: InputLimit,
 }
 
 /// What a watcher does with sampling when it ends.
@@ -180,7 +185,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             Some(Prepared::new(command.to_vec(), recorder)?)
         }
     };
-    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
     let mut suppressions = Suppressions::none();
     arguments.suppressions.add_to(&mut suppressions)?;
     let options = Options {

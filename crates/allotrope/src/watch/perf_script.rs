@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allotrope_files::open_regular;
+use allotrope_formats::{Exceeded, Excess, bounded};
 use allotrope_sampling::Period;
 use allotrope_text::Shown;
 use allotrope_watch::perf_events;
@@ -46,9 +47,16 @@ pub fn run(arguments: &Arguments, path: &Path, mut output: Output) -> Result<u8,
     };
     let period = arguments.period.or(Period::new(POIREAU));
     let mut blocks = PerfBlocks::new(period.unwrap_or_default());
-    let unknown = perf_events::read(input, |event| {
+    let limits = arguments.input.limits();
+    let unknown = perf_events::read(bounded(input, limits), |event| {
         blocks.add(event);
-        Ok(())
+        match blocks.memory() > limits.memory() {
+            true => Err(io::Error::other(Exceeded {
+                excess: Excess::Memory,
+                limits,
+            })),
+            false => Ok(()),
+        }
     })
     .with_context(|| format!("cannot read {}", path.shown()))
     .status(BAD_INPUT)?;
