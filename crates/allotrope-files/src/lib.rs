@@ -20,8 +20,10 @@ mod new_file;
 mod output;
 mod regular;
 mod target;
+mod unfinished;
 
 pub use new_file::{FileId, NewFile};
 pub use output::{Output, write};
 pub use regular::open_regular;
 pub use target::Target;
+pub use unfinished::remove_unfinished;

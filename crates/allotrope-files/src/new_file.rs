@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::target::{Target, folder_of};
+use crate::unfinished::{self, Listed};
 
 /// How the name of an unfinished file ends.
 const SUFFIX: &str = ".partial";
@@ -19,22 +20,27 @@ const SUFFIX: &str = ".partial";
 pub struct NewFile {
     file: NamedTempFile,
     mode: u32,
+    listed: Listed,
 }
 
 impl NewFile {
     /// Creates a file in a folder. Its final mode will be 0666 without the bits of the
     /// process's umask.
     pub fn in_folder(folder: &Path) -> io::Result<Self> {
-        let file = Builder::new()
-            .prefix(".allotrope-")
-            .suffix(SUFFIX)
-            .rand_bytes(12)
-            .permissions(Permissions::from_mode(0o600))
-            .tempfile_in(folder)
-            .map_err(|error| without_name(&error, folder))?;
+        let create = || {
+            Builder::new()
+                .prefix(".allotrope-")
+                .suffix(SUFFIX)
+                .rand_bytes(12)
+                .permissions(Permissions::from_mode(0o600))
+                .tempfile_in(folder)
+                .map_err(|error| without_name(&error, folder))
+        };
+        let (file, listed) = unfinished::create(create, NamedTempFile::path)?;
         Ok(Self {
             file,
             mode: 0o666 & !umask(),
+            listed,
         })
     }
 
@@ -94,10 +100,10 @@ impl NewFile {
     /// Renames the file to `path` before it is complete; its mode stays 0600. If that
     /// fails, the error contains the file.
     pub fn name(self, path: &Path) -> Result<File, (io::Error, Self)> {
-        let mode = self.mode;
-        self.file.persist(path).map_err(|failed| {
+        let Self { file, mode, listed } = self;
+        file.persist(path).map_err(|failed| {
             let file = failed.file;
-            (failed.error, Self { file, mode })
+            (failed.error, Self { file, mode, listed })
         })
     }
 

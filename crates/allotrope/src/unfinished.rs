@@ -1,36 +1,31 @@
-//! Removes an unfinished output file if a signal ends the command, so that Ctrl-C leaves no
-//! half file under its hidden name. (`record` handles signals itself.)
+//! A signal that ends a command removes the files that it has not finished, so that Ctrl-C leaves
+//! no half file under its hidden name. (`record`, `watch`, `view` and `test` handle signals
+//! themselves.)
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 
-use allotrope_files::{Output, Target};
+use allotrope_files::{Output, Target, remove_unfinished};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::signal_state;
 
-/// The hidden name of the file that is being written; one at a time is.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
-
 /// Creates an output. A signal that ends the command from then on removes the output's file if
 /// that has not been renamed by then.
 pub fn create(target: Target) -> io::Result<Output> {
+    if !matches!(target, Target::Stream(_)) {
+        // A pipe may have to wait for its reader: without this a signal ends that at once.
+        remove_at_signals();
+    }
+    Output::at(target)
+}
+
+/// From now on a signal that ends the command removes the files that are not finished.
+pub fn remove_at_signals() {
     static STARTED: Once = Once::new();
-    if matches!(target, Target::Stream(_)) {
-        // A pipe may have to wait for its reader: a signal ends that at once.
-        return Output::at(target);
-    }
     STARTED.call_once(start);
-    // The signal's thread waits until the path of a file that was created is known.
-    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let output = Output::at(target)?;
-    if let Output::File(file, _) = &output {
-        *unfinished = Some(file.path().to_owned());
-    }
-    Ok(output)
 }
 
 fn start() {
@@ -41,11 +36,7 @@ fn start() {
     };
     std::thread::spawn(move || {
         for signal in &mut signals {
-            let path = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(path) = &*path {
-                // Fails if the file has its final name already.
-                let _ = std::fs::remove_file(path);
-            }
+            remove_unfinished();
             let _ = emulate_default_handler(signal);
         }
     });
