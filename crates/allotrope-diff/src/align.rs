@@ -17,9 +17,15 @@ const WEIGHT_UNIT: f64 = 16.0;
 /// by frame. Two longer parts count as having nothing in common.
 const LONGEST_ALIGNED: usize = 256;
 
+/// Most pairs of frames that are compared for all pairs of stacks together: some seconds. If there
+/// would be more, only shorter middle parts are aligned.
+const MOST_CELLS: u64 = 1 << 30;
+
 /// Aligns reduced stacks. Caches the cost of each renaming.
 pub(crate) struct Aligner<'t, 'a> {
     table: &'t FrameTable<'a>,
+    /// Longest middle part that is aligned.
+    longest: usize,
     weights: Vec<u32>,
     renames: RefCell<FxHashMap<(u32, u32), Option<u32>>>,
 }
@@ -59,6 +65,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
         };
         Self {
             table,
+            longest: LONGEST_ALIGNED,
             weights: counts.iter().map(weigh).collect(),
             renames: RefCell::default(),
         }
@@ -108,15 +115,25 @@ impl<'t, 'a> Aligner<'t, 'a> {
         similarity(cost, u64::from(self.sum(a)) + u64::from(self.sum(b)))
     }
 
+    /// Shortens the longest middle part that is aligned until the alignments of these pairs, given
+    /// by the lengths of their middle parts, are done in a bounded time.
+    pub(crate) fn limit(&mut self, middles: &[[usize; 2]]) {
+        let cells = |longest: usize| -> u64 {
+            let aligned = middles
+                .iter()
+                .filter(|it| it.iter().all(|&it| it <= longest));
+            aligned.map(|[a, b]| (a * b) as u64).sum()
+        };
+        while self.longest > 1 && cells(self.longest) > MOST_CELLS {
+            self.longest /= 2;
+        }
+    }
+
     /// Aligns two sequences of names at the loosest level.
     pub(crate) fn align(&self, a: &[u32], b: &[u32]) -> Alignment {
-        let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-        let (a_rest, b_rest) = (&a[head..], &b[head..]);
-        let tail = (a_rest.iter().rev().zip(b_rest.iter().rev()))
-            .take_while(|(x, y)| x == y)
-            .count();
-        let a_middle = &a_rest[..a_rest.len() - tail];
-        let b_middle = &b_rest[..b_rest.len() - tail];
+        let [head, tail] = common_ends(a, b);
+        let a_middle = &a[head..a.len() - tail];
+        let b_middle = &b[head..b.len() - tail];
         let (cost, edits, renamed) = self.edit_cost(a_middle, b_middle);
         let one_sided = edits - renamed;
         let common_middle = (a_middle.len() + b_middle.len()) as u32 - one_sided - 2 * renamed;
@@ -139,7 +156,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
     }
 
     fn edit_cost(&self, a: &[u32], b: &[u32]) -> EditCost {
-        if a.is_empty() || b.is_empty() || a.len() > LONGEST_ALIGNED || b.len() > LONGEST_ALIGNED {
+        if a.is_empty() || b.is_empty() || a.len() > self.longest || b.len() > self.longest {
             let cost = self.sum(a).saturating_add(self.sum(b));
             return (cost, (a.len() + b.len()) as u32, 0);
         }
@@ -187,6 +204,16 @@ impl<'t, 'a> Aligner<'t, 'a> {
             Some((u64::from(both) * u64::from(dissimilarity) / 512) as u32)
         })
     }
+}
+
+/// The lengths of the head and of the tail that two sequences have in common.
+pub(crate) fn common_ends(a: &[u32], b: &[u32]) -> [usize; 2] {
+    let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[head..], &b[head..]);
+    let tail = (a.iter().rev().zip(b.iter().rev()))
+        .take_while(|(x, y)| x == y)
+        .count();
+    [head, tail]
 }
 
 /// The share of `whole` that remains after `cost`, in 1024ths.

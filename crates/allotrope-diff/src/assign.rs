@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::Side;
-use crate::align::{Aligner, Alignment};
+use crate::align::{Aligner, Alignment, common_ends};
 use crate::candidates::{UnmatchedStack, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
@@ -43,8 +43,8 @@ impl Pair {
 /// balance.
 pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let (stacks, matches) = stacks(classes, matches);
-    let aligner = Aligner::new(&classes.table);
-    let pairs = likely_pairs(&stacks, &aligner);
+    let mut aligner = Aligner::new(&classes.table);
+    let pairs = likely_pairs(&stacks, &mut aligner);
     let mut taken = vec![false; matches.len()];
     let mut assigned = Vec::new();
     for pair in choose(pairs, stacks.len()) {
@@ -108,7 +108,7 @@ pub(crate) fn main_class(classes: &Classes<'_>, matched: &Match) -> u32 {
         .unwrap_or_default()
 }
 
-fn likely_pairs(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
+fn likely_pairs(stacks: &[UnmatchedStack], aligner: &mut Aligner<'_, '_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let sorted: Vec<Vec<u32>> = stacks
         .iter()
@@ -118,17 +118,26 @@ fn likely_pairs(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<Pai
             names
         })
         .collect();
-    for (b, a) in candidates(stacks, aligner) {
+    let mut found = candidates(stacks, aligner);
+    found.retain(|&(b, a)| {
         let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
         let balances = before.imbalance == after.imbalance;
         let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         if on_both > 1 || (on_both == 1 && !balances) {
-            continue;
+            return false;
         }
         let least = least_similarity(before.imbalance, after.imbalance);
-        if aligner.similarity_bound(&sorted[b as usize], &sorted[a as usize]) < least {
-            continue;
-        }
+        aligner.similarity_bound(&sorted[b as usize], &sorted[a as usize]) >= least
+    });
+    let middles = found.iter().map(|&(b, a)| {
+        let [b, a] = [b, a].map(|stack| &stacks[stack as usize].names);
+        let ends: usize = common_ends(b, a).iter().sum();
+        [b.len() - ends, a.len() - ends]
+    });
+    aligner.limit(&middles.collect::<Vec<_>>());
+    for (b, a) in found {
+        let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
+        let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         let alignment = aligner.align(&before.names, &after.names);
         let Some(likelihood) = likelihood(alignment, before.imbalance, after.imbalance) else {
             continue;

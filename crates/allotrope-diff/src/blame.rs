@@ -99,13 +99,20 @@ impl Draft {
 /// with the same value on both sides are taken for unchanged.
 fn line_that_changed(classes: &Classes<'_>, matches: &[Match], blamed: u32) -> u32 {
     let [before, after] = lines_of(classes, matches, blamed);
-    let (mut lines, mut others) = match after.is_empty() {
+    let (mut lines, others) = match after.is_empty() {
         true => (before, after),
         false => (after, before),
     };
-    lines.retain(|line| {
-        let same = others.iter().position(|other| other.sum == line.sum);
-        same.map(|same| others.swap_remove(same)).is_none()
+    let mut unchanged: FxHashMap<u64, usize> = FxHashMap::default();
+    for line in &others {
+        *unchanged.entry(line.sum).or_default() += 1;
+    }
+    lines.retain(|line| match unchanged.get_mut(&line.sum) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            false
+        }
+        _ => true,
     });
     let most = lines.iter().max_by(|a, b| {
         let position = (b.file, b.number).cmp(&(a.file, a.number));
@@ -133,6 +140,7 @@ fn lines_of<'a>(classes: &Classes<'a>, matches: &[Match], blamed: u32) -> [Vec<L
     let table = &classes.table;
     let name = table.name(blamed, MatchLevel::Exact);
     let mut lines: [Vec<Line<'a>>; 2] = Default::default();
+    let mut indexes: [FxHashMap<(&str, u32), usize>; 2] = Default::default();
     for &class in matches.iter().flat_map(|matched| &matched.classes) {
         for &occurrence in classes.occurrences(class) {
             let Some(side) = classes.side(occurrence) else {
@@ -146,10 +154,9 @@ fn lines_of<'a>(classes: &Classes<'a>, matches: &[Match], blamed: u32) -> [Vec<L
             let (file, number) = (table.frame(frame).file.as_str(), table.frame(frame).line);
             let figure = classes.value(occurrence);
             let lines = &mut lines[side as usize];
-            let known = lines
-                .iter_mut()
-                .find(|it| (it.file, it.number) == (file, number));
-            match known {
+            let index = indexes[side as usize].entry((file, number));
+            let index = *index.or_insert(lines.len());
+            match lines.get_mut(index) {
                 None => lines.push(Line {
                     file,
                     number,

@@ -1,5 +1,7 @@
 //! Finds the one frame in which the two stacks of a moved pair differ.
 
+use rustc_hash::FxHashSet;
+
 use crate::DifferingFrame;
 use crate::align::Aligner;
 use crate::blame::shown_stack;
@@ -71,7 +73,9 @@ fn between(
     let before = &before[..before.len() - tail];
     let after = &after[..after.len() - tail];
     let rarest = |frames: &[u32], others: &[u32]| {
-        let unmatched = |frame: &&u32| !others.iter().any(|other| same(frame, other));
+        let names = others.iter().map(|&other| table.name(other, level));
+        let names: FxHashSet<u32> = names.collect();
+        let unmatched = |frame: &&u32| !names.contains(&table.name(**frame, level));
         // Of equally rare frames, the innermost.
         let weigh = |frame: &&u32| std::cmp::Reverse(aligner.weight(table.loosest(**frame)));
         let own = frames.iter().filter(unmatched).min_by_key(weigh);

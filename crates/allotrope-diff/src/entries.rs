@@ -212,13 +212,17 @@ fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
 /// Collects the frames that the entries use, and replaces their indexes by
 /// indexes into that table.
 fn frames_used(classes: &Classes<'_>, entries: &mut [Entry]) -> Vec<StackFrame> {
-    let mut used = Vec::new();
-    for_each_frame(entries, |frame| used.push(*frame));
-    used.sort_unstable();
-    used.dedup();
-    for_each_frame(entries, |frame| {
-        *frame = used.partition_point(|&other| other < *frame) as u32;
-    });
+    let mut is_used = vec![false; classes.table.len()];
+    for_each_frame(entries, |frame| is_used[*frame as usize] = true);
+    let used: Vec<u32> = (0..)
+        .zip(&is_used)
+        .filter_map(|(frame, &is_used)| is_used.then_some(frame))
+        .collect();
+    let mut indexes = vec![0; is_used.len()];
+    for (index, &frame) in (0..).zip(&used) {
+        indexes[frame as usize] = index;
+    }
+    for_each_frame(entries, |frame| *frame = indexes[*frame as usize]);
     used.into_iter()
         .map(|frame| classes.table.frame(frame).clone())
         .collect()

@@ -35,6 +35,8 @@ pub(crate) struct FrameTable<'a> {
     codes: Vec<Code>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
+    /// By name at the loosest level: whether it is that of an operator.
+    is_operator: Vec<bool>,
     /// By side and name at the loosest level: how many frames of stacks have
     /// that name.
     occurrences: [Vec<u64>; 2],
@@ -61,6 +63,7 @@ impl<'a> FrameTable<'a> {
             codes: frames.iter().map(|frame| glue.code_of(frame)).collect(),
             names: Default::default(),
             spellings: Vec::new(),
+            is_operator: Vec::new(),
             occurrences: Default::default(),
             nothing: nothing.unwrap_or_default(),
             runs: sets
@@ -93,6 +96,11 @@ impl<'a> FrameTable<'a> {
 
     pub(crate) fn frame(&self, frame: u32) -> &'a StackFrame {
         self.frames[frame as usize]
+    }
+
+    /// The number of frames.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
     }
 
     /// The frame's name at a level.
@@ -163,7 +171,7 @@ impl<'a> FrameTable<'a> {
     /// one side has it, and it is no operator.
     pub(crate) fn is_replaceable(&self, frame: u32) -> bool {
         let name = self.loosest(frame);
-        !self.is_common(name) && names::operator_of(self.spelling(name)).is_none()
+        !self.is_common(name) && !self.is_operator[name as usize]
     }
 
     /// The number of names at the loosest level.
@@ -194,6 +202,8 @@ impl<'a> FrameTable<'a> {
         let mut spellings: Vec<(String, u32)> = loosest.numbers.into_iter().collect();
         spellings.sort_unstable_by_key(|&(_, number)| number);
         self.spellings = spellings.into_iter().map(|(name, _)| name).collect();
+        let is_operator = |name: &String| names::operator_of(name).is_some();
+        self.is_operator = self.spellings.iter().map(is_operator).collect();
     }
 
     /// Counts names, and checks that every frame that a stack refers to exists.

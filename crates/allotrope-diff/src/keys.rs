@@ -83,6 +83,9 @@ pub(crate) fn reduce(
 /// Removes the last names if they repeat the ones before them.
 fn collapse_repetition(names: &mut Vec<u32>) {
     for cycle in 1..=LONGEST_CYCLE.min(names.len() / 2) {
+        if names[names.len() - 1] != names[names.len() - 1 - cycle] {
+            continue;
+        }
         let (rest, last) = names.split_at(names.len() - cycle);
         if rest.ends_with(last) {
             names.truncate(rest.len());

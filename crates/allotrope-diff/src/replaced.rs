@@ -207,7 +207,7 @@ fn contexts(classes: &Classes<'_>, gaps: &[Gap], matches: &[Match]) -> Vec<CallC
 
 /// Whether the functions `were` may have been replaced by the functions `are`:
 /// all are the same operator or none is an operator, and no function is in both
-/// lists.
+/// lists, which are sorted.
 fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
     let operator = |&name: &u32| names::operator_of(classes.table.spelling(name));
     let Some(first) = were.first() else {
@@ -215,7 +215,7 @@ fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
     };
     let all = || were.iter().chain(are);
     all().all(|name| operator(name) == operator(first))
-        && were.iter().all(|name| !are.contains(name))
+        && were.iter().all(|name| are.binary_search(name).is_err())
 }
 
 /// Sets the evidence of each context: the number of stacks of the other side, in
