@@ -17,6 +17,11 @@ use crate::numbers::count;
 const FINEST: u64 = 4000;
 /// Deeper frames are not drawn.
 const DEEPEST: usize = 1000;
+/// If there are more frames that are wide enough, only wider ones are drawn: a browser takes
+/// seconds for so many.
+const MOST_FRAMES: usize = 100_000;
+/// The same for the bytes of their names in folded stacks, where each stack has all of its names.
+const MOST_BYTES: usize = 64 << 20;
 /// Characters of a subtitle; an image is 1200 pixels wide.
 const SUBTITLE: usize = 150;
 /// The frame of stacks without frames.
@@ -25,12 +30,21 @@ const NO_STACK: &str = "[no stack]";
 /// A stack: names from the outermost one inwards, and its figures before and after a change;
 /// in a graph of one set they are equal.
 pub(crate) struct Line {
-    pub names: Box<[u32]>,
+    names: Box<[u32]>,
     pub before: u64,
     pub after: u64,
 }
 
 impl Line {
+    /// A line of a stack of these names, of which no more than one is kept that is not drawn.
+    pub(crate) fn new(names: impl Iterator<Item = u32>, before: u64, after: u64) -> Self {
+        Self {
+            names: names.take(DEEPEST + 1).collect(),
+            before,
+            after,
+        }
+    }
+
     fn width(&self) -> u64 {
         self.before.max(self.after)
     }
@@ -78,6 +92,8 @@ pub(crate) struct Folded {
     pub is_nothing: bool,
     /// There are deeper stacks than are drawn.
     pub is_cut: bool,
+    /// Frames narrower than the whole divided by this are left out.
+    pub finest: u64,
 }
 
 impl Folded {
@@ -92,7 +108,11 @@ impl Folded {
             true => format!("; frames deeper than {DEEPEST} are left out"),
             false => String::new(),
         };
-        options.subtitle = Some(format!("{about}{cut}"));
+        let narrow = match self.finest {
+            FINEST => String::new(),
+            finest => format!("; frames narrower than 1/{finest} are left out"),
+        };
+        options.subtitle = Some(format!("{about}{cut}{narrow}"));
         // The frame that says so is as wide as 1, and is of nothing.
         options.factor = if self.is_nothing { 0.0 } else { 1.0 };
         options.deterministic = true;
@@ -109,10 +129,16 @@ pub(crate) fn folded(
     none: &str,
 ) -> Folded {
     let lines = merged(lines);
+    let whole = lines.iter().map(Line::width).fold(0, u64::saturating_add);
+    let mut finest = FINEST;
+    while finest > 1 && !Measure::fits(&names.list, whole, finest, &lines) {
+        finest /= 2;
+    }
     let mut drawing = Drawing {
         names: &names.list,
         labels,
-        whole: lines.iter().map(Line::width).sum(),
+        whole,
+        finest,
         folded: Vec::new(),
         is_cut: false,
     };
@@ -125,6 +151,7 @@ pub(crate) fn folded(
         lines: drawing.folded,
         is_nothing,
         is_cut: drawing.is_cut,
+        finest,
     }
 }
 
@@ -156,11 +183,79 @@ fn merged(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
+/// The lines of a group that have each name at this depth, in order of names. `None` for lines
+/// that end there, each of its own.
+fn branches(lines: &[Line], depth: usize) -> impl Iterator<Item = (Option<u32>, &[Line])> {
+    let mut rest = lines;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let name = first.names.get(depth).filter(|_| depth < DEEPEST).copied();
+        let end = match name {
+            None => 1,
+            Some(name) => rest.partition_point(|line| line.names.get(depth) <= Some(&name)),
+        };
+        let (group, others) = rest.split_at(end);
+        rest = others;
+        Some((name, group))
+    })
+}
+
+/// Whether frames of these lines, which have this sum, are wide enough.
+fn is_wide(wide: u64, whole: u64, finest: u64) -> bool {
+    wide.saturating_mul(finest) >= whole
+}
+
+/// Counts what would be drawn.
+struct Measure<'a> {
+    names: &'a [String],
+    whole: u64,
+    finest: u64,
+    frames: usize,
+    bytes: usize,
+}
+
+impl<'a> Measure<'a> {
+    /// Whether what is drawn with this limit is small enough.
+    fn fits(names: &'a [String], whole: u64, finest: u64, lines: &[Line]) -> bool {
+        let mut measure = Self {
+            names,
+            whole,
+            finest,
+            frames: 0,
+            bytes: 0,
+        };
+        measure.count(lines, 0, 0)
+    }
+
+    /// Counts lines that share their first `depth` names, of so many bytes together; `false` once
+    /// it is too much.
+    fn count(&mut self, lines: &[Line], depth: usize, prefix: usize) -> bool {
+        let mut ends = false;
+        for (name, group) in branches(lines, depth) {
+            let wide = group.iter().map(Line::width).fold(0, u64::saturating_add);
+            let Some(name) = name.filter(|_| is_wide(wide, self.whole, self.finest)) else {
+                ends = true;
+                continue;
+            };
+            self.frames += 1;
+            let prefix = prefix + self.names[name as usize].len() + 1;
+            if self.frames > MOST_FRAMES || !self.count(group, depth + 1, prefix) {
+                return false;
+            }
+        }
+        if ends {
+            self.bytes += prefix;
+        }
+        self.bytes <= MOST_BYTES
+    }
+}
+
 /// Makes folded stacks of labelled frames.
 struct Drawing<'a> {
     names: &'a [String],
     labels: &'a mut dyn Labels,
     whole: u64,
+    finest: u64,
     folded: Vec<String>,
     is_cut: bool,
 }
@@ -169,20 +264,15 @@ impl Drawing<'_> {
     /// Draws lines that share their first `depth` names, which `prefix` spells.
     fn draw(&mut self, lines: &[Line], depth: usize, prefix: &mut String) {
         let mut own: u64 = 0;
-        let mut rest = lines;
-        while let Some(first) = rest.first() {
-            let Some(&name) = first.names.get(depth).filter(|_| depth < DEEPEST) else {
-                self.is_cut |= first.names.len() > depth;
-                own += first.width();
-                rest = &rest[1..];
+        for (name, group) in branches(lines, depth) {
+            let wide = group.iter().map(Line::width).fold(0, u64::saturating_add);
+            let Some(name) = name else {
+                self.is_cut |= group.iter().any(|line| line.names.len() > depth);
+                own = own.saturating_add(wide);
                 continue;
             };
-            let end = rest.partition_point(|line| line.names.get(depth) <= Some(&name));
-            let (group, others) = rest.split_at(end);
-            rest = others;
-            let wide: u64 = group.iter().map(Line::width).sum();
-            if wide.saturating_mul(FINEST) < self.whole {
-                own += wide;
+            if !is_wide(wide, self.whole, self.finest) {
+                own = own.saturating_add(wide);
                 continue;
             }
             let shared = prefix.len();
@@ -233,13 +323,10 @@ pub fn write(
         }
         total = total.saturating_add(figure);
         let frames = stack.frames.iter().rev();
-        lines.push(Line {
-            names: match stack.frames.is_empty() {
-                true => [none].into(),
-                false => frames.map(|&frame| numbers[frame as usize]).collect(),
-            },
-            before: figure,
-            after: figure,
+        let frames = frames.map(|&frame| numbers[frame as usize]);
+        lines.push(match stack.frames.is_empty() {
+            true => Line::new([none].into_iter(), figure, figure),
+            false => Line::new(frames, figure, figure),
         });
     }
     let nothing = format!("no {}", metric.words());

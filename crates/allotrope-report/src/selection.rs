@@ -1,10 +1,13 @@
 //! Selects the sites that a text shows, and merges sites that would look the same into
 //! one row.
 
+use std::hash::Hasher;
+
 use allotrope_diff::{Glue, Headlines, Rule};
 use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::suppressed::RuleFinder;
 use crate::text::TextOptions;
@@ -169,13 +172,23 @@ impl<'a> FrameTable<'a> {
         }
     }
 
-    /// The key of a shown stack: stacks with equal keys look the same.
-    fn key(&self, (shown, headline): (&[u32], usize)) -> Box<[u32]> {
+    /// The key of a shown stack: stacks with equal keys look the same. It is as long as the
+    /// stack, so it is not stored.
+    fn key(
+        &self,
+        (shown, headline): (&'a [u32], usize),
+    ) -> impl Iterator<Item = u32> + use<'a, '_> {
         let number = |of: &[u32], frame: u32| of.get(frame as usize).copied().unwrap_or(u32::MAX);
         let (head, callers) = shown.split_at(shown.len().min(headline + 1));
-        let head = head.iter().map(|&f| number(&self.headline, f));
-        let callers = callers.iter().map(|&f| number(&self.caller, f));
-        head.chain(callers).collect()
+        let head = head.iter().map(move |&f| number(&self.headline, f));
+        let callers = callers.iter().map(move |&f| number(&self.caller, f));
+        head.chain(callers)
+    }
+
+    fn hash(&self, shown: (&'a [u32], usize)) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.key(shown).for_each(|number| hasher.write_u32(number));
+        hasher.finish()
     }
 
     fn matches(&self, stack: &[u32], filter: &Filter) -> bool {
@@ -198,7 +211,8 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Ro
     let table = FrameTable::new(profile, &options.glue);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for process in processes(profile, options) {
-        let mut by_key: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+        // By key: its hash and the index of its row.
+        let mut by_key: HashTable<(u64, usize)> = HashTable::new();
         for site in &process.sites {
             let filter = options.filter.as_ref();
             if filter.is_some_and(|filter| !table.matches(&site.stack, filter)) {
@@ -215,7 +229,15 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Ro
             };
             let suppressed = rule.map(|rule| (site, rule));
             let shown = table.shown(site, options.all_frames);
-            let row = *by_key.entry(table.key(shown)).or_insert(rows.len());
+            let hash = table.hash(shown);
+            let is_same = |&(of_row, row): &(u64, usize)| {
+                let same = &rows[row];
+                of_row == hash && table.key((same.stack, same.headline)).eq(table.key(shown))
+            };
+            let (_, row) = *by_key
+                .entry(hash, is_same, |&(of_row, _)| of_row)
+                .or_insert((hash, rows.len()))
+                .get();
             match rows.get_mut(row) {
                 Some(row) => {
                     row.figures.add(&figures);

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin, Rule};
 use allotrope_profile::StackFrame;
@@ -75,9 +76,9 @@ pub(super) fn write(
         }
         return Ok(());
     }
-    let groups = group_stacks(diff, entry);
+    let (groups, names) = group_stacks(diff, entry);
     for group in groups.iter().take(MOST) {
-        write_group(group, options, out)?;
+        write_group(group, &names, options, out)?;
     }
     let rest = groups.get(MOST..).unwrap_or_default();
     if !rest.is_empty() {
@@ -133,9 +134,9 @@ fn is_outside(diff: &Diff, entry: &Entry) -> bool {
 struct StackGroup {
     /// The line in the blamed function; empty if it is unknown or printed above.
     location: String,
-    /// The functions, innermost first, from the user's innermost one or the caller of
-    /// the blamed one.
-    names: Vec<String>,
+    /// The numbers of the functions, innermost first, from the user's innermost one or the
+    /// caller of the blamed one.
+    names: Rc<[u32]>,
     /// Whether the first function is the caller of the blamed one.
     below_blamed: bool,
     before: u64,
@@ -150,24 +151,51 @@ impl StackGroup {
     }
 }
 
+/// Numbers the functions of an entry's stacks, which may have very many frames.
+#[derive(Default)]
+struct Namer {
+    /// By number.
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
+    of_frames: HashMap<u32, u32>,
+}
+
+impl Namer {
+    fn number(&mut self, diff: &Diff, index: u32) -> u32 {
+        if let Some(&number) = self.of_frames.get(&index) {
+            return number;
+        }
+        let number = self.number_of(function(frame(diff, index)));
+        self.of_frames.insert(index, number);
+        number
+    }
+
+    fn number_of(&mut self, name: String) -> u32 {
+        let next = self.names.len() as u32;
+        let number = *self.numbers.entry(name.clone()).or_insert(next);
+        if number == next {
+            self.names.push(name);
+        }
+        number
+    }
+}
+
 /// Groups the stacks of an entry by their abbreviated form; the largest difference
-/// comes first.
-fn group_stacks(diff: &Diff, entry: &Entry) -> Vec<StackGroup> {
+/// comes first. And the names of the functions, by number.
+fn group_stacks(diff: &Diff, entry: &Entry) -> (Vec<StackGroup>, Vec<String>) {
     let blamed = function(frame(diff, entry.blame));
-    let mut numbers: HashMap<(String, Vec<String>), usize> = HashMap::new();
+    let mut namer = Namer::default();
+    let blamed_name = namer.number_of(blamed.clone());
+    let mut numbers: HashMap<(String, Rc<[u32]>), usize> = HashMap::new();
     let mut all: Vec<StackGroup> = Vec::new();
     for stack in &entry.stacks {
         let location = locations(diff, entry, stack, &blamed);
-        let mut names: Vec<String> = own_frames(diff, entry, stack)
-            .iter()
-            .map(|&index| function(frame(diff, index)))
-            .collect();
-        let below_blamed = names.first() == Some(&blamed);
-        if below_blamed {
-            names.remove(0);
-        }
+        let frames = own_frames(diff, entry, stack).iter();
+        let mut names = frames.map(|&index| namer.number(diff, index)).peekable();
+        let below_blamed = names.next_if_eq(&blamed_name).is_some();
+        let names: Rc<[u32]> = names.collect();
         let number = *numbers
-            .entry((location.clone(), names.clone()))
+            .entry((location.clone(), Rc::clone(&names)))
             .or_insert(all.len());
         if number == all.len() {
             all.push(StackGroup {
@@ -193,13 +221,14 @@ fn group_stacks(diff: &Diff, entry: &Entry) -> Vec<StackGroup> {
         }
     }
     all.sort_by_key(|group| Reverse(group.difference().unsigned_abs()));
-    all
+    (all, namer.names)
 }
 
 /// Writes one line: the figures unless they are the entry's, the location in the blamed
 /// function, then the callers.
 fn write_group(
     group: &StackGroup,
+    names: &[String],
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -217,7 +246,8 @@ fn write_group(
     let head = middle(&head, room / 2);
     let gap = if head.is_empty() { "" } else { "  " };
     let room = room.saturating_sub(columns(&head) + columns(gap));
-    let names: Vec<&str> = group.names.iter().map(String::as_str).collect();
+    let names = group.names.iter().map(|&number| &*names[number as usize]);
+    let names: Vec<&str> = names.collect();
     let calls = if group.below_blamed {
         callers(&names, room)
     } else {

@@ -80,11 +80,11 @@ fn changed(diff: &Diff, filter: Option<&Filter>, names: &mut Names) -> Vec<Line>
                 continue;
             }
             let frames = stack.frames.iter().rev();
-            lines.push(Line {
-                names: frames.map(|&frame| numbers[frame as usize]).collect(),
-                before: if moved { stack.after } else { stack.before },
-                after: stack.after,
-            });
+            lines.push(Line::new(
+                frames.map(|&frame| numbers[frame as usize]),
+                if moved { stack.after } else { stack.before },
+                stack.after,
+            ));
         }
     }
     lines
@@ -102,11 +102,8 @@ fn unchanged(
     for stack in unchanged_stacks(diff, run, filter) {
         let figure = stack.figures[diff.metric as usize];
         let frames = stack.frames.iter().rev();
-        lines.push(Line {
-            names: frames.map(|&frame| numbers[frame as usize]).collect(),
-            before: figure,
-            after: figure,
-        });
+        let names = frames.map(|&frame| numbers[frame as usize]);
+        lines.push(Line::new(names, figure, figure));
     }
 }
 

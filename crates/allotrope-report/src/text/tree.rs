@@ -1,5 +1,7 @@
 //! The call tree: a trie of all shown stacks, weighted by one metric, without the
-//! branches whose share is small.
+//! branches whose share is small. Only the nodes that are shown are made: a node has the rows
+//! below it, and its branches are these rows by their next function. So memory does not grow
+//! with the depth of the stacks.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -15,21 +17,31 @@ use crate::text::{TextOptions, TreeOrder, amount, describe, each, lists, write_s
 
 /// Columns of one step of indentation.
 const STEP: usize = 2;
+/// Most lines of a tree: branches have at least a hundredth of the whole, but each may be as deep as
+/// a stack.
+const MOST_LINES: usize = 100_000;
 
-struct Tree {
-    nodes: Vec<Node>,
-    /// (parent, function's number) → child.
-    edges: FxHashMap<(usize, u32), usize>,
+/// What trees are made of.
+struct Tree<'r> {
+    rows: &'r [Row<'r>],
+    /// By row: its value.
+    values: Vec<u64>,
+    /// By frame: the number of its function.
+    functions: Vec<u32>,
+    order: TreeOrder,
 }
 
+/// A node of the trie: the rows whose stacks begin with the same functions, counted from the root.
 struct Node {
-    /// The first frame of the function at this node.
+    /// The frame of the first row at this node.
     frame: Option<u32>,
+    /// The number of these functions.
+    depth: usize,
     value: u64,
-    children: Vec<usize>,
+    /// Indexes of the rows.
+    rows: Vec<u32>,
     /// The number of the row that ends here, if there is only one.
     site: Option<u32>,
-    ends: u32,
 }
 
 /// Writes the tree.
@@ -43,7 +55,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let style = options.style;
     let whole = sum(rows).value(metric);
-    let tree = Tree::grow(profile, rows, metric, order);
+    let tree = Tree::new(profile, rows, metric, order);
     let what = describe(metric, options);
     let from = match order {
         TreeOrder::BottomUp => "bottom-up: branches are callers",
@@ -104,7 +116,7 @@ struct Line {
 /// A line that is still to be written, with its branches.
 struct Pending {
     line: Line,
-    node: usize,
+    node: Option<Node>,
 }
 
 enum What {
@@ -114,12 +126,18 @@ enum What {
     },
     /// The number of branches that are not shown.
     Rest(usize),
+    /// There are more lines than are shown.
+    Cut,
 }
 
 impl Line {
     fn label(&self, profile: &Profile, room: usize) -> String {
         match self.what {
             What::Rest(branches) => middle(&format!("… {} more", count(branches as u64)), room),
+            What::Cut => format!(
+                "… the tree has more than {} lines; --filter selects stacks",
+                count(MOST_LINES as u64)
+            ),
             What::Frame { frame, site } => {
                 let mark = site.map_or(String::new(), |number| format!("  #{number}"));
                 let frame = frame.and_then(|index| profile.frames.get(index as usize));
@@ -138,46 +156,80 @@ impl Line {
     }
 }
 
-impl Tree {
-    fn grow(profile: &Profile, rows: &[Row<'_>], metric: Metric, order: TreeOrder) -> Self {
-        let functions = functions(profile);
-        let mut tree = Self {
-            nodes: vec![Node::new(None)],
-            edges: FxHashMap::default(),
-        };
-        for row in rows.iter().filter(|row| row.ranked.value(metric) > 0) {
-            let value = row.ranked.value(metric);
-            let leaf = match order {
-                TreeOrder::BottomUp => tree.add(&functions, row.stack.iter(), value),
-                TreeOrder::TopDown => tree.add(&functions, row.stack.iter().rev(), value),
-            };
-            let leaf = &mut tree.nodes[leaf];
-            leaf.ends += 1;
-            leaf.site = (leaf.ends == 1).then(|| row.number());
+impl<'r> Tree<'r> {
+    fn new(profile: &Profile, rows: &'r [Row<'r>], metric: Metric, order: TreeOrder) -> Self {
+        Self {
+            values: rows.iter().map(|row| row.ranked.value(metric)).collect(),
+            functions: functions(profile),
+            rows,
+            order,
         }
-        tree
     }
 
-    fn add<'f>(
-        &mut self,
-        functions: &[u32],
-        stack: impl Iterator<Item = &'f u32>,
-        value: u64,
-    ) -> usize {
-        let mut at = 0;
-        self.nodes[at].value = self.nodes[at].value.saturating_add(value);
-        for &frame in stack {
-            let function = functions.get(frame as usize).copied().unwrap_or(u32::MAX);
-            let next = self.nodes.len();
-            let child = *self.edges.entry((at, function)).or_insert(next);
-            if child == next {
-                self.nodes.push(Node::new(Some(frame)));
-                self.nodes[at].children.push(child);
+    /// The frame of a row's stack at this depth, counted from the root.
+    fn frame(&self, row: u32, depth: usize) -> Option<u32> {
+        let stack = self.rows[row as usize].stack;
+        match self.order {
+            TreeOrder::BottomUp => stack.get(depth).copied(),
+            TreeOrder::TopDown => {
+                let from_end = stack.len().checked_sub(depth + 1)?;
+                stack.get(from_end).copied()
             }
-            self.nodes[child].value = self.nodes[child].value.saturating_add(value);
-            at = child;
         }
-        at
+    }
+
+    fn node(&self, rows: Vec<u32>, depth: usize) -> Node {
+        let length = |&&row: &&u32| self.rows[row as usize].stack.len() == depth;
+        let mut ending = rows.iter().filter(length);
+        let site = match (ending.next(), ending.next()) {
+            (Some(&only), None) => Some(self.rows[only as usize].number()),
+            _ => None,
+        };
+        let values = rows.iter().map(|&row| self.values[row as usize]);
+        Node {
+            frame: depth
+                .checked_sub(1)
+                .and_then(|last| self.frame(*rows.first()?, last)),
+            depth,
+            value: values.fold(0, u64::saturating_add),
+            site,
+            rows,
+        }
+    }
+
+    fn root(&self) -> Node {
+        let rows = 0..self.rows.len() as u32;
+        self.node(
+            rows.filter(|&row| self.values[row as usize] > 0).collect(),
+            0,
+        )
+    }
+
+    /// The branches of a node, in the order of their first rows.
+    fn children(&self, node: &Node) -> Vec<Node> {
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut by_function: FxHashMap<u32, usize> = FxHashMap::default();
+        // The group of the previous row: stacks mostly share their next function.
+        let mut last = None;
+        for &row in &node.rows {
+            let Some(frame) = self.frame(row, node.depth) else {
+                continue;
+            };
+            let function = self.functions.get(frame as usize).copied();
+            let function = function.unwrap_or(u32::MAX);
+            let group = match last {
+                Some((same, group)) if same == function => group,
+                _ => *by_function.entry(function).or_insert(groups.len()),
+            };
+            last = Some((function, group));
+            match groups.get_mut(group) {
+                Some(rows) => rows.push(row),
+                None => groups.push(vec![row]),
+            }
+        }
+        let depth = node.depth + 1;
+        let nodes = groups.into_iter().map(|rows| self.node(rows, depth));
+        nodes.collect()
     }
 
     /// The lines of the tree, depth first from its root, the largest branch first. A
@@ -186,13 +238,21 @@ impl Tree {
         let least = (whole as f64 * options.least_share).ceil() as u64;
         let mut lines = Vec::new();
         let mut pending = Vec::new();
-        self.branch(0, 0, least, options.top, &mut pending);
+        self.branch(&self.root(), 0, least, options.top, &mut pending);
         while let Some(Pending { line, node }) = pending.pop() {
             let depth = line.depth;
-            let is_frame = matches!(line.what, What::Frame { .. });
+            if lines.len() == MOST_LINES {
+                lines.push(Line {
+                    depth: 0,
+                    value: 0,
+                    carries_on: true,
+                    what: What::Cut,
+                });
+                break;
+            }
             lines.push(line);
-            if is_frame {
-                self.branch(node, depth + 1, least, options.top, &mut pending);
+            if let Some(node) = node {
+                self.branch(&node, depth + 1, least, options.top, &mut pending);
             }
         }
         lines
@@ -201,35 +261,35 @@ impl Tree {
     /// Pushes a node's branches on the stack of pending lines.
     fn branch(
         &self,
-        node: usize,
+        parent: &Node,
         depth: usize,
         least: u64,
         top: usize,
         pending: &mut Vec<Pending>,
     ) {
-        let mut children = self.nodes[node].children.clone();
-        children.sort_by_key(|&child| (Reverse(self.nodes[child].value), child));
-        let large = |child: &&usize| self.nodes[**child].value >= least.max(1);
+        let mut children = self.children(parent);
+        let is_only = children.len() == 1;
+        // Stable: of equal ones the first row decides.
+        children.sort_by_key(|child| Reverse(child.value));
+        let large = |child: &&Node| child.value >= least.max(1);
         let shown = children.iter().take(top).take_while(large).count();
-        let (shown, rest) = children.split_at(shown);
+        let rest = children.split_off(shown);
         if !rest.is_empty() {
             pending.push(Pending {
                 line: Line {
                     depth,
-                    value: rest.iter().map(|&child| self.nodes[child].value).sum(),
+                    value: rest.iter().map(|child| child.value).sum(),
                     carries_on: false,
                     what: What::Rest(rest.len()),
                 },
-                node,
+                node: None,
             });
         }
-        let parent = &self.nodes[node];
-        for &child in shown.iter().rev() {
+        for node in children.into_iter().rev() {
             let Node {
                 frame, site, value, ..
-            } = self.nodes[child];
-            let carries_on =
-                parent.frame.is_some() && parent.children.len() == 1 && value == parent.value;
+            } = node;
+            let carries_on = parent.frame.is_some() && is_only && value == parent.value;
             pending.push(Pending {
                 line: Line {
                     depth: if carries_on { depth - 1 } else { depth },
@@ -237,20 +297,8 @@ impl Tree {
                     carries_on,
                     what: What::Frame { frame, site },
                 },
-                node: child,
+                node: Some(node),
             });
-        }
-    }
-}
-
-impl Node {
-    fn new(frame: Option<u32>) -> Self {
-        Self {
-            frame,
-            value: 0,
-            children: Vec::new(),
-            site: None,
-            ends: 0,
         }
     }
 }
