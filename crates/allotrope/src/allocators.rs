@@ -89,7 +89,7 @@ pub struct Arguments {
     #[command(flatten)]
     debug_files: DebugFiles,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// The formats.

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 use crate::exit_status;
+use crate::input_limit::InputLimit;
 use crate::{
     allocators, bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder,
     mark, paths, postmortem, record, replay, report, shell_files, show, standby, stat, symbolize,
@@ -110,6 +111,34 @@ pub enum Subcommand {
     /// A word that is no subcommand: a program to record, and its arguments
     #[command(external_subcommand)]
     Program(Vec<OsString>),
+}
+
+impl Subcommand {
+    /// How much memory and output the files that the command reads may cost, if that is limited.
+    pub fn input_limit(&self) -> Option<InputLimit> {
+        match self {
+            Self::Report(it) => Some(it.input),
+            Self::Show(it) => Some(it.input),
+            Self::View(it) => Some(it.input),
+            Self::Diff(it) => Some(it.input),
+            Self::Export(it) => Some(it.input),
+            Self::Symbolize(it) => Some(it.input),
+            Self::Replay(it) => Some(it.input),
+            Self::Allocators(it) => Some(it.input),
+            Self::Paths(it) => Some(it.input),
+            _ => None,
+        }
+    }
+
+    /// Whether a signal that ends the command is to remove what it has not finished. `view` handles
+    /// signals itself; those that use a pager leave the interrupt key to it, and write at the end.
+    pub fn removes_at_signals(&self) -> bool {
+        match self {
+            Self::Report(_) | Self::Show(_) | Self::View(_) => false,
+            Self::Postmortem(_) => true,
+            _ => self.input_limit().is_some(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -19,6 +19,7 @@ use anyhow::{Context, anyhow};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::filter::FilterArguments;
 use crate::input_limit::InputLimit;
+use crate::limited_output::Limited;
 use crate::message;
 use crate::metric;
 use crate::per;
@@ -77,7 +78,7 @@ pub struct Arguments {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -253,7 +254,7 @@ pub fn create<'a>(
         .and_then(unfinished::create)
         .and_then(|output| {
             let mut output = BufWriter::new(output);
-            write(&mut output)?;
+            write(&mut Limited::new(&mut output))?;
             let output = output.into_inner().map_err(IntoInnerError::into_error)?;
             output.finish()
         });

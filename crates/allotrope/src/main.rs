@@ -27,8 +27,10 @@ mod glue;
 mod holder;
 mod http;
 mod input_limit;
+mod limited_output;
 mod limits;
 mod mark;
+mod memory;
 mod message;
 mod metric;
 mod moment;
@@ -77,6 +79,12 @@ fn main() -> ExitCode {
         Ok(command_line) => command_line,
         Err(error) => return usage(&error),
     };
+    if let Some(limit) = command_line.subcommand.input_limit() {
+        memory::limit(limit.bytes());
+    }
+    if command_line.subcommand.removes_at_signals() {
+        unfinished::remove_at_signals();
+    }
     let outcome = match command_line.subcommand {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),

@@ -75,7 +75,7 @@ pub struct Arguments {
     #[command(flatten)]
     debug_files: DebugFiles,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// Measures and prints.

@@ -21,6 +21,7 @@ use allotrope_trace::{ReadError, TraceReader};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
@@ -80,6 +81,8 @@ pub struct Arguments {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    pub input: InputLimit,
 }
 
 /// How much of each block is written.

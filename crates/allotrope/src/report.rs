@@ -164,7 +164,7 @@ pub struct Arguments {
     #[command(flatten)]
     pager: PagerArguments,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// What a list has a line for.

@@ -62,7 +62,7 @@ pub struct Arguments {
     #[command(flatten)]
     pager: PagerArguments,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// Reads the trace and prints what is wanted.

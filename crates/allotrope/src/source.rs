@@ -20,6 +20,7 @@ use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::memory;
 use crate::message;
 use crate::moment::{self, Moment};
 use crate::progress::Progress;
@@ -272,6 +273,7 @@ fn read_with(
         }
         return recording(path, wanted, limits, progress);
     }
+    memory::add_file(metadata.len());
     let input = WithProgress {
         done: 0,
         total: metadata.len(),

@@ -7,6 +7,7 @@ use anyhow::Context;
 use rustix::io::Errno;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
+use crate::limited_output::Limited;
 
 /// The standard output without the line buffer of [`StdoutLock`], which would search
 /// all bytes of JSON's one long line for a newline.
@@ -32,7 +33,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     // What was printed through `print!` comes first.
     let _ = output.flush();
     let mut output = BufWriter::new(output);
-    match write(&mut output).and_then(|()| output.flush()) {
+    match write(&mut Limited::new(&mut output)).and_then(|()| output.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
             // Dropping the writer would write the rest of its buffer.
             let _ = output.into_parts();

@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// Finds the names and writes the trace with them.

@@ -21,6 +21,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure};
+use crate::memory;
 use crate::message;
 use crate::progress::Progress;
 use crate::symbolize;
@@ -52,6 +53,7 @@ pub fn open_without_names(path: &Path) -> Result<TraceReader, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
+    memory::add_file(metadata.len());
     // Asked first: a recording that ends in between is whole when it is opened.
     let is_growing = is_growing(path);
     let mut trace = TraceReader::open(path).map_err(|error| unreadable(path, error))?;

@@ -84,7 +84,7 @@ pub struct Arguments {
     #[command(flatten)]
     findings: FindingArguments,
     #[command(flatten)]
-    input: InputLimit,
+    pub input: InputLimit,
 }
 
 /// Serves the page until a signal comes.
