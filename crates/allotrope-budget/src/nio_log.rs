@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
+use allotrope_text::{Shown, without_commands};
 
 use thiserror::Error;
 
@@ -169,10 +169,12 @@ impl NioLog {
         }
     }
 
-    /// Looks up the case, or its window, with and without the prefix `test_`.
+    /// Looks up the case, or its window, with and without the prefix `test_`. A log that Allotrope
+    /// wrote has the name without commands of CI systems.
     fn numbers_of(&self, case: &str) -> Option<&BTreeMap<Metric, i64>> {
         let window = case.split_once('/').map_or(case, |(_, window)| window);
-        let candidates = [case, window].into_iter().flat_map(|name| {
+        let written = without_commands(window);
+        let candidates = [case, window, &written].into_iter().flat_map(|name| {
             let bare = name.strip_prefix("test_").unwrap_or(name);
             [name.to_owned(), bare.to_owned(), format!("test_{bare}")]
         });
