@@ -278,6 +278,21 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
     }
 
     #[test]
+    fn names_that_a_log_has_without_commands_are_found() {
+        assert_eq!(without_commands(LOG), LOG);
+        let text =
+            without_commands("::set-output::a.total_allocations: 5\n##vso[b].total_allocations: 6");
+        let log = parse(&text).expect("it has numbers");
+        for (name, number) in [("t/::set-output::a", 5), ("t/##vso[b]", 6)] {
+            let budget = log.budget(&case(name)).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(
+                budget.spread(Metric::Allocations),
+                Some(Spread::exact(number))
+            );
+        }
+    }
+
+    #[test]
     fn limits_are_those_of_swiftnios_scripts() {
         let log = parse("{\"1000_reqs_1_conn\": 27350}").expect("it has a limit");
         let cases = [case("t/test_1000_reqs_1_conn")];

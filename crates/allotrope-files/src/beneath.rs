@@ -210,7 +210,7 @@ impl Folder {
 
     /// The state of what has this name, which is not followed; `None` if nothing has it.
     fn stat(&self, name: &OsStr) -> io::Result<Option<Stat>> {
-        if names(Path::new(name))?.len() != 1 {
+        if names(Path::new(name))? != [name] {
             return Err(refused("it is in another folder"));
         }
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -369,7 +369,7 @@ mod tests {
             assert_refused(inside.folder(Path::new(path)).map(|it| it.is_some()), path);
             assert_refused(inside.create_folder(Path::new(path)), path);
         }
-        for path in ["..", "../outside/file", "a/file", "/etc/passwd", ""] {
+        for path in ["..", "../outside/file", "a/file", "out/", "/etc/passwd", ""] {
             assert_refused(inside.read(name(path), 100), path);
             assert_refused(inside.replace(name(path), b"new"), path);
             assert_refused(inside.remove_file(name(path)), path);

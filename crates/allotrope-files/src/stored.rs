@@ -149,7 +149,7 @@ mod tests {
         ];
         for path in files {
             if !path.exists() {
-                println!("skipped: there is no {}", path.display());
+                println!("skipped: this kernel has no {}", path.display());
                 continue;
             }
             let error = read_stored(path, 1 << 20).unwrap_err();

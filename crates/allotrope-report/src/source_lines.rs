@@ -271,7 +271,7 @@ mod tests {
             Path::new("/dev/zero"),
         ] {
             if !path.exists() {
-                println!("skipped: there is no {}", path.display());
+                println!("skipped: this kernel has no {}", path.display());
                 continue;
             }
             let lines = SourceLines::default();
