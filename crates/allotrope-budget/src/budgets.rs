@@ -35,7 +35,7 @@ use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use allotrope_profile::Metric;
 
-use folder::{OpenFolder, cannot};
+use folder::{IsOurs, OpenFolder, cannot};
 
 pub use call_tree::CallTree;
 pub use profile::{fold_like, profile};
@@ -524,13 +524,13 @@ fn is_fingerprint(text: &str) -> bool {
 fn orphaned(
     folder: &OpenFolder,
     tests: &BTreeSet<String>,
-) -> Result<Vec<(String, fn(&str) -> bool)>, BudgetError> {
-    let mut orphaned: Vec<(String, fn(&str) -> bool)> = Vec::new();
+) -> Result<Vec<(String, IsOurs)>, BudgetError> {
+    let mut orphaned: Vec<(String, IsOurs)> = Vec::new();
     for name in folder.names()? {
         let numbers = name.strip_suffix(".toml");
-        let numbers = numbers.map(|stem| (stem, file::is_ours as fn(&str) -> bool));
+        let numbers = numbers.map(|stem| (stem, file::is_ours as IsOurs));
         let stacks = name.strip_suffix(".stacks");
-        let stacks = stacks.map(|stem| (stem, profile::is_ours as fn(&str) -> bool));
+        let stacks = stacks.map(|stem| (stem, profile::is_ours as IsOurs));
         let Some((stem, is_ours)) = numbers.or(stacks) else {
             continue;
         };

@@ -56,10 +56,8 @@ impl Scratch {
         let created = base(folder)
             .and_then(|base| {
                 remove_abandoned(&base);
-                let in_use = tempfile::Builder::new()
-                    .prefix(IN_USE)
-                    .tempdir_in(base.path());
-                in_use
+                let mut in_use = tempfile::Builder::new();
+                in_use.prefix(IN_USE).tempdir_in(base.path())
             })
             // The project and the user's home may be read-only, as in a container.
             .or_else(|_| tempfile::Builder::new().prefix("allotrope-").tempdir());

@@ -12,6 +12,9 @@ use super::BudgetError;
 /// Larger files are no budgets, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
+/// Recognises the text of a kind of file of ours.
+pub(super) type IsOurs = fn(&str) -> bool;
+
 /// An open folder of budgets.
 #[derive(Debug)]
 pub(super) struct OpenFolder {
@@ -106,7 +109,7 @@ impl OpenFolder {
     }
 
     /// Why a file is none of ours, as its text says; `None` if it is.
-    pub(super) fn why_not_ours(&self, name: &str, is_ours: fn(&str) -> bool) -> Option<String> {
+    pub(super) fn why_not_ours(&self, name: &str, is_ours: IsOurs) -> Option<String> {
         match self.text(name) {
             Ok(Some(text)) if is_ours(&text) => None,
             Ok(_) => Some("it is no budget".to_owned()),
