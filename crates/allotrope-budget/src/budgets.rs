@@ -8,26 +8,34 @@
 //! - `.gitattributes`: merges stacks without conflicts.
 //!
 //! All platforms share the numbers of a test, unless a platform has its own.
+//!
+//! A repository may be from elsewhere: links in it are not followed (`folder`), and what is
+//! removed must be ours.
 
 mod call_tree;
 mod file;
+mod folder;
 pub mod history;
 mod profile;
 mod rename;
 mod toolchains;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use allotrope_files::Folder;
 use allotrope_text::Shown;
 
 use thiserror::Error;
 
+use crate::location;
+use crate::paths::Project;
 use crate::spread::Spread;
 use crate::toolchain::Toolchain;
 use allotrope_profile::Metric;
+
+use folder::{IsOurs, OpenFolder, cannot};
 
 pub use call_tree::CallTree;
 pub use profile::{fold_like, profile};
@@ -36,6 +44,9 @@ pub use rename::{Rename, RenameError};
 
 /// The folder's name.
 pub const FOLDER: &str = "allotrope-budgets";
+
+/// The name of the file with git's attributes.
+const ATTRIBUTES_NAME: &str = ".gitattributes";
 
 /// How git merges the files: of two versions of a call tree, it takes the lines of both,
 /// as is right for stacks that two branches add. If both changed one number, the numbers
@@ -57,6 +68,28 @@ pub enum BudgetError {
         file: PathBuf,
         /// The cause.
         source: io::Error,
+    },
+    /// A link, or something else that is no file or folder, is in the way.
+    #[error("cannot {verb} {}: {why}", file.shown())]
+    InTheWay {
+        /// `read`, `write` or `remove`.
+        verb: &'static str,
+        /// The file or folder.
+        file: PathBuf,
+        /// What is in the way.
+        why: io::Error,
+    },
+    /// The folder is outside of the configuration's repository.
+    #[error(
+        "the folder of budgets, {}, is outside of the repository {}; name one inside as `budgets`",
+        folder.shown(),
+        repository.shown()
+    )]
+    Outside {
+        /// The folder of budgets.
+        folder: PathBuf,
+        /// The repository.
+        repository: PathBuf,
     },
     /// A file in which git left a merge conflict.
     #[error("merge conflict in {}, line {line}", file.shown())]
@@ -81,7 +114,12 @@ pub enum BudgetError {
 impl BudgetError {
     /// Whether accepting again repairs the file.
     pub fn is_of_contents(&self) -> bool {
-        !matches!(self, Self::Io { .. })
+        matches!(self, Self::Conflict { .. } | Self::Invalid { .. })
+    }
+
+    /// Whether the system has failed, and not the project.
+    pub fn is_of_system(&self) -> bool {
+        matches!(self, Self::Io { .. })
     }
 }
 
@@ -143,8 +181,21 @@ pub struct Budgets {
 #[derive(Debug, Clone)]
 pub struct BudgetFolder {
     path: PathBuf,
+    /// The repository, whose path has no links.
+    root: PathBuf,
+    /// The path in the repository; `None` if it is outside, where nothing is read or written.
+    inside: Option<PathBuf>,
     /// The command that writes it, for the comments in its files.
     command: &'static str,
+}
+
+/// What [`BudgetFolder::prune`] has done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// The files that were removed.
+    pub removed: Vec<PathBuf>,
+    /// The files that were not, although no test has their name, with the reason.
+    pub left: Vec<(PathBuf, String)>,
 }
 
 impl BudgetFolder {
@@ -155,8 +206,40 @@ impl BudgetFolder {
 
     /// The folder at a path. It need not exist.
     pub fn at(path: &Path) -> Self {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut above = absolute.ancestors().skip(1);
+        let existing = above.find(|above| above.is_dir());
+        let existing = existing.unwrap_or(Path::new("/"));
+        let below = absolute.strip_prefix(existing).unwrap_or(&absolute);
+        let project = Project::containing(existing);
+        let existing = existing.canonicalize();
+        let inside = existing.ok().and_then(|existing| {
+            let inside = existing.strip_prefix(project.root()).ok()?;
+            Some(inside.join(below))
+        });
+        Self::new(path, project.root(), inside)
+    }
+
+    /// The folder that a configuration in the folder `of` names. If that is in a repository, so
+    /// must the budgets be: the configuration may be from elsewhere. Outside of a repository, a
+    /// build system may have written it.
+    pub fn named_by(of: &Path, path: &Path) -> Self {
+        let real = of.canonicalize().unwrap_or_else(|_| of.to_owned());
+        let named = path.strip_prefix(of).unwrap_or(path);
+        let named = real.join(named);
+        let project = Project::containing(&real);
+        let inside = location::relative(project.root(), &named);
+        if inside.is_none() && !project.root().join(".git").exists() {
+            return Self::at(path);
+        }
+        Self::new(path, project.root(), inside)
+    }
+
+    fn new(path: &Path, root: &Path, inside: Option<PathBuf>) -> Self {
         Self {
             path: path.to_owned(),
+            root: root.to_owned(),
+            inside,
             command: "allotrope test",
         }
     }
@@ -166,6 +249,8 @@ impl BudgetFolder {
     pub fn of_cargo(&self) -> Self {
         Self {
             path: self.path.join("cargo"),
+            root: self.root.clone(),
+            inside: self.inside.as_ref().map(|inside| inside.join("cargo")),
             command: "cargo allotrope test --",
         }
     }
@@ -173,6 +258,39 @@ impl BudgetFolder {
     /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The open folder; `None` if it does not exist.
+    fn open(&self) -> Result<Option<OpenFolder>, BudgetError> {
+        let inside = self.inside()?;
+        let root = match Folder::open(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            root => root.map_err(cannot("read", &self.root))?,
+        };
+        let folder = root.folder(inside).map_err(cannot("read", &self.path))?;
+        Ok(folder.map(|folder| OpenFolder::new(folder, &self.path)))
+    }
+
+    /// The open folder, which is created if it does not exist.
+    fn create(&self) -> Result<OpenFolder, BudgetError> {
+        let inside = self.inside()?;
+        let root = Folder::open(&self.root).map_err(cannot("read", &self.root))?;
+        let folder = root.create_folder(inside);
+        let folder = folder.map_err(cannot("write", &self.path))?;
+        Ok(OpenFolder::new(folder, &self.path))
+    }
+
+    fn inside(&self) -> Result<&Path, BudgetError> {
+        self.inside.as_deref().ok_or_else(|| BudgetError::Outside {
+            folder: self.path.clone(),
+            repository: self.root.clone(),
+        })
+    }
+
+    /// The text of a file of the folder; `None` if there is none.
+    fn text(&self, name: &str) -> Result<Option<String>, BudgetError> {
+        let folder = self.open()?;
+        folder.map_or(Ok(None), |folder| folder.read(name))
     }
 
     /// The budgets of a test on a platform; `None` if there are none.
@@ -209,8 +327,9 @@ impl BudgetFolder {
         test: &str,
         scope: &BudgetScope,
     ) -> Result<BTreeMap<String, CallTree>, BudgetError> {
-        let file = self.stacks_file(test, scope);
-        let text = read(&file)?;
+        let name = stacks_name(test, scope);
+        let text = self.text(&name)?;
+        let file = self.path.join(name);
         text.map_or_else(|| Ok(BTreeMap::new()), |text| profile::parse(&text, &file))
     }
 
@@ -225,11 +344,16 @@ impl BudgetFolder {
         budgets: &Budgets,
         profiles: &BTreeMap<String, CallTree>,
     ) -> Result<Vec<PathBuf>, BudgetError> {
-        let made_with = self.path.join(toolchains::FOLDER);
-        fs::create_dir_all(&made_with).map_err(cannot("write", &made_with))?;
-        let file = self.numbers_file(test);
+        let folder = self.create()?;
+        let made_with = folder.created_subfolder(toolchains::FOLDER)?;
         let toolchain = budgets.toolchain.clone().unwrap_or_default();
         let fingerprint = toolchain.fingerprint();
+        let [numbers, stacks] = [numbers_name(test), stacks_name(test, &budgets.scope)];
+        let toolchain_name = toolchain_name(&fingerprint);
+        // Before anything is written.
+        folder.check_writable(&numbers)?;
+        folder.check_writable(&stacks)?;
+        made_with.check_writable(&toolchain_name)?;
         let section = file::Section {
             toolchain: fingerprint.clone(),
             cases: budgets.cases.clone(),
@@ -238,106 +362,115 @@ impl BudgetFolder {
             "# What the test {test} may allocate. `{} --accept {test}` writes this file.\n",
             self.command
         );
-        let text = file::edited(read(&file)?.as_deref(), &header, &budgets.scope, &section);
-        let stacks = profile::text(profiles);
+        let before = folder.read(&numbers)?;
+        let text = file::edited(before.as_deref(), &header, &budgets.scope, &section);
         let mut changed = Vec::new();
-        changed.extend(write(&file, &text)?);
-        changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
+        changed.extend(folder.write(&numbers, &text)?);
+        changed.extend(folder.write(&stacks, &profile::text(profiles))?);
         let text = toolchains::text(&fingerprint, &toolchain);
-        changed.extend(write(&self.toolchain_file(&fingerprint), &text)?);
-        let attributes = self.path.join(".gitattributes");
-        if !attributes.exists() {
-            changed.extend(write(&attributes, ATTRIBUTES)?);
+        changed.extend(made_with.write(&toolchain_name, &text)?);
+        if !folder.has(ATTRIBUTES_NAME)? {
+            changed.extend(folder.write(ATTRIBUTES_NAME, ATTRIBUTES)?);
         }
-        self.tidy_toolchains()?;
+        self.tidy_toolchains(&folder, Some(made_with))?;
         Ok(changed)
     }
 
     /// Removes the toolchains to which no budget refers, and moves those of older versions
     /// to files of their own. Does nothing if a budget cannot be read.
-    fn tidy_toolchains(&self) -> Result<(), BudgetError> {
-        let Ok(used) = self.used_toolchains() else {
+    fn tidy_toolchains(
+        &self,
+        folder: &OpenFolder,
+        made_with: Option<OpenFolder>,
+    ) -> Result<(), BudgetError> {
+        let Ok(used) = self.used_toolchains(folder) else {
             return Ok(());
         };
-        let file = self.path.join(toolchains::FILE);
-        if let Some(text) = read(&file)? {
-            if let Ok(known) = toolchains::Toolchains::parse(&text, &file) {
-                for (fingerprint, text) in known.texts() {
-                    write(&self.toolchain_file(fingerprint), &text)?;
+        let old = toolchains::FILE;
+        if folder.why_not_ours(old, toolchains::is_ours).is_none() {
+            let text = folder.read(old)?.unwrap_or_default();
+            if let Ok(known) = toolchains::Toolchains::parse(&text, &folder.file(old)) {
+                let made_with = folder.created_subfolder(toolchains::FOLDER)?;
+                let known = known.texts();
+                for (fingerprint, text) in known.filter(|(name, _)| is_fingerprint(name)) {
+                    made_with.write(&toolchain_name(fingerprint), &text)?;
                 }
             }
-            fs::remove_file(&file).map_err(cannot("remove", &file))?;
+            folder.remove(old)?;
         }
-        for file in files(&self.path.join(toolchains::FOLDER))? {
-            let fingerprint = file.file_stem().unwrap_or_default().to_string_lossy();
-            if !used.contains(&*fingerprint) {
-                fs::remove_file(&file).map_err(cannot("remove", &file))?;
+        let Some(made_with) = made_with else {
+            return Ok(());
+        };
+        for name in made_with.names()? {
+            let fingerprint = name.strip_suffix(".toml");
+            let is_unused = fingerprint.is_some_and(|it| is_fingerprint(it) && !used.contains(it));
+            if is_unused && made_with.why_not_ours(&name, toolchains::is_ours).is_none() {
+                made_with.remove(&name)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the files whose test is not in `tests`, and the toolchains to which no
-    /// budget refers. Returns the files.
+    /// Removes the budgets whose test is not in `tests`, and the toolchains to which no budget
+    /// refers. Files that are no budgets are left.
     ///
     /// # Errors
     /// A file that cannot be removed.
-    pub fn prune(&self, tests: &BTreeSet<String>) -> Result<Vec<PathBuf>, BudgetError> {
-        let files = self.orphaned_files(tests)?;
-        for file in &files {
-            fs::remove_file(file).map_err(cannot("remove", file))?;
+    pub fn prune(&self, tests: &BTreeSet<String>) -> Result<Pruned, BudgetError> {
+        let mut pruned = Pruned::default();
+        let Some(folder) = self.open()? else {
+            return Ok(pruned);
+        };
+        // Before anything is removed.
+        let made_with = folder.subfolder(toolchains::FOLDER)?;
+        for (name, is_ours) in orphaned(&folder, tests)? {
+            let file = folder.file(&name);
+            match folder.why_not_ours(&name, is_ours) {
+                Some(why) => pruned.left.push((file, why)),
+                None => {
+                    folder.remove(&name)?;
+                    pruned.removed.push(file);
+                }
+            }
         }
-        self.tidy_toolchains()?;
-        Ok(files)
+        self.tidy_toolchains(&folder, made_with)?;
+        Ok(pruned)
     }
 
-    /// The files whose test is not in `tests`.
+    /// The budgets whose test is not in `tests`.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub fn orphaned_files(&self, tests: &BTreeSet<String>) -> Result<Vec<PathBuf>, BudgetError> {
-        let mut others: Vec<PathBuf> = files(&self.path)?;
-        others.retain(|file| {
-            let name = file
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let stem = name
-                .strip_suffix(".toml")
-                .or_else(|| name.strip_suffix(".stacks"));
-            // The stacks of a platform are in TEST.PLATFORM.stacks, and test
-            // names may contain dots.
-            stem.is_some_and(|stem| {
-                let of = |test: &String| {
-                    stem.strip_prefix(test.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                };
-                name != toolchains::FILE && !tests.iter().any(of)
-            })
-        });
-        others.sort();
-        Ok(others)
+        let Some(folder) = self.open()? else {
+            return Ok(Vec::new());
+        };
+        let mut orphaned = orphaned(&folder, tests)?;
+        orphaned.retain(|(name, is_ours)| folder.why_not_ours(name, *is_ours).is_none());
+        let files = orphaned.iter().map(|(name, _)| folder.file(name));
+        Ok(files.collect())
     }
 
     fn numbers(&self, test: &str) -> Result<Option<file::Numbers>, BudgetError> {
-        let file = self.numbers_file(test);
-        let text = read(&file)?;
+        let name = numbers_name(test);
+        let text = self.text(&name)?;
+        let file = self.path.join(name);
         text.map(|text| file::Numbers::parse(&text, &file))
             .transpose()
     }
 
     /// The toolchain with this fingerprint.
     fn toolchain(&self, fingerprint: &str) -> Result<Option<Toolchain>, BudgetError> {
-        if !fingerprint.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        let folder = self.open()?.filter(|_| is_fingerprint(fingerprint));
+        let Some(folder) = folder else {
             return Ok(None);
-        }
-        for file in [
-            self.toolchain_file(fingerprint),
-            self.path.join(toolchains::FILE),
-        ] {
-            if let Some(text) = read(&file)? {
-                let known = toolchains::Toolchains::parse(&text, &file)?;
+        };
+        let made_with = folder.subfolder(toolchains::FOLDER)?;
+        let new = made_with.map(|it| (it, toolchain_name(fingerprint)));
+        let old = (folder, toolchains::FILE.to_owned());
+        for (folder, name) in new.into_iter().chain([old]) {
+            if let Some(text) = folder.read(&name)? {
+                let known = toolchains::Toolchains::parse(&text, &folder.file(&name))?;
                 if let Some(toolchain) = known.get(fingerprint) {
                     return Ok(Some(toolchain));
                 }
@@ -347,14 +480,9 @@ impl BudgetFolder {
     }
 
     /// The fingerprints that budgets refer to.
-    fn used_toolchains(&self) -> Result<BTreeSet<String>, BudgetError> {
+    fn used_toolchains(&self, folder: &OpenFolder) -> Result<BTreeSet<String>, BudgetError> {
         let mut used = BTreeSet::new();
-        for file in files(&self.path)? {
-            let name = file
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+        for name in folder.names()? {
             if let Some(test) = name.strip_suffix(".toml")
                 && name != toolchains::FILE
                 && let Some(numbers) = self.numbers(test)?
@@ -367,38 +495,55 @@ impl BudgetFolder {
     }
 
     fn numbers_file(&self, test: &str) -> PathBuf {
-        self.path.join(format!("{test}.toml"))
-    }
-
-    fn stacks_file(&self, test: &str, scope: &BudgetScope) -> PathBuf {
-        self.path.join(match scope {
-            BudgetScope::Shared => format!("{test}.stacks"),
-            BudgetScope::Platform(platform) => format!("{test}.{platform}.stacks"),
-        })
-    }
-
-    fn toolchain_file(&self, fingerprint: &str) -> PathBuf {
-        let name = format!("{fingerprint}.toml");
-        self.path.join(toolchains::FOLDER).join(name)
+        self.path.join(numbers_name(test))
     }
 }
 
-/// The files in a folder; none if it does not exist.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, BudgetError> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(cannot("read", folder)(error)),
-    };
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    paths
-        .collect::<io::Result<_>>()
-        .map_err(cannot("read", folder))
+fn numbers_name(test: &str) -> String {
+    format!("{test}.toml")
 }
 
-fn cannot(verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> BudgetError + use<> {
-    let file = file.to_owned();
-    move |source| BudgetError::Io { verb, file, source }
+fn stacks_name(test: &str, scope: &BudgetScope) -> String {
+    match scope {
+        BudgetScope::Shared => format!("{test}.stacks"),
+        BudgetScope::Platform(platform) => format!("{test}.{platform}.stacks"),
+    }
+}
+
+fn toolchain_name(fingerprint: &str) -> String {
+    format!("{fingerprint}.toml")
+}
+
+/// Whether a text may be a fingerprint, and so part of a file's name.
+fn is_fingerprint(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The files in the folder that have the name of a budget whose test is not in `tests`, each with
+/// the function that recognises its text.
+fn orphaned(
+    folder: &OpenFolder,
+    tests: &BTreeSet<String>,
+) -> Result<Vec<(String, IsOurs)>, BudgetError> {
+    let mut orphaned: Vec<(String, IsOurs)> = Vec::new();
+    for name in folder.names()? {
+        let numbers = name.strip_suffix(".toml");
+        let numbers = numbers.map(|stem| (stem, file::is_ours as IsOurs));
+        let stacks = name.strip_suffix(".stacks");
+        let stacks = stacks.map(|stem| (stem, profile::is_ours as IsOurs));
+        let Some((stem, is_ours)) = numbers.or(stacks) else {
+            continue;
+        };
+        // The stacks of a platform are in TEST.PLATFORM.stacks, and test names may contain dots.
+        let of = |test: &String| {
+            stem.strip_prefix(test.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if name != toolchains::FILE && !tests.iter().any(of) {
+            orphaned.push((name, is_ours));
+        }
+    }
+    Ok(orphaned)
 }
 
 /// Checks that a text has no merge conflict.
@@ -411,25 +556,6 @@ fn check_merged(text: &str, file: &Path) -> Result<(), BudgetError> {
         }),
         None => Ok(()),
     }
-}
-
-/// The text of a file; `None` if it does not exist.
-fn read(file: &Path) -> Result<Option<String>, BudgetError> {
-    match fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(cannot("read", file)(error)),
-    }
-}
-
-/// Writes a file, unless it has that text already. Returns the path if it
-/// changed.
-fn write(file: &Path, text: &str) -> Result<Option<PathBuf>, BudgetError> {
-    if fs::read(file).is_ok_and(|before| before == text.as_bytes()) {
-        return Ok(None);
-    }
-    allotrope_files::write(file, text).map_err(cannot("write", file))?;
-    Ok(Some(file.to_owned()))
 }
 
 #[cfg(test)]

@@ -276,10 +276,7 @@ impl Comparer<'_> {
         if there.exists() {
             return Ok(Configuration::read(&there)?);
         }
-        let text = std::fs::read_to_string(&here).map_err(|source| {
-            let file = here.clone();
-            ConfigurationError::Unreadable { file, source }
-        })?;
+        let text = Configuration::text_of(&here)?;
         Ok(Configuration::parse(&text, &there)?)
     }
 }

@@ -10,12 +10,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allotrope_files::read_stored_text;
 use allotrope_text::Shown;
 
 use thiserror::Error;
 
 use crate::allowance::Allowance;
-use crate::budgets::BudgetFolder;
+use crate::budgets::{BudgetFolder, FOLDER};
 use crate::cargo::CargoTests;
 use crate::paths::Project;
 use crate::tolerance::Tolerance;
@@ -24,6 +25,10 @@ use allotrope_profile::Metric;
 
 /// The file's usual name.
 pub const FILE_NAME: &str = "allotrope.toml";
+
+/// The most bytes of the file, and of each list that it names: a repository from elsewhere may
+/// have any file there.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// A starting file, with every key explained.
 pub const STARTING_FILE: &str = include_str!("configuration/starting.toml");
@@ -214,7 +219,7 @@ impl Configuration {
     /// # Errors
     /// A file that cannot be read.
     pub fn text_of(file: &Path) -> Result<String, ConfigurationError> {
-        std::fs::read_to_string(file).map_err(|source| {
+        read_stored_text(file, MAX_BYTES).map_err(|source| {
             let file = file.to_owned();
             ConfigurationError::Unreadable { file, source }
         })
@@ -249,7 +254,7 @@ impl Configuration {
         for entry in entries {
             let file = entry.map_err(unreadable(&self.folder))?.path();
             if file.extension().is_some_and(|it| it == "toml") && file.is_file() {
-                let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;
+                let text = Self::text_of(&file)?;
                 names.extend(read::names_of_tests(&text, &file)?);
             }
         }
@@ -286,14 +291,21 @@ impl Configuration {
     /// The folder of the budgets. Those of Cargo's tests are in a folder of their own, so
     /// that those of the file's tests are not taken for budgets of no test.
     pub fn budgets(&self) -> BudgetFolder {
-        let folder = match &self.budget_folder {
-            Some(folder) => BudgetFolder::at(folder),
-            None => BudgetFolder::beside(&self.folder),
-        };
+        let beside = || Cow::Owned(self.folder.join(FOLDER));
+        let path = self
+            .budget_folder
+            .as_ref()
+            .map_or_else(beside, Cow::Borrowed);
+        let folder = BudgetFolder::named_by(&self.folder, &path);
         match &self.cargo {
             Some(_) => folder.of_cargo(),
             None => folder,
         }
+    }
+
+    /// The repository of the configuration.
+    pub fn repository(&self) -> Project {
+        Project::containing(&self.folder)
     }
 
     /// The project of the tests. Its sources are beside the budgets, while a configuration

@@ -17,7 +17,7 @@ pub fn definition(
 ) -> Option<(String, u32)> {
     let file = configuration.file.canonicalize().ok()?;
     let inside = file.strip_prefix(project.root()).ok()?.to_str()?;
-    let line = line_of(&std::fs::read_to_string(&file).ok()?, test)?;
+    let line = line_of(&Configuration::text_of(&file).ok()?, test)?;
     Some((inside.to_owned(), line))
 }
 

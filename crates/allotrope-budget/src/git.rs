@@ -1,4 +1,6 @@
-//! Runs git.
+//! Runs git. What the user has configured applies (`.git/config` is the user's own: nobody gets
+//! one with a clone). But a hook runs no part of the repository's contents: a hook's folder may be
+//! one of the working tree, and so may the program that watches the files.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,12 +8,26 @@ use std::process::{Command, Output, Stdio};
 
 use crate::revisions::RevisionError;
 
+/// Settings of each command, which take precedence over all others.
+const SETTINGS: [&str; 4] = [
+    // Hooks are code of the revision that is checked out, where tools put them into a folder of
+    // the repository.
+    "core.hooksPath=/dev/null",
+    // So is a program that lists changed files.
+    "core.fsmonitor=false",
+    // A folder of the contents that looks like a repository has a configuration, too.
+    "safe.bareRepository=explicit",
+    // The URL of a submodule is part of the contents, and `ext::` runs a command.
+    "protocol.ext.allow=never",
+];
+
 /// A git command for a folder.
 pub fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("git");
     command
         .arg("-C")
         .arg(folder)
+        .args(SETTINGS.iter().flat_map(|setting| ["-c", setting]))
         .args(words)
         // One message is recognised by its words.
         .env("LC_ALL", "C")
@@ -28,14 +44,11 @@ pub fn git<S: AsRef<OsStr>>(
     folder: &Path,
     words: impl IntoIterator<Item = S>,
 ) -> Result<String, RevisionError> {
-    let mut command = command(folder, words);
-    let words: Vec<_> = command
-        .get_args()
-        .skip(2)
-        .map(OsStr::to_string_lossy)
-        .collect();
-    let words = words.join(" ");
-    run(&mut command, words)
+    let words: Vec<S> = words.into_iter().collect();
+    let shown = words.iter().map(|word| word.as_ref().to_string_lossy());
+    let shown: Vec<_> = shown.collect();
+    let shown = shown.join(" ");
+    run(&mut command(folder, words), shown)
 }
 
 /// Runs a git command, which messages call by these words, and returns its standard output

@@ -22,6 +22,7 @@ mod explanation;
 pub mod fluctuation;
 mod git;
 pub mod limit;
+pub mod location;
 pub mod measure;
 pub mod nio_log;
 pub mod notes;

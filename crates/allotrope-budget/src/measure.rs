@@ -237,6 +237,11 @@ impl Measurer<'_> {
             // Only the last recording is kept; all of them may be large.
             let _ = std::fs::remove_file(before);
         }
+        // In a folder that the user named, of the repository perhaps.
+        if trace.is_symlink() {
+            let why = format!("{}: it is a symbolic link; remove it", trace.shown());
+            return (Err(Problem::NotRecorded(why)), String::new());
+        }
         let program = self.program(test, protocol, &trace);
         let ended = match program.run(self.stop) {
             Ok(ended) => ended,

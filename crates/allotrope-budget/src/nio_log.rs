@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
+use allotrope_text::{Shown, without_commands};
 
 use thiserror::Error;
 
@@ -169,10 +169,12 @@ impl NioLog {
         }
     }
 
-    /// Looks up the case, or its window, with and without the prefix `test_`.
+    /// Looks up the case, or its window, with and without the prefix `test_`. A log that Allotrope
+    /// wrote has the name without commands of CI systems.
     fn numbers_of(&self, case: &str) -> Option<&BTreeMap<Metric, i64>> {
         let window = case.split_once('/').map_or(case, |(_, window)| window);
-        let candidates = [case, window].into_iter().flat_map(|name| {
+        let written = without_commands(window);
+        let candidates = [case, window, &written].into_iter().flat_map(|name| {
             let bare = name.strip_prefix("test_").unwrap_or(name);
             [name.to_owned(), bare.to_owned(), format!("test_{bare}")]
         });
@@ -273,6 +275,21 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
             assert_eq!(budget.spread(Metric::Bytes), Some(Spread::exact(4_138_056)));
         }
         assert_eq!(log.budget(&case("other")), None);
+    }
+
+    #[test]
+    fn names_that_a_log_has_without_commands_are_found() {
+        assert_eq!(without_commands(LOG), LOG);
+        let text =
+            without_commands("::set-output::a.total_allocations: 5\n##vso[b].total_allocations: 6");
+        let log = parse(&text).expect("it has numbers");
+        for (name, number) in [("t/::set-output::a", 5), ("t/##vso[b]", 6)] {
+            let budget = log.budget(&case(name)).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(
+                budget.spread(Metric::Allocations),
+                Some(Spread::exact(number))
+            );
+        }
     }
 
     #[test]

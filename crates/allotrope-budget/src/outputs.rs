@@ -16,7 +16,7 @@ mod tests;
 
 use std::io::{self, Write};
 
-use allotrope_text::TextWriter;
+use allotrope_text::{LogWriter, TextWriter};
 
 use crate::result::Report;
 pub use text::TextOptions;
@@ -48,17 +48,23 @@ pub fn write(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // JSON and XML have their own escaping.
-    let is_text = matches!(
-        form,
-        Form::Text | Form::Markdown | Form::Github | Form::Nio(_)
-    );
-    if is_text {
-        let mut out = TextWriter::new(out, options.style.color);
-        write_form(form, report, options, &mut out)?;
-        return out.flush();
+    // Any of them may be printed to the log of a CI system, if only with `cat` later.
+    match form {
+        Form::Text | Form::Markdown | Form::Nio(_) => {
+            let mut out = TextWriter::new(LogWriter::new(out), options.style.color);
+            write_form(form, report, options, &mut out)?;
+            out.flush()
+        }
+        // It has commands of its own.
+        Form::Github => {
+            let mut out = TextWriter::new(out, options.style.color);
+            write_form(form, report, options, &mut out)?;
+            out.flush()
+        }
+        // They have their own escaping.
+        Form::Junit => write_form(form, report, options, &mut LogWriter::of_xml(out)),
+        Form::Json => write_form(form, report, options, out),
     }
-    write_form(form, report, options, out)
 }
 
 fn write_form(

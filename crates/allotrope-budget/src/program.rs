@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use allotrope_files::open_stored;
 use allotrope_text::Shown;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -129,18 +130,26 @@ impl Program {
     }
 }
 
-/// Opens a file as the standard input of a program.
+/// Opens a file as the standard input of a program. A configuration names it, so it is a regular
+/// file and no device.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn input(file: &Path) -> io::Result<File> {
     let cannot =
         |why: &dyn fmt::Display| format!("cannot read its `stdin` {}: {why}", file.shown());
-    let input = File::open(file).map_err(|error| io::Error::new(error.kind(), cannot(&error)))?;
-    if input.metadata()?.is_dir() {
+    if file.is_dir() {
         return Err(io::Error::other(cannot(&"it is a folder")));
     }
-    Ok(input)
+    open_stored(file).map_err(|error| {
+        let sentence = match error.kind() {
+            io::ErrorKind::InvalidInput => cannot(&format_args!(
+                "{error}; without `stdin` there is nothing to read"
+            )),
+            _ => cannot(&error),
+        };
+        io::Error::new(error.kind(), sentence)
+    })
 }
 
 fn ending(status: ExitStatus) -> Ending {

@@ -221,16 +221,8 @@ impl Repository {
         lock: File,
     ) -> Result<Worktree, RevisionError> {
         // Git writes only the files that differ; the others keep their
-        // modification times, so that builds are incremental. The user's hooks
-        // are not run.
-        let words = [
-            "-c",
-            "core.hooksPath=/dev/null",
-            "checkout",
-            "--quiet",
-            "--force",
-            "--detach",
-        ];
+        // modification times, so that builds are incremental.
+        let words = ["checkout", "--quiet", "--force", "--detach"];
         git(&folder, words.into_iter().chain([commit.as_str()]))?;
         if folder.join(".gitmodules").exists() {
             git(

@@ -1,14 +1,19 @@
 //! The folder of a session's recordings. Those of failed tests stay, so that a person can
-//! look into them: under the target folder of Cargo, or in the user's cache.
+//! look into them: under the target folder of Cargo, or in the user's cache. The target folder is
+//! in the repository, in which links are not followed. Of older sessions, only recordings are
+//! removed.
 
-use std::io;
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allotrope_files::Folder;
 use allotrope_text::Shown;
 use sha2::{Digest, Sha256};
 
-use crate::paths::cache_folder;
+use crate::location;
+use crate::paths::{Project, cache_folder};
 use crate::result::{Outcome, Report};
 use crate::session::SessionError;
 
@@ -18,6 +23,8 @@ const KEPT: u32 = 5;
 const NAME: &str = "failed-";
 /// The beginning of the name of a folder in use.
 const IN_USE: &str = "running-";
+/// The end of the names of recordings, and their first bytes (`docs/trace-format.md`).
+const RECORDING: (&str, &[u8]) = (".allotrope", b"ALLOTROP");
 /// Folders in use that are older than this are of sessions that were killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
@@ -40,14 +47,18 @@ impl Scratch {
             source,
         };
         if let Some(path) = given {
+            location::refuse_links(Project::containing(folder).root(), path)
+                .map_err(|error| SessionError::link(path, error))?;
             std::fs::create_dir_all(path).map_err(|error| cannot(path, error))?;
             let path = path.canonicalize().map_err(|error| cannot(path, error))?;
             return Ok(Self::Given(path));
         }
-        let base = base(folder);
-        remove_abandoned(&base);
-        let created = std::fs::create_dir_all(&base)
-            .and_then(|()| tempfile::Builder::new().prefix(IN_USE).tempdir_in(&base))
+        let created = base(folder)
+            .and_then(|base| {
+                remove_abandoned(&base);
+                let mut in_use = tempfile::Builder::new();
+                in_use.prefix(IN_USE).tempdir_in(base.path())
+            })
             // The project and the user's home may be read-only, as in a container.
             .or_else(|_| tempfile::Builder::new().prefix("allotrope-").tempdir());
         let folder = created.map_err(|error| cannot(&std::env::temp_dir(), error))?;
@@ -97,18 +108,38 @@ impl Scratch {
     }
 }
 
-/// Where the recordings of a project's failed tests stay.
-fn base(folder: &Path) -> PathBuf {
+/// Where the recordings of a project's failed tests stay. It is created.
+fn base(folder: &Path) -> io::Result<Folder> {
     let given = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let given = given.filter(|target| target.is_absolute() && target.is_dir());
     if let Some(target) = given.or_else(|| cargo_target(folder)) {
-        return target.join("allotrope");
+        match in_target(folder, &target) {
+            // A link is in the way.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+            created => return created,
+        }
     }
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let hash = Sha256::digest(folder.as_os_str().as_encoded_bytes());
     let hash: String = hash.iter().take(6).map(|b| format!("{b:02x}")).collect();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    cache_folder().join("test").join(format!("{name}-{hash}"))
+    let base = cache_folder().join("test").join(format!("{name}-{hash}"));
+    std::fs::create_dir_all(&base)?;
+    Folder::open(&base)
+}
+
+/// Creates the folder in a target folder. Without git, the repository is the workspace.
+fn in_target(folder: &Path, target: &Path) -> io::Result<Folder> {
+    let project = Project::containing(folder);
+    let workspace = target
+        .parent()
+        .filter(|_| cargo_target(folder).as_deref() == Some(target));
+    let (root, inside) = match (location::relative(project.root(), target), workspace) {
+        (Some(inside), _) => (project.root(), inside),
+        (None, Some(workspace)) => (workspace, PathBuf::from("target")),
+        (None, None) => (target, PathBuf::new()),
+    };
+    Folder::open(root)?.create_folder(&inside.join("allotrope"))
 }
 
 /// The target folder of the Cargo package or workspace that contains a folder. Cargo marks
@@ -132,11 +163,44 @@ fn number(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix(NAME)?.parse().ok()
 }
 
-fn folders(base: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(base).into_iter().flatten();
-    entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect()
+/// What is in a folder; nothing if it cannot be read.
+fn entries(base: &Folder) -> Vec<PathBuf> {
+    let names = base.names().unwrap_or_default().into_iter();
+    names.map(|name| base.path().join(name)).collect()
+}
+
+/// Removes the recordings in a folder, and the folder if nothing else is in it. What cannot be
+/// removed stays; the next session tries again.
+fn remove_recordings(base: &Folder, folder: &Path) {
+    let Some(name) = folder.file_name() else {
+        return;
+    };
+    // A link is no folder.
+    let Ok(Some(folder)) = base.folder(Path::new(name)) else {
+        return;
+    };
+    for file in folder.names().unwrap_or_default() {
+        if is_recording(&folder, &file) {
+            let _ = folder.remove_file(&file);
+        }
+    }
+    let _ = base.remove_folder(name);
+}
+
+/// Whether a file is a recording, or nothing yet.
+fn is_recording(folder: &Folder, name: &OsStr) -> bool {
+    let (end, magic) = RECORDING;
+    let text = name.to_string_lossy();
+    let is_unfinished = text.starts_with(".allotrope-") && text.ends_with(".partial");
+    if !text.ends_with(end) && !is_unfinished {
+        return false;
+    }
+    let Ok(Some(file)) = folder.open_file(name) else {
+        return false;
+    };
+    let mut first = Vec::new();
+    let read = file.take(magic.len() as u64).read_to_end(&mut first);
+    read.is_ok() && (first.is_empty() || first == magic)
 }
 
 /// Gives a folder the next number, and removes those whose number is too small by now.
@@ -149,7 +213,10 @@ fn named(folder: &Path) -> PathBuf {
     if !in_use.is_some_and(|name| name.starts_with(IN_USE)) {
         return folder.to_owned();
     }
-    let numbers = folders(base);
+    let Ok(open) = Folder::open(base) else {
+        return folder.to_owned();
+    };
+    let numbers = entries(&open);
     let last = numbers.iter().filter_map(|path| number(path)).max();
     let first = last.map_or(1, |last| last.saturating_add(1));
     // Another session may take the same number at the same time.
@@ -159,8 +226,7 @@ fn named(folder: &Path) -> PathBuf {
             Ok(()) => {
                 let outdated = |path: &&PathBuf| number(path).is_some_and(|it| it + KEPT <= next);
                 for outdated in numbers.iter().filter(outdated) {
-                    // It stays if it cannot be removed; the next session tries again.
-                    let _ = std::fs::remove_dir_all(outdated);
+                    remove_recordings(&open, outdated);
                 }
                 return path;
             }
@@ -172,14 +238,15 @@ fn named(folder: &Path) -> PathBuf {
 }
 
 /// Removes folders of sessions that were killed.
-fn remove_abandoned(base: &Path) {
-    for path in folders(base) {
+fn remove_abandoned(base: &Folder) {
+    for path in entries(base) {
         let name = path.file_name().and_then(|name| name.to_str());
-        let modified = path.metadata().and_then(|metadata| metadata.modified());
+        let modified = path
+            .symlink_metadata()
+            .and_then(|metadata| metadata.modified());
         let age = modified.ok().and_then(|modified| modified.elapsed().ok());
         if name.is_some_and(|name| name.starts_with(IN_USE)) && age > Some(ABANDONED) {
-            // It stays if it cannot be removed; the next session tries again.
-            let _ = std::fs::remove_dir_all(path);
+            remove_recordings(base, &path);
         }
     }
 }

@@ -64,6 +64,14 @@ pub enum SessionError {
         /// The cause.
         source: std::io::Error,
     },
+    /// A path leads through a link of the repository.
+    #[error("{}: {why}", path.shown())]
+    Link {
+        /// The path.
+        path: PathBuf,
+        /// The link.
+        why: std::io::Error,
+    },
     /// A file operation or process start failed.
     #[error("{what}: {source}")]
     Io {
@@ -83,6 +91,13 @@ pub enum SessionError {
     /// Budgets cannot be read or written.
     #[error(transparent)]
     Budget(#[from] BudgetError),
+}
+
+impl SessionError {
+    pub(crate) fn link(path: &Path, why: std::io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Link { path, why }
+    }
 }
 
 /// The end of the sentence about a missing test: what the user may have meant.

@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use allotrope_files::{read_stored, read_stored_text};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::configuration::STARTING_FILE;
+use crate::configuration::{MAX_BYTES, STARTING_FILE};
 use crate::shell::command_line;
 
 /// A configuration to start from, and what it was made of.
@@ -389,7 +390,7 @@ fn ctest(folder: &Path) -> Result<Option<Found>, StartingError> {
             });
         }
     }
-    let cache = fs::read_to_string(build.join("CMakeCache.txt")).unwrap_or_default();
+    let cache = read_stored_text(&build.join("CMakeCache.txt"), MAX_BYTES).unwrap_or_default();
     let mut lines = cache.lines();
     let kind = lines.find_map(|line| line.strip_prefix("CMAKE_BUILD_TYPE:STRING="));
     let kind = kind.filter(|kind| !kind.is_empty());
@@ -427,7 +428,7 @@ fn meson(folder: &Path) -> Result<Option<Found>, StartingError> {
             build: "meson setup build && meson compile -C build",
         });
     };
-    let listed = fs::read(build.join(LIST)).ok();
+    let listed = read_stored(&build.join(LIST), MAX_BYTES).ok();
     let listed = listed.and_then(|json| serde_json::from_slice::<Vec<MesonTest>>(&json).ok());
     let mut tests = Vec::new();
     for test in listed.unwrap_or_default() {

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use allotrope_files::read_stored;
 use allotrope_profile::{Module, Profile};
 use object::{Object, ObjectSection};
 use sha2::{Digest, Sha256};
@@ -16,8 +17,10 @@ use sha2::{Digest, Sha256};
 use crate::configuration::Configuration;
 use crate::paths::Project;
 
-/// Larger files are not read, in bytes.
-const MAX_FILE_SIZE: u64 = 1 << 30;
+/// Larger modules are not read, in bytes.
+const MAX_MODULE_BYTES: u64 = 1 << 30;
+/// A larger file lists no dependencies, in bytes.
+pub(crate) const MAX_DEPENDENCIES_BYTES: u64 = 64 << 20;
 /// Hexadecimal digits of a hash or build id that are used.
 const HASH_DIGITS: usize = 12;
 
@@ -254,9 +257,8 @@ fn digits(bytes: &[u8]) -> String {
     })
 }
 
-fn contents(path: &Path) -> Option<Vec<u8>> {
-    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_FILE_SIZE);
-    small.then(|| fs::read(path).ok()).flatten()
+fn contents(module: &Path) -> Option<Vec<u8>> {
+    read_stored(module, MAX_MODULE_BYTES).ok()
 }
 
 /// The NUL-terminated texts of the section `.comment`.
@@ -310,7 +312,8 @@ fn dependencies(configuration: &Configuration) -> BTreeMap<String, Dependencies>
     for file in &configuration.dependencies {
         // A missing file counts as an empty one, so that its disappearance is a
         // change.
-        let bytes = contents(&configuration.folder.join(file)).unwrap_or_default();
+        let bytes = read_stored(&configuration.folder.join(file), MAX_DEPENDENCIES_BYTES);
+        let bytes = bytes.unwrap_or_default();
         all.insert(
             file.to_string_lossy().into_owned(),
             Dependencies {

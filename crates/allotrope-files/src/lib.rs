@@ -10,20 +10,25 @@
 //! into a shared folder.
 //!
 //! [`open_regular`] opens a file for reading whose path comes from a program or a
-//! trace.
+//! trace; [`open_stored`] refuses files of the kernel, too. [`Folder`] reads, writes and removes
+//! files of a repository, in which no link is followed.
 //!
 //! What a file may contain, and whether an existing one may be replaced, is the
 //! caller's decision.
 #![forbid(unsafe_code)]
 
+mod beneath;
 mod new_file;
 mod output;
 mod regular;
+mod stored;
 mod target;
 mod unfinished;
 
+pub use beneath::Folder;
 pub use new_file::{FileId, NewFile};
 pub use output::{Output, write};
 pub use regular::open_regular;
+pub use stored::{open_stored, open_stored_at_most, read_stored, read_stored_text};
 pub use target::Target;
 pub use unfinished::remove_unfinished;

@@ -1,13 +1,17 @@
 //! Lines of source code. Files are read from the paths of the debug information,
-//! or from other folders that the user names. Files that are missing, or newer
-//! than the recording, are collected for one warning each.
+//! or from other folders that the user names. Files that are missing, newer than the
+//! recording or no source code are collected for one warning each.
+//!
+//! A recording may be from a stranger: what it names is read only if it is a regular file that
+//! some file system stores, and none by which the kernel shows secrets (`/proc/self/environ`).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use allotrope_files::open_stored;
 use allotrope_profile::Frame;
 use rustc_hash::FxHashMap;
 
@@ -37,6 +41,7 @@ struct State {
     bytes: u64,
     missing: BTreeSet<String>,
     newer: BTreeSet<String>,
+    refused: BTreeSet<String>,
 }
 
 impl SourceLines {
@@ -96,29 +101,35 @@ impl SourceLines {
     }
 
     fn read(&self, file: &str, state: &mut State) -> Option<String> {
-        let text = self.text(file, state);
-        if text.is_none() {
-            state.missing.insert(file.to_owned());
+        match self.text(file, state) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let reason = match error.kind() {
+                    ErrorKind::InvalidInput | ErrorKind::FileTooLarge => &mut state.refused,
+                    _ => &mut state.missing,
+                };
+                reason.insert(file.to_owned());
+                None
+            }
         }
-        text
     }
 
-    fn text(&self, file: &str, state: &mut State) -> Option<String> {
+    fn text(&self, file: &str, state: &mut State) -> io::Result<String> {
         let path = self.current_path(Path::new(file));
-        let opened = allotrope_files::open_regular(&path).ok()?;
-        let metadata = opened.metadata().ok()?;
+        let opened = open_stored(&path)?;
+        let metadata = opened.metadata()?;
         let room = MOST_BYTES.min(MOST_BYTES_IN_ALL - state.bytes);
         if metadata.len() > room {
-            return None;
+            return Err(ErrorKind::FileTooLarge.into());
         }
         let mut bytes = Vec::new();
-        opened.take(room).read_to_end(&mut bytes).ok()?;
+        opened.take(room).read_to_end(&mut bytes)?;
         state.bytes += bytes.len() as u64;
         let written = metadata.modified().ok();
         if self.recorded.is_some() && written > self.recorded {
             state.newer.insert(file.to_owned());
         }
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn current_path(&self, file: &Path) -> PathBuf {
@@ -127,7 +138,7 @@ impl SourceLines {
         moved.next().unwrap_or_else(|| file.to_owned())
     }
 
-    /// Sentences about the files that are missing or newer than the recording.
+    /// Sentences about the files that are missing, newer than the recording or no source code.
     pub fn warnings(&self) -> Vec<String> {
         let state = self.state.borrow();
         let files = |files: &BTreeSet<String>| {
@@ -146,6 +157,11 @@ impl SourceLines {
         if let Some(files) = files(&state.newer) {
             warnings.push(format!(
                 "Written after the recording, so that lines may differ: {files}."
+            ));
+        }
+        if let Some(files) = files(&state.refused) {
+            warnings.push(format!(
+                "Not read, because it is no regular file, one of the kernel or too large: {files}."
             ));
         }
         warnings
@@ -237,6 +253,34 @@ mod tests {
         let none: BTreeSet<u32> = [1].into();
         assert!(source.lines("/none.c", &none).is_empty());
         assert_eq!(source.warnings().len(), 1);
+    }
+
+    /// A recording may name a file with secrets of the process, a device or a pipe.
+    #[test]
+    fn what_is_no_stored_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("a.c");
+        std::os::unix::fs::symlink("/proc/self/environ", &link).unwrap();
+        let pipe = folder.path().join("pipe.c");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        for path in [
+            &link,
+            &pipe,
+            Path::new("/proc/self/environ"),
+            Path::new("/sys/kernel/uevent_seqnum"),
+            Path::new("/dev/zero"),
+        ] {
+            if !path.exists() {
+                println!("skipped: this kernel has no {}", path.display());
+                continue;
+            }
+            let lines = SourceLines::default();
+            assert_eq!(lines.line(&frame(path, 1)), None, "{path:?}");
+            let first: BTreeSet<u32> = [1].into();
+            assert_eq!(lines.lines(path.to_str().unwrap(), &first), []);
+            let warnings = lines.warnings();
+            assert!(warnings[0].starts_with("Not read, because"), "{warnings:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use allotrope_files::open_regular;
+use allotrope_files::open_stored;
 use allotrope_symbols::Frame;
 use rustc_hash::FxHashMap;
 
@@ -62,7 +62,7 @@ fn read(path: &Path) -> Option<Vec<String>> {
     if !path.is_absolute() {
         return None;
     }
-    let file = open_regular(path).ok()?;
+    let file = open_stored(path).ok()?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);

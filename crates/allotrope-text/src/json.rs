@@ -1,6 +1,8 @@
 //! JSON that is safe to print: characters that JSON allows in a string but that
 //! control a terminal or mislead a reader, such as C1 controls and bidirectional
-//! characters, are written as escapes like `\u202e`. A parser reads the same value.
+//! characters, are written as escapes like `\u202e`. So are number signs that follow another
+//! one, which a CI system would take for one of its [commands](crate::without_commands). A parser
+//! reads the same value.
 
 use std::io;
 
@@ -20,11 +22,20 @@ impl Formatter for JsonFormatter {
     ) -> io::Result<()> {
         // A fragment has no character that JSON itself escapes, but may have DEL.
         let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0x7f;
-        if fragment.as_bytes().iter().all(is_plain) {
+        if fragment.as_bytes().iter().all(is_plain) && !fragment.contains("##") {
             return CompactFormatter.write_string_fragment(writer, fragment);
         }
         let mut rest = fragment;
-        while let Some(at) = rest.find(|c| !is_shown(c)) {
+        let mut before = ' ';
+        let mut is_escaped = |c| {
+            let follows = (before, c) == ('#', '#');
+            // Variation selectors count for nothing there.
+            if !matches!(c, '\u{fe0e}' | '\u{fe0f}') {
+                before = c;
+            }
+            follows || !is_shown(c)
+        };
+        while let Some(at) = rest.find(&mut is_escaped) {
             let (head, tail) = rest.split_at(at);
             writer.write_all(head.as_bytes())?;
             let mut characters = tail.chars();

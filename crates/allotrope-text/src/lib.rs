@@ -11,6 +11,7 @@
 //! | text of several lines, such as a program's own output | [`shown_lines`] |
 //! | a command that the reader may paste into a shell | [`word`], [`quoted`] |
 //! | a whole text output, as a second filter | [`TextWriter`] |
+//! | what a CI system may have in its log, after all of these | [`without_commands`], [`LogWriter`] |
 //! | JSON | [`JsonFormatter`], [`to_json_writer`] |
 //!
 //! [`wrap`] and [`cut`] fit text into a number of columns.
@@ -21,6 +22,7 @@
 //! never read back.
 #![forbid(unsafe_code)]
 
+mod commands;
 mod json;
 pub mod numbers;
 mod shell;
@@ -33,6 +35,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+pub use commands::{LogWriter, without_commands};
 pub use json::{JsonFormatter, to_json_string, to_json_writer};
 pub use shell::{quoted, word};
 pub use wrap::{cut, words, wrap, write_wrapped};

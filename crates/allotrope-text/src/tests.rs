@@ -75,6 +75,14 @@ fn json_has_the_same_value_and_no_control_characters() {
 }
 
 #[test]
+fn json_has_no_command_of_a_ci_system() {
+    let value = "::a ##vso[b]c ###[d] #\u{fe0f}#[e] # # é##";
+    let json = to_json_string(value).unwrap();
+    assert!(!json.contains("##"), "{json}");
+    assert_eq!(serde_json::from_str::<String>(&json).unwrap(), value);
+}
+
+#[test]
 fn a_shell_reads_the_quoted_words_back() {
     assert_eq!(quoted(OsStr::new("ls.12.allotrope")), "ls.12.allotrope");
     assert_eq!(quoted(OsStr::new("a b")), "'a b'");

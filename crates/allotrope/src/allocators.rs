@@ -203,7 +203,7 @@ impl Arguments {
         let width = style(Color::Never).width;
         match self.format {
             Format::Text => standard_output::print_text(|out| write_text(&document(), width, out)),
-            Format::Markdown => standard_output::print(|out| write_markdown(&document(), out)),
+            Format::Markdown => standard_output::print_log(|out| write_markdown(&document(), out)),
             Format::Json => replay::print_json(report),
         }
     }

@@ -194,7 +194,7 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
             standard_output::print(|out| markdown::write(comparison, sides, &options, out))
         }
         Format::Github => {
-            standard_output::print_text(|out| github::write(comparison, sides, &options, out))
+            standard_output::print_commands(|out| github::write(comparison, sides, &options, out))
         }
     }
 }

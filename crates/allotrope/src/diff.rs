@@ -249,7 +249,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     match arguments.format {
         Format::Json => standard_output::print(|out| json::write(&diff, &selection, out))?,
-        Format::Sections => standard_output::print(|out| sections::write(&diff, &selection, out))?,
+        Format::Sections => {
+            standard_output::print_log(|out| sections::write(&diff, &selection, out))?
+        }
         Format::Text => {
             let options = text_options(arguments, &sides, &selection);
             standard_output::print_text(|out| text::write(&diff, &options, out))?;

@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             text
         }
     };
-    standard_output::print(|output| output.write_all(text.as_bytes()))?;
+    standard_output::print_log(|output| output.write_all(text.as_bytes()))?;
     Ok(if has_problem(&program) {
         BAD_INPUT
     } else if has_problem(&machine) {

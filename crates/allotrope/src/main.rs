@@ -67,7 +67,7 @@ mod window;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use allotrope_text::Shown;
+use allotrope_text::{Shown, without_commands};
 use clap::Parser;
 
 use command_line::{CommandLine, Subcommand};
@@ -131,7 +131,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let shown: Vec<OsString> = arguments
         .iter()
-        .map(|argument| argument.shown().into_owned().into())
+        .map(|argument| without_commands(&argument.shown()).into_owned().into())
         .collect();
     let escaped = CommandLine::try_parse_from(&shown);
     let _ = match &escaped {

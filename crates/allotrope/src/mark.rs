@@ -13,6 +13,7 @@ use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure};
 use crate::moment::Moment;
+use crate::standard_output;
 use crate::trace;
 
 /// Shown at the end of the subcommand's help.
@@ -61,7 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     match control::mark(target, name) {
         Ok(ns) => {
             if !arguments.quiet {
-                println!("{} at {}", shown(name), duration(ns as f64 / 1e3));
+                let at = duration(ns as f64 / 1e3);
+                standard_output::print_log(|out| writeln!(out, "{} at {at}", shown(name)))?;
             }
             Ok(FINE)
         }

@@ -1,12 +1,12 @@
 //! Messages on the standard error output. They contain names of files, programs
 //! and tests, and a name may contain escape sequences: control characters are
-//! escaped.
+//! escaped. Commands of CI systems, whose logs have this output, too, are broken up.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
-use allotrope_text::{shown, shown_lines, wrap};
+use allotrope_text::{shown, shown_lines, without_commands, wrap};
 
 /// Messages that wait while a screen is up; `None`: they are printed at once.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
@@ -66,17 +66,19 @@ pub fn print(message: impl Display) {
 /// A message as it is printed: one line, or lines of at most this width for a terminal.
 fn lines(message: &str, width: Option<usize>) -> String {
     let line = format!("allotrope: {}", shown(message));
-    match width {
+    let lines = match width {
         Some(width) => wrap(&line, ["", "  "], width).join("\n"),
         None => line,
-    }
+    };
+    without_commands(&lines).into_owned()
 }
 
 /// Prints a message that may have several lines, such as a build's output.
 pub fn print_lines(message: impl Display) {
     let message = message.to_string();
     // As above.
-    let _ = writeln!(io::stderr(), "allotrope: {}", shown_lines(&message));
+    let message = shown_lines(&message);
+    let _ = writeln!(io::stderr(), "allotrope: {}", without_commands(&message));
 }
 
 #[cfg(test)]
@@ -92,5 +94,11 @@ mod tests {
             lines(message, Some(33)),
             "allotrope: warning: a\\nb\n  `allotrope report x` is there"
         );
+    }
+
+    #[test]
+    fn a_message_has_no_commands() {
+        let line = lines("no file ##vso[x]y ::z", Some(30));
+        assert_eq!(line, "allotrope: no file ##vso\\[x]y\n  :\\:z");
     }
 }

@@ -37,7 +37,7 @@ impl PagerArguments {
                 if show(&pager, &text) {
                     return Ok(());
                 }
-                standard_output::print(|output| output.write_all(&text))
+                standard_output::print_log(|output| output.write_all(&text))
             }
             None => standard_output::print_text(write),
         }

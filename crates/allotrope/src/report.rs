@@ -592,7 +592,7 @@ fn print_screen(
     };
     match arguments.format {
         Format::Markdown => {
-            standard_output::print(|output| markdown::write(&screen, options, output))
+            standard_output::print_log(|output| markdown::write(&screen, options, output))
         }
         _ => arguments
             .pager

@@ -171,7 +171,7 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
     }
     files.write(&rows, Some(&path.to_owned()))?;
     if !arguments.quiet {
-        standard_output::print(|out| print_all(&rows, out))?;
+        standard_output::print_log(|out| print_all(&rows, out))?;
     }
     Ok(FINE)
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use allotrope_text::Shown;
 
 use allotrope_budget::configuration::{FILE_NAME, Test};
+use allotrope_budget::location::refuse_links;
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
@@ -261,7 +262,7 @@ fn measure_and_print(
     };
     for (format, file) in &arguments.write {
         // The verdict is known; that a file cannot be written does not change it.
-        if let Err(error) = write_file(*format, file, &report) {
+        if let Err(error) = write_file(*format, file, &report, configuration) {
             message::print(format_args!("{error:#}"));
         }
     }
@@ -356,7 +357,7 @@ pub fn failure(error: SessionError) -> Failure {
 }
 
 fn list(configuration: &Configuration) -> Result<u8, Failure> {
-    standard_output::print(|out| {
+    standard_output::print_log(|out| {
         for test in &configuration.tests {
             let command = allotrope_budget::shell::command_line(&test.command);
             writeln!(out, "{:<24}  {command}", test.name)?;
@@ -368,8 +369,14 @@ fn list(configuration: &Configuration) -> Result<u8, Failure> {
 
 /// Writes a format to a file. The summary of a job of GitHub's workflows is appended to:
 /// other commands of the step may have written there
-/// (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
-fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()> {
+/// (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>). Another file
+/// is not written through a link of the repository, which may be from elsewhere.
+fn write_file(
+    format: Format,
+    file: &Path,
+    report: &Report,
+    configuration: &Configuration,
+) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     let summary = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|it| Path::new(&it) == file);
     let written = outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
@@ -379,7 +386,8 @@ fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()
                 .append(true)
                 .open(file)
                 .and_then(|mut file| file.write_all(&bytes)),
-            false => allotrope_files::write(file, &bytes),
+            false => refuse_links(configuration.repository().root(), file)
+                .and_then(|()| allotrope_files::write(file, &bytes)),
         });
     written.with_context(|| format!("cannot write {}", file.shown()))
 }
@@ -387,12 +395,16 @@ fn write_file(format: Format, file: &Path, report: &Report) -> anyhow::Result<()
 /// Removes the files of the budget folder that belong to no test.
 fn prune(configuration: &Configuration) -> Result<u8, Failure> {
     let tests = configuration.tests_of_folder().status(BAD_INPUT)?;
-    let files = configuration.budgets().prune(&tests).status(FAILED)?;
-    standard_output::print(|out| {
-        for file in &files {
+    let pruned = configuration.budgets().prune(&tests);
+    let pruned = pruned.map_err(accept::failure)?;
+    standard_output::print_log(|out| {
+        for file in &pruned.removed {
             writeln!(out, "removed {}", file.shown())?;
         }
-        if files.is_empty() {
+        for (file, why) in &pruned.left {
+            writeln!(out, "left {}: {}", file.shown(), why.shown())?;
+        }
+        if pruned.removed.is_empty() {
             writeln!(out, "every budget has a test")?;
         }
         Ok(())

@@ -328,3 +328,144 @@ fn colours_come_only_from_the_report() {
     });
     assert_harmless(without.as_bytes(), "report in colours");
 }
+
+/// A function of `commands.c`, as a symbol can have it.
+const COMMAND: &str = "##vso[task.complete]evil";
+
+/// No line is a command of a CI system that a name has made.
+#[track_caller]
+fn assert_no_commands(bytes: &[u8], what: &str) {
+    let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for line in text.lines() {
+        let command = ["##[", "##vso[", "##teamcity["];
+        let has = command.iter().any(|command| line.contains(command));
+        // The annotations of the format `github`.
+        let own = what.contains("github") && line.starts_with("::error file=allotrope.toml,");
+        let begins = line.trim_start().starts_with("::") && !own;
+        assert!(!has && !begins, "{what}: {line}");
+    }
+}
+
+#[test]
+fn ci_systems_find_no_commands_in_a_log() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../allotrope-client/include");
+    let include = format!("-I{}", include.display());
+    let build = |flags: &[&str]| {
+        let flags = [flags, &["-g0", include.as_str()]].concat();
+        let renamed = Command::new("objcopy")
+            .arg(format!("--redefine-sym=evil={COMMAND}"))
+            .arg(compiled_with("commands.c", &flags))
+            .arg(folder.join("commands"))
+            .status();
+        assert!(renamed.expect("binutils come with the compiler").success());
+    };
+    let run = |command: &[&str], status: i32| {
+        let output = allotrope(folder, &words(command));
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{command:?}: {printed}");
+        let what = format!("{command:?}");
+        assert_no_commands(&output.stderr, &what);
+        assert_no_commands(&output.stdout, &what);
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    // What the program prints passes as it is.
+    let record_program = |trace: &str| {
+        let recording = record(folder.join("commands"))
+            .output(&folder.join(trace))
+            .run();
+        let recording = recording.expect_status(0);
+        assert_no_commands(recording.stderr.as_bytes(), "record");
+    };
+    let configure = |argument: &str| {
+        let program = folder.join("commands");
+        let text = format!(
+            "[defaults]\nruns = 1\nwarmup = 0\n[tests.commands]\ncommand = [{program:?}, {argument:?}]\n"
+        );
+        fs::write(folder.join("allotrope.toml"), text).expect("the folder is ours");
+    };
+    build(&[]);
+    configure("");
+    record_program("before");
+    let accepted = run(&["test", "--accept"], 0);
+    assert!(
+        accepted.contains(r"commands/##vso\[task.setvariable]c"),
+        "{accepted}"
+    );
+    // Readers of SwiftNIO's logs find the numbers: those of `--from-log` are the same.
+    for format in ["nio", "nio-newer"] {
+        let log = run(&["test", "--format", format], 0);
+        for name in [
+            r":\:set-output::a",
+            r"##\[error]b",
+            r"##vso\[task.setvariable]c",
+            r"##teamcity\[d]",
+        ] {
+            let line = format!("\n{name}.total_allocations: 5\n");
+            assert!(log.contains(&line), "{line} in {log}");
+        }
+        fs::write(folder.join("log"), log).expect("the folder is ours");
+        run(&["test", "--from-log", "log"], 0);
+    }
+    build(&["-DWORSE"]);
+    record_program("after");
+    for (argument, status) in [("", 3), ("fail", 5)] {
+        configure(argument);
+        for format in ["text", "markdown", "nio", "nio-newer", "github", "junit"] {
+            run(&["test", "--format", format, "--samples"], status);
+        }
+        let json = run(&["test", "--format", "json"], status);
+        let json: Value = serde_json::from_str(&json).expect("it is JSON");
+        let names = json["tests"][0]["cases"].as_array().expect("a list");
+        let names: Vec<&str> = names.iter().filter_map(|it| it["name"].as_str()).collect();
+        assert_eq!(names.len(), if argument.is_empty() { 4 } else { 0 });
+        if argument.is_empty() {
+            assert!(names.contains(&"commands/##teamcity[d]"), "{names:?}");
+        }
+    }
+    for command in [
+        &["report", "before"][..],
+        &["report", "before", "--lists", "--all-frames"],
+        &["report", "before", "--tree"],
+        &["report", "before", "--format", "markdown"],
+        &["show", "before", "site:1"],
+        &["diff", "before", "after", "--all-frames"],
+        &["diff", "before", "after", "--format", "sections"],
+    ] {
+        let text = run(command, 0);
+        assert!(
+            text.contains(r"##vso\[task.complete]"),
+            "{command:?}: {text}"
+        );
+    }
+    let json = run(&["report", "before", "--format", "json"], 0);
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert!(json.to_string().contains(COMMAND), "{json}");
+    // A file's name, in a message and in a usage error.
+    run(&["report", "##vso[x]"], 2);
+    run(&["report", "before", "##vso[x]"], 2);
+    configure("");
+    for git in [
+        &["init", "--quiet"][..],
+        &["config", "user.name", "somebody"],
+        &["config", "user.email", "somebody@localhost"],
+        &["add", "allotrope.toml"],
+        &["commit", "--quiet", "-m", "first"],
+    ] {
+        let status = Command::new("git").args(git).current_dir(folder).status();
+        assert!(status.expect("git is installed").success());
+    }
+    for format in ["text", "markdown", "github", "json"] {
+        let output = support::run(
+            support::record::command()
+                .args(["compare", "HEAD", "HEAD", "--format", format])
+                .env("XDG_CACHE_HOME", folder.join("cache"))
+                .current_dir(folder),
+            b"",
+        );
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_no_commands(&output.stdout, &format!("compare as {format}"));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("teamcity"));
+    }
+}

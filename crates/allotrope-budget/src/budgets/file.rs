@@ -99,6 +99,23 @@ impl Numbers {
     }
 }
 
+/// Whether a text is that of such a file: it can be read, or its first line after comments and the
+/// marks of a merge conflict is that of the format, of this version or another.
+pub(super) fn is_ours(text: &str) -> bool {
+    const MARKS: [&str; 4] = ["<<<<<<< ", "||||||| ", "=======", ">>>>>>> "];
+    let is_above = |line: &&str| {
+        let is_mark = MARKS.iter().any(|mark| line.starts_with(mark));
+        line.trim().is_empty() || line.starts_with('#') || is_mark
+    };
+    let first = text.lines().find(|line| !is_above(line));
+    let is_format = first.is_some_and(|line| {
+        let value = line.strip_prefix("format").map(str::trim_start);
+        let value = value.and_then(|rest| rest.strip_prefix('='));
+        value.is_some_and(|value| value.trim().starts_with("\"allotrope-budgets/"))
+    });
+    is_format || Numbers::parse(text, Path::new("")).is_ok()
+}
+
 /// The text of the file after the budgets of a platform were replaced. `before` is its
 /// text until then; one that is no TOML is not preserved. `header` is the comment at the
 /// beginning of a new file.

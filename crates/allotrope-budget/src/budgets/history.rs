@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::file::Numbers;
-use super::{BudgetError, BudgetFolder, Number, read};
+use super::{BudgetError, BudgetFolder, Number, numbers_name};
 use crate::git::git;
 use crate::revisions::{Repository, RevisionError};
 use allotrope_profile::Metric;
@@ -107,7 +107,7 @@ pub fn history(
         let text = git(root, ["cat-file", "blob", &object]).unwrap_or_default();
         versions.extend(version(Some(commit), &text, &mut before, case));
     }
-    let text = read(&file)?.unwrap_or_default();
+    let text = folder.text(&numbers_name(test))?.unwrap_or_default();
     versions.extend(version(None, &text, &mut before, case));
     versions.reverse();
     let shallow = git(root, ["rev-parse", "--is-shallow-repository"])?;

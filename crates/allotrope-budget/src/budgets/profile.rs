@@ -62,6 +62,13 @@ const OLD_METRICS: MetricSet = MetricSet::OF_STACKS
     .without(Metric::Lifetime)
     .without(Metric::Reallocations);
 
+/// Whether a text is that of such a file: it begins as each of them does, or has stacks.
+pub(super) fn is_ours(text: &str) -> bool {
+    let first = HEAD.lines().next().unwrap_or_default();
+    let has_stacks = || parse(text, Path::new("")).is_ok_and(|cases| !cases.is_empty());
+    text.lines().next() == Some(first) || has_stacks()
+}
+
 /// The text of the file.
 pub(super) fn text(cases: &BTreeMap<String, CallTree>) -> String {
     let mut text = HEAD.to_owned();

@@ -1,6 +1,5 @@
 //! Renames the budgets of a test or of one of its cases, and finds tests that were renamed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use allotrope_diff::{DiffOptions, Kind};
@@ -8,8 +7,8 @@ use allotrope_profile::StackSet;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, Table};
 
-use super::{BudgetError, BudgetFolder, BudgetScope, CallTree, cannot, fold_like, read, write};
-use super::{file, profile};
+use super::{BudgetError, BudgetFolder, BudgetScope, CallTree, OpenFolder, fold_like};
+use super::{file, numbers_name, profile, stacks_name};
 use crate::result::{CaseResult, Report, TestResult};
 use allotrope_text::Shown;
 
@@ -77,39 +76,49 @@ impl BudgetFolder {
             name: old.to_owned(),
             folder: self.path.clone(),
         };
-        let [from, to] = [&old_test, &new_test].map(|test| self.numbers_file(test));
+        let folder = self.open()?.ok_or_else(unknown)?;
+        let [from, to] = [&old_test, &new_test].map(|test| numbers_name(test));
         let exists = || RenameError::Exists {
             name: new.to_owned(),
-            file: to.clone(),
+            file: folder.file(&to),
         };
-        let text = read(&from)?.ok_or_else(unknown)?;
-        let numbers = file::Numbers::parse(&text, &from)?;
+        let text = folder.read(&from)?.ok_or_else(unknown)?;
+        let numbers = file::Numbers::parse(&text, &folder.file(&from))?;
         let sections = || numbers.shared.iter().chain(numbers.platforms.values());
         let has = |case: &str| sections().any(|section| section.cases.contains_key(case));
         let whole = old_test == old;
         if !whole && !has(old) {
             return Err(unknown());
         }
-        if whole && to.exists() || !whole && has(new) {
+        if whole && folder.has(&to)? || !whole && has(new) {
             return Err(exists());
         }
-        let mut written = Vec::new();
         let mut scopes = vec![BudgetScope::Shared];
         scopes.extend(numbers.platforms.keys().cloned().map(BudgetScope::Platform));
-        for scope in &scopes {
-            let [from, to] = [&old_test, &new_test].map(|test| self.stacks_file(test, scope));
-            let Some(text) = read(&from)? else { continue };
-            let cases = profile::parse(&text, &from)?.into_iter();
+        let names = scopes
+            .iter()
+            .map(|scope| [&old_test, &new_test].map(|test| stacks_name(test, scope)));
+        let names: Vec<[String; 2]> = names.collect();
+        // Before anything is written.
+        for to in names.iter().map(|[_, to]| to).chain([&to]) {
+            folder.check_writable(to)?;
+        }
+        let mut written = Vec::new();
+        for [from, to] in &names {
+            let Some(text) = folder.read(from)? else {
+                continue;
+            };
+            let cases = profile::parse(&text, &folder.file(from))?.into_iter();
             let cases = cases.map(|(case, tree)| match renamed(&case, old, new) {
                 Some(case) => (case, tree),
                 None => (case, tree),
             });
-            written.extend(write(&to, &profile::text(&cases.collect()))?);
-            remove(&from, &to)?;
+            written.extend(folder.write(to, &profile::text(&cases.collect()))?);
+            remove(&folder, from, to)?;
         }
         let text = text_renamed(&text, old, new);
-        written.extend(write(&to, &text)?);
-        remove(&from, &to)?;
+        written.extend(folder.write(&to, &text)?);
+        remove(&folder, &from, &to)?;
         Ok(written)
     }
 }
@@ -202,11 +211,11 @@ fn taken(gone: &mut Vec<Gone>, may: impl Fn(&Gone) -> bool, case: &CaseResult) -
     Some(gone.swap_remove(index).name)
 }
 
-fn remove(from: &PathBuf, to: &PathBuf) -> Result<(), BudgetError> {
-    if from == to {
-        return Ok(());
+fn remove(folder: &OpenFolder, from: &str, to: &str) -> Result<(), BudgetError> {
+    match from == to {
+        true => Ok(()),
+        false => folder.remove(from),
     }
-    fs::remove_file(from).map_err(cannot("remove", from))
 }
 
 /// The text of a file of numbers with other names of its cases; comments are preserved.

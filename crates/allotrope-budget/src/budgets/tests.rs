@@ -1,5 +1,7 @@
 //! Round trips of budget files, and the size of their changes in a review.
 
+use std::fs;
+
 use super::*;
 use crate::toolchain::Dependencies;
 use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame, StackSet};
@@ -135,10 +137,11 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
 
 /// The texts of all toolchains.
 fn made_with(folder: &BudgetFolder) -> String {
-    let files = files(&folder.path().join("made-with")).expect("a folder");
-    let texts = files
-        .iter()
-        .map(|file| fs::read_to_string(file).expect("a file"));
+    let files = fs::read_dir(folder.path().join("made-with")).expect("a folder");
+    let texts = files.map(|file| {
+        let path = file.expect("a file").path();
+        fs::read_to_string(path).expect("a file")
+    });
     texts.collect()
 }
 

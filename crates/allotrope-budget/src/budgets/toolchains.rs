@@ -18,6 +18,11 @@ pub(super) const FOLDER: &str = "made-with";
 /// The name of the file of older versions.
 pub(super) const FILE: &str = "made-with.toml";
 
+/// Whether a text is that of such a file.
+pub(super) fn is_ours(text: &str) -> bool {
+    Toolchains::parse(text, Path::new("")).is_ok_and(|known| !known.0.is_empty())
+}
+
 /// Toolchains by fingerprint.
 #[derive(Debug, Default)]
 pub(super) struct Toolchains(BTreeMap<String, Toolchain>);

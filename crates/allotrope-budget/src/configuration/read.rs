@@ -2,15 +2,21 @@
 //! bounds and their defaults.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allotrope_files::{open_stored_at_most, read_stored_text};
+
 use super::document::{Document, Section, below};
-use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
+use super::{Configuration, ConfigurationError, MAX_BYTES, Protocol, ProtocolOverrides, Test};
 use crate::allowance::Allowance;
 use crate::limit;
+use crate::location::is_contents;
+use crate::paths::Project;
 use crate::tolerance::Tolerance;
-use allotrope_diff::{Glue, Suppressions};
+use crate::toolchain::MAX_DEPENDENCIES_BYTES;
+use allotrope_diff::{DiffError, Glue, Suppressions};
 use allotrope_profile::{Filter, Metric};
 
 /// Keys of the document.
@@ -177,7 +183,8 @@ fn glue(root: &Section<'_>) -> Result<Glue, ConfigurationError> {
 }
 
 /// The rules that are listed, and those of the files that are named, relative to
-/// `folder`.
+/// `folder`. The message about a bad line quotes it only if the file is one of the repository's:
+/// who wrote the configuration may not be allowed to read others.
 fn suppressions(root: &Section<'_>, folder: &Path) -> Result<Suppressions, ConfigurationError> {
     let key = "suppressions";
     let mut suppressions = Suppressions::default();
@@ -186,21 +193,44 @@ fn suppressions(root: &Section<'_>, folder: &Path) -> Result<Suppressions, Confi
         let added = if text.starts_with("leak:") {
             suppressions.add(key, &text)
         } else {
-            let list = std::fs::read_to_string(below(folder, &text))
+            let file = below(folder, &text);
+            let list = read_stored_text(&file, MAX_BYTES)
                 .map_err(|source| error(format!("cannot read the list {text}: {source}")))?;
-            suppressions.add(&text, &list)
+            let is_contents = is_contents(Project::containing(folder).root(), &file);
+            let added = suppressions.add(&text, &list);
+            added.map_err(|problem| match problem {
+                DiffError::Suppression { list, line, .. } if !is_contents => error(format!(
+                    "{list}:{line}: this line suppresses no leak; it is not shown, because the file \
+                     is outside of the repository"
+                )),
+                problem => error(problem.to_string()),
+            })?;
+            continue;
         };
         added.map_err(|problem| error(problem.to_string()))?;
     }
     Ok(suppressions)
 }
 
+/// The files that list dependencies. One that is missing may have been there before.
 fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
-    let Some(named) = root.texts("dependencies")? else {
+    let key = "dependencies";
+    let check = |path: &Path| open_stored_at_most(&folder.join(path), MAX_DEPENDENCIES_BYTES);
+    let Some(named) = root.texts(key)? else {
         let usual = USUAL_DEPENDENCIES.iter().map(PathBuf::from);
-        return Ok(usual.filter(|path| folder.join(path).is_file()).collect());
+        return Ok(usual.filter(|path| check(path).is_ok()).collect());
     };
-    Ok(named.into_iter().map(|(path, _)| path.into()).collect())
+    let mut files = Vec::new();
+    for (text, at) in named {
+        let file = PathBuf::from(&text);
+        match check(&file) {
+            Err(problem) if problem.kind() != ErrorKind::NotFound => {
+                return Err(root.error_at(at, key, format!("cannot read {text}: {problem}")));
+            }
+            _ => files.push(file),
+        }
+    }
+    Ok(files)
 }
 
 fn test(

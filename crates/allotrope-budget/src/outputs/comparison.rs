@@ -9,6 +9,7 @@ use std::path::Path;
 
 use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Hints, Selection, text};
+use allotrope_text::LogWriter;
 use serde::Serialize;
 
 use super::github::weight;
@@ -41,6 +42,7 @@ pub fn write_text(
     options: &ComparisonOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let out: &mut dyn Write = &mut LogWriter::new(out);
     for (word, side) in ["before", "after"].into_iter().zip(sides) {
         let commit = side.commit.get(..12).unwrap_or(&side.commit);
         writeln!(out, "{word:<7} {} ({commit})", side.name)?;

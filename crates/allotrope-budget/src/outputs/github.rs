@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::{shown, shown_lines};
+use allotrope_text::{LogWriter, shown, shown_lines, without_commands};
 
 use super::{TextOptions, text, wording};
 use crate::check::{Check, CheckStatus};
@@ -33,9 +33,7 @@ pub(super) struct Annotation {
 /// # Errors
 /// Errors of `out`.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let mut log = Vec::new();
-    text::write(report, options, &mut log)?;
-    out.write_all(without_commands(&String::from_utf8_lossy(&log)).as_bytes())?;
+    text::write(report, options, &mut LogWriter::new(&mut *out))?;
     let mut annotations = Vec::new();
     for test in &report.tests {
         for trouble in wording::troubles(test) {
@@ -165,28 +163,10 @@ impl Annotation {
     }
 }
 
-/// Breaks up workflow commands in a log, which a test's output may contain. The
-/// runner accepts `::` at the start of a line, after blanks, and `##[` anywhere
-/// (`ActionCommand` of <https://github.com/actions/runner>).
-pub(super) fn without_commands(log: &str) -> String {
-    let mut without = String::with_capacity(log.len());
-    for line in log.split_inclusive('\n') {
-        let text = line.trim_start();
-        match text.strip_prefix("::") {
-            Some(rest) => {
-                without.push_str(&line[..line.len() - text.len()]);
-                without.push_str(": :");
-                without.push_str(&rest.replace("##[", "## ["));
-            }
-            None => without.push_str(&line.replace("##[", "## [")),
-        }
-    }
-    without
-}
-
-/// Escapes a message, as `toCommandData` of `@actions/core` does.
+/// Escapes a message, as `toCommandData` of `@actions/core` does. A message cannot begin another
+/// command.
 fn data(text: &str) -> String {
-    shown_lines(text)
+    without_commands(&shown_lines(text))
         .replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use allotrope_report::Style;
-use allotrope_text::{Shown, TextWriter, shown};
+use allotrope_text::{LogWriter, Shown, TextWriter, shown};
 use serde::Serialize;
 
 use super::wording;
@@ -18,7 +18,7 @@ const FORMAT: &str = "allotrope-history/1";
 /// # Errors
 /// Errors of `out`.
 pub fn write_text(history: &History, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let out: &mut dyn Write = &mut TextWriter::new(out, style.color);
+    let out: &mut dyn Write = &mut TextWriter::new(LogWriter::new(out), style.color);
     if history.versions.is_empty() {
         writeln!(out, "{}: no numbers were accepted", history.file.shown())?;
     }

@@ -1,7 +1,7 @@
 //! `allotrope test --accept`: makes the measured numbers the accepted ones.
 
 use allotrope_budget::acceptance::{self, Acceptance, Change, Refusal};
-use allotrope_budget::budgets::BudgetScope;
+use allotrope_budget::budgets::{BudgetError, BudgetScope};
 use allotrope_budget::outputs::wording;
 use allotrope_budget::result::TestResult;
 use allotrope_budget::spread::Spread;
@@ -9,7 +9,7 @@ use allotrope_budget::{Report, Session, notes};
 use allotrope_text::Shown;
 
 use super::Arguments;
-use crate::exit_status::{FAILED, FINE, Failure, NOT_MEASURED, REGRESSION, WithStatus};
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, NOT_MEASURED, REGRESSION};
 use crate::standard_output;
 
 /// Writes the numbers of the tests that could be measured as the new budgets and
@@ -35,7 +35,14 @@ pub fn run(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Res
             max_stacks: session.configuration.profile_stacks,
             only_improvements: arguments.only_improvements,
         };
-        let accepted = acceptance::accept(test, &folder, &acceptance).status(FAILED)?;
+        let accepted = match acceptance::accept(test, &folder, &acceptance) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // What was written before is not kept quiet.
+                print(&lines)?;
+                return Err(failure(error));
+            }
+        };
         for change in &accepted.refused {
             lines.push(format!("not accepted: {}", changed(change)));
             status = REGRESSION;
@@ -54,8 +61,21 @@ pub fn run(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Res
     if !rises.is_empty() {
         lines.push(format!("rose: {}", rises.join(", ")));
     }
-    standard_output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    print(&lines)?;
     Ok(status)
+}
+
+fn print(lines: &[String]) -> Result<(), Failure> {
+    standard_output::print_log(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+/// The failure of the command for budgets that cannot be written or removed.
+pub fn failure(error: BudgetError) -> Failure {
+    let status = match error.is_of_system() {
+        true => FAILED,
+        false => BAD_INPUT,
+    };
+    Failure::new(status, error)
 }
 
 /// A number that rose, with how much.

@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
+use allotrope_budget::location::refuse_links;
+use allotrope_budget::paths::Project;
 use allotrope_budget::starting::starting_file;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
@@ -14,6 +16,10 @@ use crate::message;
 /// Writes a configuration to start from; refuses to replace a file.
 pub fn run(file: &Path, command: &[String]) -> Result<u8, Failure> {
     let folder = file.parent().filter(|path| *path != Path::new(""));
+    // The repository may be from elsewhere.
+    refuse_links(Project::containing(Path::new(".")).root(), file)
+        .with_context(|| format!("cannot write {}", file.shown()))
+        .status(BAD_INPUT)?;
     let exists = file.exists();
     let starting = match exists {
         // Nothing is searched for if nothing will be written.

@@ -26,7 +26,7 @@ pub fn run(configuration: &Configuration, old: &str, new: &str) -> Result<u8, Fa
         };
         Failure::new(status, error)
     })?;
-    standard_output::print(|out| {
+    standard_output::print_log(|out| {
         let mut files = files.iter();
         files.try_for_each(|file| writeln!(out, "wrote {}", file.shown()))
     })?;

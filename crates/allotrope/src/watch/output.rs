@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use allotrope_text::Shown;
+use allotrope_text::{LogWriter, Shown};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::{Look, real_now};
 use allotrope_watch::report::Report;
@@ -157,7 +157,7 @@ impl Output {
     ) -> Result<(), Failure> {
         let mut text = Vec::new();
         standard_output::render_text(&mut text, write)?;
-        self.write(|out| out.write_all(&text))
+        self.write(|out| LogWriter::new(out).write_all(&text))
     }
 
     fn write(

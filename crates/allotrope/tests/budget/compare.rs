@@ -286,3 +286,70 @@ fn markdown_and_annotations_for_a_pull_request() {
         .has("**`.` could not be built**: it ended with status 1")
         .has("#error <no> main");
 }
+
+/// A folder of the repository may be that of its hooks, as with tools that share hooks through
+/// the repository.
+#[test]
+fn no_hook_and_no_helper_of_the_repository_runs() {
+    let project = repository();
+    let inner = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(inner.path().join("file"), "").expect("the folder is ours");
+    start_repository(inner.path());
+    let ran = project.recordings().join("ran");
+    let script = format!("#!/bin/sh\necho \"$0\" >> {}\ncat\n", ran.display());
+    std::fs::create_dir(project.folder().join("hooks")).expect("the folder is ours");
+    for hook in [
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "pre-commit",
+        "fsmonitor",
+    ] {
+        let file = format!("hooks/{hook}");
+        project.write(&file, &script);
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(project.folder().join(&file), mode).expect("it is ours");
+    }
+    let url = inner.path().to_str().expect("it is UTF-8");
+    let submodule = [
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        url,
+        "inner",
+    ];
+    git(&project, &submodule);
+    commit(&project, "hooks and a submodule");
+    git(&project, &["config", "protocol.file.allow", "always"]);
+    git(&project, &["config", "core.hooksPath", "hooks"]);
+    git(&project, &["config", "core.fsmonitor", "hooks/fsmonitor"]);
+    let absolute = project.folder().join("hooks");
+    let absolute = absolute.to_str().expect("it is UTF-8");
+    let compare = |arguments: &[&str]| {
+        project.command_with("compare", arguments, |command| {
+            command
+                .env("GIT_CONFIG_COUNT", "2")
+                .env("GIT_CONFIG_KEY_0", "core.hooksPath")
+                .env("GIT_CONFIG_VALUE_0", absolute)
+                .env("GIT_CONFIG_KEY_1", "protocol.file.allow")
+                .env("GIT_CONFIG_VALUE_1", "always")
+        })
+    };
+    // A new worktree, one that changes its revision, the working tree, the removal.
+    for arguments in [&["HEAD", "HEAD"][..], &["HEAD~1", "."], &["HEAD", "HEAD~1"]] {
+        compare(arguments).expect(0);
+        let ran = std::fs::read_to_string(&ran).unwrap_or_default();
+        assert_eq!(ran, "", "{arguments:?}");
+    }
+    let worktrees = project.folder().join(".cache/allotrope/compare");
+    let mut folders = std::fs::read_dir(worktrees).expect("they are there");
+    let folder = folders.next().expect("one").expect("it is readable").path();
+    assert!(
+        folder.join("at-HEAD/inner/.git").exists(),
+        "the submodule is there"
+    );
+    compare(&["--forget"]).expect(0);
+    assert!(!ran.exists());
+}

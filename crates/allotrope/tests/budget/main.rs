@@ -9,6 +9,7 @@ mod conservation;
 mod culprit;
 mod defaults;
 mod examples;
+mod foreign;
 mod history;
 mod merging;
 mod noise;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::{ComparisonOptions, write_text};
 use crate::comparison::{Comparison, Side};
 use crate::explanation::location;
-use crate::outputs::github::{Annotation, blamed, weight, without_commands, write_annotations};
+use crate::outputs::github::{Annotation, blamed, weight, write_annotations};
 use crate::outputs::wording;
 
 /// Writes the text and the annotations, at most ten, the worst first.
@@ -19,9 +19,7 @@ pub fn write(
     options: &ComparisonOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut log = Vec::new();
-    write_text(comparison, sides, options, &mut log)?;
-    out.write_all(without_commands(&String::from_utf8_lossy(&log)).as_bytes())?;
+    write_text(comparison, sides, options, out)?;
     let mut annotations = Vec::new();
     for case in comparison.tests.iter().flat_map(|test| &test.cases) {
         for check in case.checks.iter().filter(|check| check.status.fails()) {

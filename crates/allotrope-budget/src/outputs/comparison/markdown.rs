@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::{TextWriter, shown_lines};
+use allotrope_text::{LogWriter, TextWriter, shown_lines};
 
 use super::{ComparisonOptions, stacks, worst_first};
 use crate::check::CheckStatus;
@@ -24,7 +24,7 @@ pub fn write(
     options: &ComparisonOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let out = &mut TextWriter::new(out, false);
+    let out = &mut TextWriter::new(LogWriter::new(out), false);
     let (differing, same): (Vec<&ComparedCase>, Vec<&ComparedCase>) = worst_first(comparison)
         .into_iter()
         .partition(|case| case.differs());
