@@ -7,21 +7,25 @@
 //! Only regular files are replaced: a device or a pipe is written through, a
 //! folder, a socket or a block device is refused. A symbolic link that the user
 //! names stays a link and its target is replaced, unless another user put the link
-//! into a shared folder.
+//! into a folder that others can write to.
+//!
+//! [`Target::kept`] says whether an existing file is one that Allotrope wrote; nothing else is
+//! replaced unless the user asks for that. [`append`] opens a log.
 //!
 //! [`open_regular`] opens a file for reading whose path comes from a program or a
 //! trace.
 //!
-//! What a file may contain, and whether an existing one may be replaced, is the
-//! caller's decision.
+//! What a file may contain, and by what it is recognised, is the caller's decision.
 #![forbid(unsafe_code)]
 
+mod append;
 mod new_file;
 mod output;
 mod regular;
 mod target;
 
+pub use append::{Whose, append};
 pub use new_file::{FileId, NewFile};
 pub use output::{Output, write};
 pub use regular::open_regular;
-pub use target::Target;
+pub use target::{Kept, Target};

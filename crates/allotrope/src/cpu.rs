@@ -18,13 +18,14 @@ use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::message;
 use crate::progress::Progress;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
 use crate::record::signals::{self, Received};
+use crate::replacing::{ForceArguments, Kind};
 use crate::report::{Color, style};
 use crate::sampled;
 use crate::signal_state;
@@ -86,6 +87,8 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    force: ForceArguments,
+    #[command(flatten)]
     debug_files: DebugFiles,
     /// The program to run and its arguments, or the id of a running process
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
@@ -105,6 +108,9 @@ enum Format {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // Fails for wrong options, before the program runs.
     arguments.debug_files.locator().status(BAD_INPUT)?;
+    if let Some(output) = arguments.output() {
+        output.check(arguments.recording.as_ref())?;
+    }
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
         [] => return of_program(arguments),
@@ -363,6 +369,17 @@ impl Arguments {
         })
     }
 
+    /// The file to write.
+    fn output(&self) -> Option<ToWrite<'_>> {
+        let kind = Kind {
+            what: "earlier report of `allotrope cpu`",
+            is_own: &allotrope_cpu::is_report,
+        };
+        let path = self.output.as_deref()?;
+        let force = self.force;
+        Some(ToWrite { path, kind, force })
+    }
+
     fn report(
         &self,
         session: &Session,
@@ -378,8 +395,8 @@ impl Arguments {
                 writeln!(out)
             }
         });
-        match &self.output {
-            Some(path) => export::create(path, None::<&PathBuf>, write),
+        match self.output() {
+            Some(output) => output.create(self.recording.as_ref(), write),
             None => print(write),
         }
     }
