@@ -67,6 +67,29 @@ pub fn write(
     }
 }
 
+/// Whether a file that begins so is a report in this form. `head` may end anywhere.
+pub fn is_own(form: Form, head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let first = text.lines().find(|line| !line.is_empty());
+    let first = first.unwrap_or_default();
+    match form {
+        Form::Json => text.starts_with(&format!("{{\"format\":\"{}\"", json::FORMAT)),
+        Form::Junit => text.lines().nth(1) == Some("<testsuites name=\"allotrope\">"),
+        Form::Markdown => text.starts_with(markdown::TITLE),
+        Form::Text => text::is_line(first),
+        Form::Github => text::is_line(first) || first.starts_with("::"),
+        Form::Nio(_) => {
+            let mut lines = text.lines();
+            let program = lines.next().is_some_and(|line| line.starts_with("- "));
+            // The order of the figures differs between the versions.
+            let is_figure = |line: &str| {
+                line.contains(".remaining_allocations: ") || line.contains(".total_allocations: ")
+            };
+            program && lines.next().is_none_or(is_figure)
+        }
+    }
+}
+
 fn write_form(
     form: Form,
     report: &Report,

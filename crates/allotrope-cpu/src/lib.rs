@@ -32,3 +32,14 @@ pub mod text;
 pub use events::{OpenError, Options, Quantity, Source, Target};
 pub use profile::{Operations, Profile};
 pub use session::Session;
+
+/// Whether a file that begins so is a report, as text or as JSON.
+pub fn is_report(head: &[u8]) -> bool {
+    [
+        &b"{\"format\":\"allotrope-cpu/"[..],
+        text::START.as_bytes(),
+        text::NOTHING.as_bytes(),
+    ]
+    .iter()
+    .any(|start| head.starts_with(start))
+}

@@ -10,6 +10,11 @@ use crate::profile::{Operations, Profile, Row, Share};
 /// Narrowest and widest lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 
+/// How the report begins.
+pub(crate) const START: &str = "CPU inside the allocator: ";
+/// The report without samples.
+pub(crate) const NOTHING: &str = "no samples: hardly any CPU time was used";
+
 /// Writes the report: `top` rows of each table, lines of at most `width` columns.
 ///
 /// # Errors
@@ -33,12 +38,12 @@ pub fn write(profile: &Profile, top: usize, width: usize, out: &mut dyn Write) -
 
 fn head(profile: &Profile, width: usize, out: &mut dyn Write) -> io::Result<()> {
     if profile.samples == 0 {
-        return writeln!(out, "no samples: hardly any CPU time was used");
+        return writeln!(out, "{NOTHING}");
     }
     let inside = &profile.inside;
     writeln!(
         out,
-        "CPU inside the allocator: {} (95 %: {} to {}), {} of {} samples",
+        "{START}{} (95 %: {} to {}), {} of {} samples",
         percent(inside.share),
         percent(inside.low),
         percent(inside.high),

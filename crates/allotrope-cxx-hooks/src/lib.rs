@@ -27,7 +27,9 @@ extern "C" fn constructor() {
     for next in operators::ALL {
         next.prepare();
     }
-    recorder::hook_api();
+    if !next::has_gained_rights() {
+        recorder::hook_api();
+    }
     // Not every allocator has all of them: a look-up that succeeds clears the error of
     // one that failed.
     next::find(libc::RTLD_NEXT, c"malloc");

@@ -99,7 +99,8 @@ impl Next {
         // The last look-up is one that succeeds: it clears the error of an earlier one,
         // which `dlerror` would return to the program.
         let malloc = find(libc::RTLD_NEXT, c"malloc");
-        let is_recorded = !malloc.is_null() && module_of(address) == module_of(malloc);
+        let is_recorded =
+            !has_gained_rights() && !malloc.is_null() && module_of(address) == module_of(malloc);
         let found = address as usize | usize::from(is_recorded);
         self.found.store(found, Relaxed);
         Found(found)
@@ -156,6 +157,13 @@ fn find_in_runtime(name: &CStr) -> *mut c_void {
         }
     }
     ptr::null_mut()
+}
+
+/// Whether the process has rights that its caller does not have (`AT_SECURE`): nothing of it
+/// is recorded.
+pub fn has_gained_rights() -> bool {
+    // SAFETY: it reads what the kernel wrote before the program began.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Where the module of an address begins; null if there is none.

@@ -33,13 +33,21 @@ impl Output {
     /// Opens an output for a resolved path.
     pub fn at(target: Target) -> io::Result<Self> {
         match target {
-            Target::Stream(path) => OpenOptions::new()
-                // The file behind `/dev/stdout` may have contents already.
-                .append(true)
+            Target::Stream(path) => {
+                let was_link = std::fs::symlink_metadata(&path)?.is_symlink();
                 // A terminal must not become the process's controlling terminal.
-                .custom_flags(OFlags::NOCTTY.bits().cast_signed())
-                .open(path)
-                .map(Self::Stream),
+                let mut flags = OFlags::NOCTTY;
+                if !was_link {
+                    // Only /proc has links that are streams. Another one is new.
+                    flags |= OFlags::NOFOLLOW;
+                }
+                OpenOptions::new()
+                    // The file behind `/dev/stdout` may have contents already.
+                    .append(true)
+                    .custom_flags(flags.bits().cast_signed())
+                    .open(path)
+                    .map(Self::Stream)
+            }
             target => Ok(Self::File(NewFile::at(&target)?, target.path().to_owned())),
         }
     }

@@ -59,6 +59,8 @@ pub const MOST_BYTES: usize = 5_000_000;
 
 /// The page without data.
 const PAGE: &str = include_str!("page.html");
+/// How every page begins.
+const START: &str = "<!doctype html>\n<!--\nA recording of Allotrope.";
 /// Where the data is written.
 const DATA: &str = "<!-- data -->";
 
@@ -106,6 +108,11 @@ pub fn write_comparison(comparison: &Comparison<'_>, out: &mut dyn Write) -> io:
 /// If `out` cannot be written to.
 pub fn write_allocators(json: &[u8], out: &mut dyn Write) -> io::Result<()> {
     write_parts(&[("allocators", fit::compressed(json))], out)
+}
+
+/// Whether a file that begins so is a page.
+pub fn is_page(head: &[u8]) -> bool {
+    head.starts_with(START.as_bytes())
 }
 
 /// The most bytes of the data of a page.

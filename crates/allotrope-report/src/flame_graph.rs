@@ -24,8 +24,19 @@ const MOST_FRAMES: usize = 100_000;
 const MOST_BYTES: usize = 64 << 20;
 /// Characters of a subtitle; an image is 1200 pixels wide.
 const SUBTITLE: usize = 150;
+/// A note in the comment of each graph, by which it is recognised as ours.
+const MARK: &str = "an allotrope flame graph";
 /// The frame of stacks without frames.
 const NO_STACK: &str = "[no stack]";
+
+/// Whether a file that begins so is a flame graph of Allotrope, of one set of stacks or of two.
+pub fn is_flame_graph(head: &[u8]) -> bool {
+    let mark = format!("<!--NOTES: {MARK}-->");
+    head.starts_with(b"<?xml ")
+        && head
+            .windows(mark.len())
+            .any(|window| window == mark.as_bytes())
+}
 
 /// A stack: names from the outermost one inwards, and its figures before and after a change;
 /// in a graph of one set they are equal.
@@ -116,6 +127,7 @@ impl Folded {
         // The frame that says so is as wide as 1, and is of nothing.
         options.factor = if self.is_nothing { 0.0 } else { 1.0 };
         options.deterministic = true;
+        MARK.clone_into(&mut options.notes);
         options.text_truncate_direction = TextTruncateDirection::Right;
         flamegraph::from_lines(options, self.lines.iter().map(String::as_str), out)
     }

@@ -1,5 +1,6 @@
-//! Whether the loader of a program ignores `LD_PRELOAD` because the kernel sets
-//! `AT_SECURE`: by its exec the program gets rights that its caller does not have.
+//! Whether a program is not recorded because the kernel sets `AT_SECURE`: by its exec it
+//! gets rights that its caller does not have. Its loader ignores `LD_PRELOAD` then, and a
+//! recorder that `/etc/ld.so.preload` names does nothing in it.
 //!
 //! The rule is the kernel's `bprm_fill_uid` (fs/exec.c) and
 //! `cap_bprm_creds_from_file` (security/commoncap.c); see also capabilities(7),

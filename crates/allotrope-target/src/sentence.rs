@@ -13,10 +13,10 @@ impl NotRecordable {
             Self::OtherMachine => "it is built for another processor than x86-64",
             Self::OtherLibc => "its C library is not glibc",
             Self::Privileged => {
-                "it runs with another user's or group's rights than the user who starts it (it is setuid or setgid, or was started with only its effective user changed), so the loader does not load the recorder"
+                "it runs with another user's or group's rights than the user who starts it (it is setuid or setgid, or was started with only its effective user changed); such a program is never recorded"
             }
             Self::Capabilities => {
-                "it has file capabilities, so the loader does not load the recorder"
+                "it has file capabilities; a program that gains rights by them is never recorded"
             }
             Self::AddressSanitizer => {
                 "it loads AddressSanitizer's library (it was built with AddressSanitizer), which ends a program in which the recorder's is loaded before it"

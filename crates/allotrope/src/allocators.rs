@@ -14,9 +14,10 @@ use anyhow::Context;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
+use crate::replacing::{self, ForceArguments};
 use crate::replay;
 use crate::report::{Color, style};
 use crate::standard_output;
@@ -82,6 +83,8 @@ pub struct Arguments {
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
+    force: ForceArguments,
+    #[command(flatten)]
     limit: replay::Limit,
     /// Show no progress
     #[arg(short, long)]
@@ -114,8 +117,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let earlier_ones = allocators(&arguments.before);
     let read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
     // Measuring takes long.
-    if let Some(out) = &arguments.html {
-        export::check(out, &read)?;
+    let page = arguments.html.as_deref().map(|path| ToWrite {
+        path,
+        kind: replacing::PAGE,
+        force: arguments.force,
+    });
+    if let Some(page) = &page {
+        page.check(&read)?;
     }
     let earlier = pairs(&candidates, earlier_ones).status(BAD_INPUT)?;
     let progress = Progress::new(arguments.quiet);
@@ -156,8 +164,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     arguments.print(&report)?;
-    if let Some(out) = &arguments.html {
-        write_page(out, &read, &report)?;
+    if let Some(page) = &page {
+        write_page(page, &read, &report)?;
     }
     Ok(replay::refuse(report.refused()))
 }
@@ -169,13 +177,13 @@ fn read_files<'a>(file: &Path, all: impl Iterator<Item = &'a Candidate>) -> Vec<
 }
 
 /// Writes the page: its data is the JSON.
-fn write_page(out: &Path, read: &[PathBuf], report: &Report) -> Result<(), Failure> {
+fn write_page(out: &ToWrite<'_>, read: &[PathBuf], report: &Report) -> Result<(), Failure> {
     let mut json = Vec::new();
     let written = to_json_writer(&mut json, report);
     written
         .context("cannot write the report as JSON")
         .status(FAILED)?;
-    export::create_page(out, read, |output| {
+    out.create_page(read, |output| {
         allotrope_page::write_allocators(&json, output)
     })
 }

@@ -3,13 +3,16 @@
 //! part of the crate `allotrope-client`; the command embeds it.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use allotrope_files::{Output, Target};
 use allotrope_text::Shown;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::replacing::{self, Kind};
 use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
@@ -59,36 +62,37 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .with_context(|| format!("cannot create the folder {}", folder.shown()))
         .status(FAILED)?;
     for (name, _, signature) in FILES {
-        refuse_foreign(&folder.join(name), signature)?;
+        target(&folder.join(name), signature)?;
     }
-    for (name, text, _) in FILES {
-        write(&folder.join(name), text)?;
+    for (name, text, signature) in FILES {
+        write(&folder.join(name), text, signature)?;
     }
     Ok(FINE)
 }
 
 /// Refuses to replace a file without `signature`: the folder may contain the module map
 /// of another library.
-fn refuse_foreign(path: &Path, signature: &str) -> Result<(), Failure> {
-    match fs::read(path) {
-        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains(signature) => {
-            let sentence = anyhow!(
-                "{} exists and was not written by allotrope; choose another folder",
-                path.shown()
-            );
-            Err(Failure::new(BAD_INPUT, sentence))
-        }
-        _ => Ok(()),
-    }
+fn target(path: &Path, signature: &str) -> Result<Target, Failure> {
+    let kind = Kind {
+        what: "earlier version of it that allotrope wrote",
+        is_own: &|head| String::from_utf8_lossy(head).contains(signature),
+    };
+    replacing::target(path, kind, false, "choose another folder").status(BAD_INPUT)
 }
 
 /// Writes a file unless it has these contents already, so that a build system rebuilds
 /// nothing.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+fn write(path: &Path, text: &str, signature: &str) -> Result<(), Failure> {
+    let target = target(path, signature)?;
+    let is_file = matches!(target, Target::Regular(..));
+    if is_file && fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    allotrope_files::write(path, text)
+    let written = Output::at(target).and_then(|mut output| {
+        output.write_all(text.as_bytes())?;
+        output.finish()
+    });
+    written
         .with_context(|| format!("cannot write {}", path.shown()))
         .status(FAILED)
 }

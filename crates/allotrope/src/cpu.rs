@@ -18,7 +18,7 @@ use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
@@ -26,6 +26,7 @@ use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
 use crate::record::signals::{self, Received};
+use crate::replacing::{ForceArguments, Kind};
 use crate::report::{Color, style};
 use crate::sampled;
 use crate::signal_state;
@@ -87,6 +88,8 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    force: ForceArguments,
+    #[command(flatten)]
     debug_files: DebugFiles,
     /// The program to run and its arguments, or the id of a running process
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
@@ -111,6 +114,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .debug_files
         .locator(arguments.input.limits())
         .status(BAD_INPUT)?;
+    if let Some(output) = arguments.output() {
+        output.check(arguments.recording.as_ref())?;
+    }
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
         [] => return of_program(arguments),
@@ -369,6 +375,17 @@ impl Arguments {
         })
     }
 
+    /// The file to write.
+    fn output(&self) -> Option<ToWrite<'_>> {
+        let kind = Kind {
+            what: "earlier report of `allotrope cpu`",
+            is_own: &allotrope_cpu::is_report,
+        };
+        let path = self.output.as_deref()?;
+        let force = self.force;
+        Some(ToWrite { path, kind, force })
+    }
+
     fn report(
         &self,
         session: &Session,
@@ -387,8 +404,8 @@ impl Arguments {
                 writeln!(out)
             }
         });
-        match &self.output {
-            Some(path) => export::create(path, None::<&PathBuf>, write),
+        match self.output() {
+            Some(output) => output.create(self.recording.as_ref(), write),
             None => print(write),
         }
     }

@@ -19,13 +19,14 @@ use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, 
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::progress::Progress;
+use crate::replacing::{self, ForceArguments};
 use crate::report::{self, Color};
 use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
@@ -120,6 +121,8 @@ pub struct Arguments {
     /// metrics that both sides give, their stacks, live bytes over time and a flame graph
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArguments,
     /// Show whole stacks, with the frames of allocators and standard libraries
     #[arg(long)]
     all_frames: bool,
@@ -210,6 +213,16 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         curves: arguments.html.is_some(),
         limits: arguments.input.limits(),
     };
+    let read_files = || files.into_iter().flatten();
+    let force = arguments.force;
+    let to_write = |path, kind| ToWrite { path, kind, force };
+    let graph = arguments.flamegraph.as_deref();
+    let graph = graph.map(|path| to_write(path, replacing::FLAME_GRAPH));
+    let page = arguments.html.as_deref();
+    let page = page.map(|path| to_write(path, replacing::PAGE));
+    for output in [&graph, &page].into_iter().flatten() {
+        output.check(read_files())?;
+    }
     let (sides, inputs) = read(files, &wanted)?;
     if sides.sampled.is_some() {
         check_sampled(arguments)?;
@@ -231,21 +244,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         min: arguments.min,
         expand: arguments.expand,
     };
-    if let Some(path) = &arguments.flamegraph {
-        let inputs = [&arguments.files, &arguments.before, &arguments.after];
-        export::create(path, inputs.into_iter().flatten(), |out| {
+    if let Some(graph) = &graph {
+        graph.create(read_files(), |out| {
             flame::write(&diff, &sides.after, selection.filter.as_ref(), out)
         })?;
     }
-    if let Some(path) = &arguments.html {
-        let files = [&arguments.files, &arguments.before, &arguments.after];
-        let files: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+    if let Some(output) = &page {
         let filter = selection.filter.as_ref();
-        page::write(
-            path,
-            &files,
-            &page::bytes(&sides, &inputs, &diff, &options, filter)?,
-        )?;
+        let page = page::bytes(&sides, &inputs, &diff, &options, filter)?;
+        output.create_page(read_files(), |out| out.write_all(&page))?;
     }
     match arguments.format {
         Format::Json => standard_output::print(|out| json::write(&diff, &selection, out))?,

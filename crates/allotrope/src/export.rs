@@ -24,6 +24,7 @@ use crate::message;
 use crate::metric;
 use crate::per;
 use crate::progress::Progress;
+use crate::replacing::{self, ForceArguments, Kind};
 use crate::sampled;
 use crate::source;
 use crate::standard_output;
@@ -74,6 +75,8 @@ pub struct Arguments {
     /// Write to this file; `-` is the standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArguments,
     /// List the formats and what opens them
     #[arg(long)]
     list: bool,
@@ -98,6 +101,16 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let exporter = exporter(name)
         .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
         .status(BAD_INPUT)?;
+    let is_own = |head: &[u8]| exporter.is_own(head);
+    let output = ToWrite {
+        path: arguments.output.as_deref().unwrap_or(Path::new("-")),
+        kind: Kind {
+            what: "earlier export in this format",
+            is_own: &is_own,
+        },
+        force: arguments.force,
+    };
+    output.check([file])?;
     let wanted = trace::Wanted {
         times: (exporter.wanted() == Wanted::Times).then_some(&[]),
         ..trace::Wanted::default()
@@ -177,8 +190,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             output.shown()
         ));
     }
-    let output = arguments.output.as_deref().unwrap_or(Path::new("-"));
-    create(output, [file], |out| write(exporter, &input, &options, out))?;
+    output.create([file], |out| write(exporter, &input, &options, out))?;
     Ok(FINE)
 }
 
@@ -202,63 +214,75 @@ fn write(
     }
 }
 
-/// Refuses a file to write that is one of those that are read, `inputs`.
-pub fn check<'a>(
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<(), Failure> {
-    let is_this = |input: &PathBuf| match (fs::canonicalize(input), fs::canonicalize(path)) {
-        (Ok(input), Ok(output)) => input == output,
-        _ => false,
-    };
-    if !inputs.into_iter().any(is_this) {
-        return Ok(());
-    }
-    let sentence = anyhow!(
-        "{} is read by this command; write to another file",
-        path.shown()
-    );
-    Err(Failure::new(BAD_INPUT, sentence))
+/// A file to write: `-` is the standard output.
+#[derive(Debug, Clone, Copy)]
+pub struct ToWrite<'a> {
+    pub path: &'a Path,
+    pub kind: Kind<'a>,
+    pub force: ForceArguments,
 }
 
-/// Writes the page `path` as [`create`] does, and says so.
-pub fn create_page<'a>(
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    create(path, inputs, write)?;
-    if !is_standard_output(path) {
-        message::print(format_args!("wrote the page {}", path.shown()));
+impl ToWrite<'_> {
+    /// Refuses a file that is one of those that are read, `inputs`, or that is not to be replaced.
+    /// Called before the command begins with what takes long.
+    pub fn check<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
+        match is_standard_output(self.path) {
+            true => Ok(()),
+            false => self.target(inputs).map(drop),
+        }
     }
-    Ok(())
-}
 
-/// Whether a path that was given for the output means the standard output.
-fn is_standard_output(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Creates or replaces the file `path`, or prints if it is `-`, with what `write` writes. Refuses
-/// if `path` is one of the files that are read, `inputs`.
-pub fn create<'a>(
-    path: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    if is_standard_output(path) {
-        return standard_output::print(write);
+    fn target<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<Target, Failure> {
+        let path = self.path;
+        let is_this = |input: &PathBuf| match (fs::canonicalize(input), fs::canonicalize(path)) {
+            (Ok(input), Ok(output)) => input == output,
+            _ => false,
+        };
+        if inputs.into_iter().any(is_this) {
+            let sentence = anyhow!(
+                "{} is read by this command; write to another file",
+                path.shown()
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        replacing::target(path, self.kind, self.force.force, replacing::REMEDY).status(BAD_INPUT)
     }
-    check(path, inputs)?;
-    let created = Target::of(path)
-        .and_then(unfinished::create)
-        .and_then(|output| {
+
+    /// Creates or replaces the file, or prints, with what `write` writes.
+    pub fn create<'p>(
+        &self,
+        inputs: impl IntoIterator<Item = &'p PathBuf>,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        if is_standard_output(self.path) {
+            return standard_output::print(write);
+        }
+        let created = unfinished::create(self.target(inputs)?).and_then(|output| {
             let mut output = BufWriter::new(output);
             write(&mut Limited::new(&mut output))?;
             let output = output.into_inner().map_err(IntoInnerError::into_error)?;
             output.finish()
         });
-    created
-        .with_context(|| format!("cannot write {}", path.shown()))
-        .status(FAILED)
+        created
+            .with_context(|| format!("cannot write {}", self.path.shown()))
+            .status(FAILED)
+    }
+
+    /// Writes a page as [`create`](Self::create) does, and says so.
+    pub fn create_page<'p>(
+        &self,
+        inputs: impl IntoIterator<Item = &'p PathBuf>,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        self.create(inputs, write)?;
+        if !is_standard_output(self.path) {
+            message::print(format_args!("wrote the page {}", self.path.shown()));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path that was given for the output means the standard output.
+fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
 }

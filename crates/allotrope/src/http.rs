@@ -1,23 +1,36 @@
 //! A small HTTP server: one request of each connection, answered by a [`Responder`]. `watch` and
 //! `view` use it. `httparse` parses; the limits are here.
 //!
-//! One thread accepts; each connection has a thread of its own, so that a slow client holds up
-//! nobody else. A client may be hostile or slow. Limits: [`CONNECTIONS`] at once, [`LONGEST_HEAD`] bytes and
-//! [`HEADERS`] headers of a request, [`READ_TIME`] for all of it and
-//! [`Responder::write_time`] for the whole answer, however often a byte comes or goes. Bodies are not read. Each connection is closed
-//! after its answer.
+//! One thread accepts and reads the heads of all requests, without waiting for any of them; each
+//! answer has a thread of its own, so that a slow client holds up nobody else. A client may be
+//! hostile or slow. Limits: [`ANSWERS`] at once, [`WAITING`] other connections,
+//! [`LONGEST_HEAD`] bytes and [`HEADERS`] headers of a request, [`READ_TIME`] for all of it and
+//! [`Responder::write_time`] for the whole answer, however often a byte comes or goes. Bodies
+//! are not read. Each connection is closed after its answer.
+//!
+//! # Shares
+//! One client, which is a user of this machine or an address of another one, gets a quarter of
+//! the answers and of the waiting connections, and all clients but the user who serves get three
+//! quarters together. A connection without a whole head takes part in no answer; it is closed if
+//! its client, or whoever else has a right to it, needs its place for a newer one.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most connections at once; further ones are closed.
-const CONNECTIONS: usize = 16;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::tcp_owner::{Owner, owner};
+
+/// Most answers at once.
+const ANSWERS: usize = 16;
+/// Most connections that have no answer yet.
+const WAITING: usize = 128;
 const LONGEST_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
 const READ_TIME: Duration = Duration::from_secs(5);
@@ -28,8 +41,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What answers the requests. It is called by several threads at once.
 pub trait Responder: Send + Sync + 'static {
-    /// Refuses a client by its address, with a sentence.
-    fn check_client(&self, _client: SocketAddr) -> Result<(), &'static str> {
+    /// Refuses a client by its user, with a sentence.
+    fn check_client(&self, _client: Owner) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -95,45 +108,322 @@ impl Answer {
     }
 }
 
-/// A place among the connections; free again when it is dropped.
-struct Place(Arc<AtomicUsize>);
+/// Who connects, for what one client may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Client {
+    /// Whose end of the connection it is. All whose user is not known are one client.
+    Local(Owner),
+    /// Another machine: an IPv4 address, or an IPv6 network of 64 bits, which one machine may
+    /// have all addresses of.
+    Remote(IpAddr),
+}
+
+impl Client {
+    /// The user who serves.
+    fn own() -> Self {
+        Self::Local(Owner::User(rustix::process::geteuid().as_raw()))
+    }
+
+    /// The other end of a connection.
+    fn of(stream: &TcpStream) -> Self {
+        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+            return Self::Local(Owner::Gone);
+        };
+        match peer.ip().to_canonical() {
+            ip if ip.is_loopback() || ip == local.ip().to_canonical() => {
+                Self::Local(owner(peer, local))
+            }
+            IpAddr::V4(ip) => Self::Remote(IpAddr::V4(ip)),
+            IpAddr::V6(ip) => {
+                let network = u128::from(ip) >> 64 << 64;
+                Self::Remote(IpAddr::V6(Ipv6Addr::from(network)))
+            }
+        }
+    }
+
+    /// Whose it is.
+    fn owner(self) -> Owner {
+        match self {
+            Self::Local(owner) => owner,
+            Self::Remote(_) => Owner::Unknown,
+        }
+    }
+
+    /// Whether they are one client for what it may take.
+    fn is(self, other: Self) -> bool {
+        let is_known = |it| !matches!(it, Self::Local(Owner::Unknown | Owner::Gone));
+        self == other || !is_known(self) && !is_known(other)
+    }
+}
+
+/// Why there is no place for one more connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Full {
+    /// Its client has its share.
+    Share,
+    /// The clients that do not serve have theirs.
+    Others,
+    /// All places are taken.
+    All,
+}
+
+/// Whether there is a place for `client`, of `most`, if `taken` have one each.
+fn place(taken: &[Client], client: Client, own: Client, most: usize) -> Result<(), Full> {
+    let number = |wanted: &dyn Fn(Client) -> bool| taken.iter().filter(|it| wanted(**it)).count();
+    if !client.is(own) {
+        if number(&|it| it.is(client)) >= most / 4 {
+            return Err(Full::Share);
+        }
+        if number(&|it| !it.is(own)) >= most - most / 4 {
+            return Err(Full::Others);
+        }
+    }
+    match taken.len() < most {
+        true => Ok(()),
+        false => Err(Full::All),
+    }
+}
+
+/// A connection that has no answer yet.
+struct Waiting {
+    stream: TcpStream,
+    client: Client,
+    since: Instant,
+    head: Vec<u8>,
+    /// The request, or its refusal, once its head is whole.
+    request: Option<Result<Request, Answer>>,
+}
+
+impl Waiting {
+    /// Reads what has come. `false`: the client has gone.
+    fn read(&mut self, responder: &impl Responder) -> bool {
+        let mut part = [0; 1024];
+        loop {
+            let read = match self.stream.read(&mut part) {
+                Ok(0) => return false,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            };
+            self.head
+                .extend_from_slice(part.get(..read).unwrap_or_default());
+            self.request = parse(&self.head, responder);
+            if self.request.is_some() {
+                return true;
+            }
+        }
+    }
+}
+
+/// What the threads that answer leave for the one that accepts.
+struct Ended {
+    clients: Mutex<Vec<Client>>,
+    /// A byte wakes it.
+    wake: UnixStream,
+}
+
+/// A place among the answers; free again when it is dropped.
+struct Place {
+    client: Client,
+    ended: Arc<Ended>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let clients = self.ended.clients.lock();
+        clients
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self.client);
+        // If it would block, there is a byte already.
+        let _ = (&self.ended.wake).write(&[0]);
     }
 }
 
 /// Accepts connections in a thread that ends with the process.
 pub fn start(listener: TcpListener, responder: impl Responder) -> io::Result<()> {
-    let taken = Arc::new(AtomicUsize::new(0));
-    let responder = Arc::new(responder);
-    let accept = move || {
+    start_for(listener, responder, Client::of)
+}
+
+/// As [`start`]; `client` is who connects.
+fn start_for(
+    listener: TcpListener,
+    responder: impl Responder,
+    client: fn(&TcpStream) -> Client,
+) -> io::Result<()> {
+    let (woken, wake) = UnixStream::pair()?;
+    woken.set_nonblocking(true)?;
+    wake.set_nonblocking(true)?;
+    listener.set_nonblocking(true)?;
+    let mut server = Server {
+        listener,
+        paused: None,
+        client,
+        responder: Arc::new(responder),
+        waiting: Vec::new(),
+        answered: Vec::new(),
+        woken,
+        ended: Arc::new(Ended {
+            clients: Mutex::default(),
+            wake,
+        }),
+    };
+    let serve = move || {
         loop {
-            let Ok((stream, _)) = listener.accept() else {
-                thread::sleep(PAUSE);
-                continue;
-            };
-            let place = Place(Arc::clone(&taken));
-            // Only this thread adds.
-            if taken.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
-                continue;
-            }
-            let responder = Arc::clone(&responder);
-            let connection = Connection { stream };
-            // Without a thread, the connection is closed and its place is free again.
-            let _ = thread::Builder::new()
-                .name("allotrope-http".to_owned())
-                .spawn(move || {
-                    connection.serve(&*responder);
-                    drop(place);
-                });
+            server.turn();
         }
     };
     thread::Builder::new()
         .name("allotrope-listen".to_owned())
-        .spawn(accept)
+        .spawn(serve)
         .map(drop)
+}
+
+/// The thread that accepts.
+struct Server<R> {
+    listener: TcpListener,
+    /// No connection is accepted before.
+    paused: Option<Instant>,
+    client: fn(&TcpStream) -> Client,
+    responder: Arc<R>,
+    waiting: Vec<Waiting>,
+    /// The clients that are being answered.
+    answered: Vec<Client>,
+    woken: UnixStream,
+    ended: Arc<Ended>,
+}
+
+impl<R: Responder> Server<R> {
+    /// Waits until something happens, and deals with it.
+    fn turn(&mut self) {
+        let (accepts, readable) = self.wait();
+        let responder = &*self.responder;
+        let mut index = 0;
+        self.waiting.retain_mut(|it| {
+            let has_come = readable.get(index) == Some(&true);
+            index += 1;
+            let is_there = !has_come || it.read(responder);
+            is_there && (it.request.is_some() || it.since.elapsed() < READ_TIME)
+        });
+        if accepts {
+            self.accept();
+        }
+        self.answer();
+    }
+
+    /// Waits. Returns whether connections can be accepted, and by waiting connection whether
+    /// there is something to read.
+    fn wait(&mut self) -> (bool, Vec<bool>) {
+        let now = Instant::now();
+        self.paused = self.paused.filter(|until| *until > now);
+        let reading = |it: &&Waiting| it.request.is_none();
+        let heads = self.waiting.iter().filter(reading);
+        let ends = heads.map(|it| it.since + READ_TIME).chain(self.paused);
+        let time = ends
+            .min()
+            .and_then(|end| Timespec::try_from(end.saturating_duration_since(now)).ok());
+        let mut files = vec![PollFd::new(&self.woken, PollFlags::IN)];
+        if self.paused.is_none() {
+            files.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
+        let first = files.len();
+        let heads = self.waiting.iter().filter(reading);
+        files.extend(heads.map(|it| PollFd::new(&it.stream, PollFlags::IN)));
+        if poll(&mut files, time.as_ref()).is_err() {
+            return (false, Vec::new());
+        }
+        let has_come = |file: &PollFd<'_>| !file.revents().is_empty();
+        let accepts = files.get(1..first).unwrap_or_default().iter().any(has_come);
+        let mut come = files.get(first..).unwrap_or_default().iter().map(has_come);
+        let readable = self.waiting.iter();
+        let readable = readable.map(|it| it.request.is_none() && come.next() == Some(true));
+        let readable = readable.collect();
+        drop(come);
+        let mut bytes = [0; 64];
+        while matches!((&self.woken).read(&mut bytes), Ok(read) if read > 0) {}
+        let mut ended = self.ended.clients.lock();
+        let ended = ended.as_deref_mut();
+        for client in ended.map(std::mem::take).unwrap_or_default() {
+            if let Some(at) = self.answered.iter().position(|it| *it == client) {
+                self.answered.swap_remove(at);
+            }
+        }
+        (accepts, readable)
+    }
+
+    fn accept(&mut self) {
+        // Others may connect as fast as this accepts.
+        for _ in 0..WAITING {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.take(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.paused = Some(Instant::now() + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a connection, if it gets a place.
+    fn take(&mut self, stream: TcpStream) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let client = (self.client)(&stream);
+        let own = Client::own();
+        let taken: Vec<Client> = self.waiting.iter().map(|it| it.client).collect();
+        if let Err(full) = place(&taken, client, own, WAITING) {
+            let gives_way = |it: &Waiting| match full {
+                Full::Share => it.client.is(client),
+                Full::Others => !it.client.is(own),
+                Full::All => true,
+            };
+            let mut all = self.waiting.iter();
+            // They are in the order in which they came.
+            let Some(oldest) = all.position(|it| it.request.is_none() && gives_way(it)) else {
+                return;
+            };
+            self.waiting.remove(oldest);
+        }
+        let mut waiting = Waiting {
+            stream,
+            client,
+            since: Instant::now(),
+            head: Vec::new(),
+            request: None,
+        };
+        if waiting.read(&*self.responder) {
+            self.waiting.push(waiting);
+        }
+    }
+
+    /// Answers those for whom there is a place.
+    fn answer(&mut self) {
+        let own = Client::own();
+        let answered = &mut self.answered;
+        let chosen = self.waiting.extract_if(.., |it| {
+            let has_place =
+                it.request.is_some() && place(answered, it.client, own, ANSWERS).is_ok();
+            if has_place {
+                answered.push(it.client);
+            }
+            has_place
+        });
+        for waiting in chosen.collect::<Vec<_>>() {
+            let place = Place {
+                client: waiting.client,
+                ended: Arc::clone(&self.ended),
+            };
+            let responder = Arc::clone(&self.responder);
+            // Without a thread, the connection is closed and its place is free again.
+            let _ = thread::Builder::new()
+                .name("allotrope-http".to_owned())
+                .spawn(move || {
+                    serve(waiting, &*responder);
+                    drop(place);
+                });
+        }
+    }
 }
 
 /// What is asked for.
@@ -142,60 +432,50 @@ struct Request {
     target: String,
 }
 
+/// Answers a request.
+fn serve(waiting: Waiting, responder: &impl Responder) {
+    let (is_head, answer) = match waiting.request {
+        Some(Ok(request)) => match responder.check_client(waiting.client.owner()) {
+            Ok(()) => (request.is_head, responder.answer(&request.target)),
+            Err(sentence) => (request.is_head, Answer::text(403, sentence)),
+        },
+        Some(Err(refusal)) => (false, refusal),
+        None => return,
+    };
+    let stream = waiting.stream;
+    if stream.set_nonblocking(false).is_err() {
+        return;
+    }
+    // The head and the body are written one after the other.
+    let _ = stream.set_nodelay(true);
+    let deadline = Instant::now() + responder.write_time();
+    let mut connection = Connection { stream };
+    if connection.send(&answer, is_head, deadline).is_ok() {
+        let _ = connection.stream.shutdown(Shutdown::Write);
+        connection.drain();
+    }
+}
+
+/// The request of a head, or its refusal; `None`: it is not whole.
+fn parse(head: &[u8], responder: &impl Responder) -> Option<Result<Request, Answer>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(head) {
+        Ok(httparse::Status::Complete(_)) => Some(check(&request, responder)),
+        Ok(httparse::Status::Partial) if head.len() < LONGEST_HEAD => None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            Some(Err(Answer::text(431, "the request's headers are too long")))
+        }
+        Err(_) => Some(Err(Answer::text(400, "this is no HTTP request"))),
+    }
+}
+
+/// A connection that gets its answer.
 struct Connection {
     stream: TcpStream,
 }
 
 impl Connection {
-    fn serve(mut self, responder: &impl Responder) {
-        let (is_head, answer) = match self.request(responder) {
-            Ok(Ok(request)) => (request.is_head, self.answer(&request, responder)),
-            Ok(Err(refusal)) => (false, refusal),
-            // It has gone, or was too slow: nobody reads an answer.
-            Err(_) => return,
-        };
-        // The head and the body are written one after the other.
-        let _ = self.stream.set_nodelay(true);
-        let deadline = Instant::now() + responder.write_time();
-        if self.send(&answer, is_head, deadline).is_ok() {
-            let _ = self.stream.shutdown(Shutdown::Write);
-            self.drain();
-        }
-    }
-
-    fn answer(&self, request: &Request, responder: &impl Responder) -> Answer {
-        let client = self.stream.peer_addr();
-        match client.map(|client| responder.check_client(client)) {
-            Ok(Ok(())) => responder.answer(&request.target),
-            Ok(Err(sentence)) => Answer::text(403, sentence),
-            Err(_) => Answer::text(403, "the client has gone"),
-        }
-    }
-
-    /// Reads the request. `Ok(Err)`: it is refused.
-    fn request(&mut self, responder: &impl Responder) -> io::Result<Result<Request, Answer>> {
-        let deadline = Instant::now() + READ_TIME;
-        let mut head = Vec::new();
-        loop {
-            let mut part = [0; 1024];
-            let read = self.read(&mut part, deadline)?;
-            head.extend_from_slice(part.get(..read).unwrap_or_default());
-            let mut headers = [httparse::EMPTY_HEADER; HEADERS];
-            let mut request = httparse::Request::new(&mut headers);
-            match request.parse(&head) {
-                Ok(httparse::Status::Complete(_)) => return Ok(check(&request, responder)),
-                Ok(httparse::Status::Partial) if read == 0 => {
-                    return Err(ErrorKind::UnexpectedEof.into());
-                }
-                Ok(httparse::Status::Partial) if head.len() < LONGEST_HEAD => {}
-                Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-                    return Ok(Err(Answer::text(431, "the request's headers are too long")));
-                }
-                Err(_) => return Ok(Err(Answer::text(400, "this is no HTTP request"))),
-            }
-        }
-    }
-
     fn read(&mut self, part: &mut [u8], deadline: Instant) -> io::Result<usize> {
         loop {
             self.stream.set_read_timeout(Some(remaining(deadline)?))?;
@@ -281,3 +561,6 @@ fn remaining(deadline: Instant) -> io::Result<Duration> {
         false => Ok(left),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ mod program;
 mod progress;
 mod record;
 mod recorder_library;
+mod replacing;
 mod replay;
 mod report;
 mod sampled;

@@ -15,7 +15,7 @@ use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::findings::FindingArguments;
 use crate::message;
 use crate::moment;
@@ -42,9 +42,11 @@ pub struct PageOptions<'a> {
 }
 
 /// Writes the page of the recording at `path` to the file `out`.
-pub fn write(path: &Path, out: &Path, options: &PageOptions<'_>) -> Result<(), Failure> {
+pub fn write(path: &Path, out: ToWrite<'_>, options: &PageOptions<'_>) -> Result<(), Failure> {
+    let input = path.to_path_buf();
+    out.check([&input])?;
     let page = bytes(path, options)?;
-    export::create_page(out, [&path.to_path_buf()], |output| output.write_all(&page))
+    out.create_page([&input], |output| output.write_all(&page))
 }
 
 /// The page of the recording at `path`. Notes on the recording are printed on stderr.

@@ -12,9 +12,10 @@ use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
+use crate::replacing::{ForceArguments, Kind};
 use crate::replay::{self, Format};
 use crate::report::{Color, style};
 use crate::standard_output;
@@ -68,6 +69,8 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    force: ForceArguments,
+    #[command(flatten)]
     limit: replay::Limit,
     /// Print no report and no progress
     #[arg(short, long)]
@@ -84,6 +87,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .debug_files
         .locator(arguments.input.limits())
         .status(BAD_INPUT)?;
+    if let Some(output) = arguments.output() {
+        output.check([&arguments.file])?;
+    }
     let progress = Progress::new(arguments.quiet);
     let (_, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
     let operations = recorded.operations;
@@ -137,13 +143,24 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 impl Arguments {
+    /// The file to write.
+    fn output(&self) -> Option<ToWrite<'_>> {
+        let kind = Kind {
+            what: "earlier report of `allotrope paths`",
+            is_own: &|head| head.starts_with(b"{\"format\":\"allotrope-paths/"),
+        };
+        let path = self.output.as_deref()?;
+        let force = self.force;
+        Some(ToWrite { path, kind, force })
+    }
+
     fn print(&self, report: &Report) -> Result<(), Failure> {
         let json = |out: &mut dyn io::Write| {
             to_json_writer(&mut *out, report)?;
             writeln!(out)
         };
-        if let Some(path) = &self.output {
-            export::create(path, [&self.file], json)?;
+        if let Some(output) = self.output() {
+            output.create([&self.file], json)?;
         }
         if self.quiet {
             return Ok(());

@@ -146,7 +146,7 @@ impl Arguments {
     pub fn of_stat(stat: &stat::Arguments) -> Self {
         Self {
             output: stat.output.clone(),
-            force: stat.force,
+            force: stat.force.force,
             no_follow: stat.no_follow,
             on_full: stat.on_full,
             counts_only: false,

@@ -28,7 +28,7 @@ use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::filter::FilterArguments;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
@@ -40,6 +40,7 @@ use crate::page::{self, PageOptions};
 use crate::pager::PagerArguments;
 use crate::per;
 use crate::progress::Progress;
+use crate::replacing::{self, ForceArguments};
 use crate::sampled;
 use crate::source;
 use crate::standard_output;
@@ -158,6 +159,8 @@ pub struct Arguments {
     #[arg(long, value_name = "OUT.svg", conflicts_with_all = [
           "tree", "lists", "by", "merge", "site", "source", "leaked_only", "freed_only", "per"])]
     flamegraph: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArguments,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
@@ -269,6 +272,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let Request { path, tree } = Request::new(arguments)?;
     if let Some(out) = &arguments.html {
         return report_page(arguments, path, out);
+    }
+    if let Some(out) = &arguments.flamegraph {
+        flame_graph_file(arguments, out).check([&path.to_owned()])?;
     }
     let (path, moment) = moment::split(path);
     let others = [
@@ -418,6 +424,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
+fn flame_graph_file<'a>(arguments: &Arguments, path: &'a Path) -> ToWrite<'a> {
+    ToWrite {
+        path,
+        kind: replacing::FLAME_GRAPH,
+        force: arguments.force,
+    }
+}
+
 /// Writes a flame graph of the stacks that match the filter.
 fn write_flame_graph(
     arguments: &Arguments,
@@ -438,8 +452,7 @@ fn write_flame_graph(
     let pattern = filter.map(|filter| format!("stacks with {}", filter.pattern()));
     let about: Vec<&str> = about.into_iter().chain(pattern.as_deref()).collect();
     let about = (!about.is_empty()).then(|| about.join("; "));
-    let input = path.to_owned();
-    export::create(output, [&input], |out| {
+    flame_graph_file(arguments, output).create([&path.to_owned()], |out| {
         flame_graph::write(&set, metric, about.as_deref(), out)
     })?;
     Ok(FINE)
@@ -465,6 +478,11 @@ fn report_page(arguments: &Arguments, path: &Path, out: &Path) -> Result<u8, Fai
         source: arguments.source.then_some(&*arguments.source_path),
         is_last: true,
         limits: arguments.input.limits(),
+    };
+    let out = ToWrite {
+        path: out,
+        kind: replacing::PAGE,
+        force: arguments.force,
     };
     page::write(path, out, &options)?;
     Ok(FINE)

@@ -2,9 +2,10 @@
 //! pages from the declaration of the command line.
 
 use std::fs;
-use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use allotrope_files::Output;
 use allotrope_text::Shown;
 
 use anyhow::Context;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 
 use crate::command_line::CommandLine;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::replacing::{self, Kind};
 use crate::standard_output;
 
 /// Arguments of `allotrope completions`.
@@ -58,14 +60,28 @@ pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
 
 /// Writes the pages into a private folder first and copies them from there, because
 /// clap_mangen follows symbolic links in the folder that it writes into.
-fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
+fn write_pages(command: clap::Command, folder: &Path) -> anyhow::Result<()> {
+    const PAGE: Kind<'static> = Kind {
+        what: "earlier manual page of allotrope",
+        is_own: &is_page,
+    };
     let private = tempfile::tempdir()?;
     clap_mangen::generate_to(command, private.path())?;
     for page in fs::read_dir(private.path())? {
         let page = page?;
-        allotrope_files::write(&folder.join(page.file_name()), fs::read(page.path())?)?;
+        let path = folder.join(page.file_name());
+        let target = replacing::target(&path, PAGE, false, "choose another folder")?;
+        let mut output = Output::at(target)?;
+        output.write_all(&fs::read(page.path())?)?;
+        output.finish()?;
     }
     Ok(())
+}
+
+/// Whether a file that begins so is one of these pages: its title is the command's name.
+fn is_page(head: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(head.get(..400).unwrap_or(head));
+    start.lines().any(|line| line.starts_with(".TH allotrope"))
 }
 
 /// The command line without the hidden subcommands, with which Allotrope's processes

@@ -23,11 +23,12 @@ use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::export;
+use crate::export::ToWrite;
 use crate::message;
 use crate::moment;
 use crate::progress::Progress;
 use crate::record::{self, Stat, WhenFull};
+use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::trace;
 use rows::{HEAD, Row, Rows};
@@ -77,9 +78,8 @@ pub struct Arguments {
     /// Keep the recording in this file, with all call stacks
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace the file of --output even if it is no trace
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub force: ForceArguments,
     /// Record neither child processes nor what the program execs
     #[arg(long)]
     pub no_follow: bool,
@@ -115,16 +115,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     {
         return of_file(arguments, Path::new(only));
     }
-    for path in arguments.files() {
+    let files = arguments.outputs();
+    for file in files.files() {
         // Before the program runs for hours.
-        Output::create(path)
-            .map(drop)
-            .with_context(|| format!("cannot write {}", path.shown()))
-            .status(RECORD_FAILED)?;
+        let check = || -> anyhow::Result<()> {
+            let kind = file.kind;
+            let target = replacing::target(file.path, kind, file.force.force, replacing::REMEDY)?;
+            let created = Output::at(target).map(drop);
+            created.with_context(|| format!("cannot write {}", file.path.shown()))
+        };
+        check().status(RECORD_FAILED)?;
     }
     let mut live = LiveLines::default();
     let quiet = arguments.quiet;
-    let files = arguments.outputs();
     let stat = Stat {
         interval_ms: u64::try_from(arguments.interval.as_millis()).unwrap_or(u64::MAX),
         show: Box::new(move |ns, images| {
@@ -165,11 +168,15 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
     }
     let trace = trace::open_without_names(path)?;
     let files = arguments.outputs();
+    let input = path.to_owned();
+    for file in files.files() {
+        file.check([&input])?;
+    }
     let rows = files.read(path, &trace)?;
     for note in trace::notes(path, &trace) {
         message::print(note);
     }
-    files.write(&rows, Some(&path.to_owned()))?;
+    files.write(&rows, Some(&input))?;
     if !arguments.quiet {
         standard_output::print_log(|out| print_all(&rows, out))?;
     }
@@ -177,16 +184,13 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
 }
 
 impl Arguments {
-    fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.csv, &self.plot, &self.log].into_iter().flatten()
-    }
-
     fn outputs(&self) -> Outputs {
         Outputs {
             interval: self.interval,
             csv: self.csv.clone(),
             plot: self.plot.clone(),
             log: self.log.clone(),
+            force: self.force,
             quiet: self.quiet,
         }
     }
@@ -198,10 +202,39 @@ struct Outputs {
     csv: Option<PathBuf>,
     plot: Option<PathBuf>,
     log: Option<PathBuf>,
+    force: ForceArguments,
     quiet: bool,
 }
 
 impl Outputs {
+    fn file<'a>(&self, path: Option<&'a PathBuf>, kind: Kind<'a>) -> Option<ToWrite<'a>> {
+        let force = self.force;
+        path.map(|path| ToWrite { path, kind, force })
+    }
+
+    fn csv(&self) -> Option<ToWrite<'_>> {
+        let is_own = &rows::is_csv;
+        let what = "earlier table of `allotrope stat`";
+        self.file(self.csv.as_ref(), Kind { what, is_own })
+    }
+
+    fn log(&self) -> Option<ToWrite<'_>> {
+        let is_own = &rows::is_log;
+        let what = "earlier log of `allotrope stat`";
+        self.file(self.log.as_ref(), Kind { what, is_own })
+    }
+
+    fn plot(&self) -> Option<ToWrite<'_>> {
+        let is_own = &plot::is_plot;
+        let what = "earlier plot of `allotrope stat`";
+        self.file(self.plot.as_ref(), Kind { what, is_own })
+    }
+
+    /// Those that are wanted.
+    fn files(&self) -> impl Iterator<Item = ToWrite<'_>> {
+        [self.csv(), self.log(), self.plot()].into_iter().flatten()
+    }
+
     /// Replays the recording.
     fn read(&self, path: &Path, trace: &TraceReader) -> Result<Rows, Failure> {
         let recording = trace::recording(trace);
@@ -241,14 +274,14 @@ impl Outputs {
 
     /// Writes the files that are wanted; none may be `input`.
     fn write(&self, rows: &Rows, input: Option<&PathBuf>) -> Result<(), Failure> {
-        if let Some(path) = &self.csv {
-            export::create(path, input, |out| rows.write_csv(out))?;
+        if let Some(file) = self.csv() {
+            file.create(input, |out| rows.write_csv(out))?;
         }
-        if let Some(path) = &self.log {
-            export::create(path, input, |out| rows.write_log(out))?;
+        if let Some(file) = self.log() {
+            file.create(input, |out| rows.write_log(out))?;
         }
-        if let Some(path) = &self.plot {
-            export::create(path, input, |out| plot::write(rows, out))?;
+        if let Some(file) = self.plot() {
+            file.create(input, |out| plot::write(rows, out))?;
         }
         Ok(())
     }

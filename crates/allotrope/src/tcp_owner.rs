@@ -2,7 +2,7 @@
 //! of each socket in /proc/net/tcp and tcp6 (proc_pid_net(5)).
 
 use std::fs;
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 /// Whose the other end of a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Owner {
 }
 
 /// The owner of the socket at `peer` that is connected to `local`.
-pub fn owner(peer: SocketAddrV4, local: SocketAddrV4) -> Owner {
+pub fn owner(peer: SocketAddr, local: SocketAddr) -> Owner {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
     if tables.iter().all(Result::is_err) {
         return Owner::Unknown;
@@ -29,7 +29,7 @@ pub fn owner(peer: SocketAddrV4, local: SocketAddrV4) -> Owner {
 }
 
 /// The owner in one table.
-fn find(table: &str, peer: SocketAddrV4, local: SocketAddrV4) -> Option<u32> {
+fn find(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
         let is_it = is_address(fields.nth(1)?, peer) && is_address(fields.next()?, local);
@@ -41,26 +41,33 @@ fn find(table: &str, peer: SocketAddrV4, local: SocketAddrV4) -> Option<u32> {
 
 /// Whether an entry such as `0100007F:1F90` is this address. A socket for both IPv6 and IPv4 has
 /// it as an IPv4-mapped address (RFC 4291, 2.5.5.2).
-fn is_address(entry: &str, address: SocketAddrV4) -> bool {
+fn is_address(entry: &str, address: SocketAddr) -> bool {
     let Some((host, port)) = entry.split_once(':') else {
         return false;
     };
-    // The kernel prints the four bytes as one number of the machine's byte order.
-    let number = u32::from_ne_bytes(address.ip().octets());
-    let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
-    let is_host =
-        host == format!("{number:08X}") || host == format!("{:016X}{mapped:08X}{number:08X}", 0);
+    // The kernel prints each four bytes as one number of the machine's byte order.
+    let number = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
+    let numbers = |octets: [u8; 16]| -> String {
+        let words = octets.as_chunks().0.iter();
+        words.map(|bytes| number(*bytes)).collect()
+    };
+    let is_host = match address.ip().to_canonical() {
+        IpAddr::V4(ip) => {
+            host == number(ip.octets()) || host == numbers(ip.to_ipv6_mapped().octets())
+        }
+        IpAddr::V6(ip) => host == numbers(ip.octets()),
+    };
     is_host && u16::from_str_radix(port, 16) == Ok(address.port())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
     use super::*;
 
-    fn address(port: u16) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }
 
     // As x86-64 prints them.
@@ -85,11 +92,18 @@ mod tests {
 
     #[test]
     fn a_connection_of_ones_own_is_ones_own() {
-        let listener = TcpListener::bind(address(0)).expect("a port");
-        let local = address(listener.local_addr().expect("an address").port());
-        let client = TcpStream::connect(local).expect("a connection");
-        let peer = address(client.local_addr().expect("an address").port());
-        let own = rustix::process::geteuid().as_raw();
-        assert_eq!(owner(peer, local), Owner::User(own));
+        let ipv6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+        for address in [address(0), ipv6] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                // A machine may have no IPv6.
+                assert_eq!(address, ipv6);
+                continue;
+            };
+            let local = listener.local_addr().expect("an address");
+            let client = TcpStream::connect(local).expect("a connection");
+            let peer = client.local_addr().expect("an address");
+            let own = rustix::process::geteuid().as_raw();
+            assert_eq!(owner(peer, local), Owner::User(own));
+        }
     }
 }

@@ -8,7 +8,6 @@ mod init;
 mod rename;
 mod stop;
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +20,7 @@ use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions};
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
+use allotrope_files::{Output, Target, Whose, append};
 use anyhow::Context;
 
 use crate::cargo_tests::{self, CargoArguments};
@@ -30,6 +30,7 @@ use crate::exit_status::{
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::progress::Progress;
+use crate::replacing::{self, ForceArguments, Kind};
 use crate::report::{self, Color};
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
@@ -82,6 +83,8 @@ pub struct Arguments {
     /// Write a file, too, such as `junit=report.xml`; may be given several times
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
     write: Vec<(Format, PathBuf)>,
+    #[command(flatten)]
+    force: ForceArguments,
     /// Show all stacks and frames; record them even if the configuration has counts-only
     #[arg(long)]
     stacks: bool,
@@ -151,6 +154,28 @@ enum Format {
     NioNewer,
 }
 
+impl Format {
+    /// Its files.
+    fn kind(self) -> Kind<'static> {
+        const fn kind(is_own: &'static dyn Fn(&[u8]) -> bool) -> Kind<'static> {
+            Kind {
+                what: "earlier report of `allotrope test` in this format",
+                is_own,
+            }
+        }
+        match self {
+            Self::Text => kind(&|head| outputs::is_own(Form::Text, head)),
+            Self::Json => kind(&|head| outputs::is_own(Form::Json, head)),
+            Self::Junit => kind(&|head| outputs::is_own(Form::Junit, head)),
+            Self::Markdown => kind(&|head| outputs::is_own(Form::Markdown, head)),
+            Self::Github => kind(&|head| outputs::is_own(Form::Github, head)),
+            Self::Nio | Self::NioNewer => {
+                kind(&|head| outputs::is_own(Form::Nio(Generation::Structures), head))
+            }
+        }
+    }
+}
+
 impl From<Format> for Form {
     fn from(format: Format) -> Self {
         match format {
@@ -207,6 +232,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(test) = &arguments.history {
         return history::run(arguments, &configuration, test);
     }
+    arguments.check_files()?;
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
     let stop = Stop::on_signals().status(FAILED)?;
@@ -262,7 +288,7 @@ fn measure_and_print(
     };
     for (format, file) in &arguments.write {
         // The verdict is known; that a file cannot be written does not change it.
-        if let Err(error) = write_file(*format, file, &report, configuration) {
+        if let Err(error) = arguments.write_file(*format, file, &report, configuration) {
             message::print(format_args!("{error:#}"));
         }
     }
@@ -367,29 +393,54 @@ fn list(configuration: &Configuration) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-/// Writes a format to a file. The summary of a job of GitHub's workflows is appended to:
-/// other commands of the step may have written there
-/// (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>). Another file
-/// is not written through a link of the repository, which may be from elsewhere.
-fn write_file(
-    format: Format,
-    file: &Path,
-    report: &Report,
-    configuration: &Configuration,
-) -> anyhow::Result<()> {
-    let mut bytes = Vec::new();
-    let summary = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|it| Path::new(&it) == file);
-    let written = outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
-        .and_then(|()| match summary {
-            true => OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(file)
-                .and_then(|mut file| file.write_all(&bytes)),
-            false => refuse_links(configuration.repository().root(), file)
-                .and_then(|()| allotrope_files::write(file, &bytes)),
-        });
-    written.with_context(|| format!("cannot write {}", file.shown()))
+/// Whether a file is the summary of a job of GitHub's workflows. It is appended to: other
+/// commands of the step may have written there
+/// (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
+fn is_summary(file: &Path) -> bool {
+    std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|it| Path::new(&it) == file)
+}
+
+impl Arguments {
+    /// Refuses files to write that are not to be replaced.
+    fn check_files(&self) -> Result<(), Failure> {
+        for (format, file) in self.write.iter().filter(|(_, file)| !is_summary(file)) {
+            self.target(*format, file).status(BAD_INPUT)?;
+        }
+        Ok(())
+    }
+
+    fn target(&self, format: Format, file: &Path) -> anyhow::Result<Target> {
+        replacing::target(file, format.kind(), self.force.force, replacing::REMEDY)
+    }
+
+    /// Writes a format to a file, not through a link of the repository, which may be from elsewhere.
+    fn write_file(
+        &self,
+        format: Format,
+        file: &Path,
+        report: &Report,
+        configuration: &Configuration,
+    ) -> anyhow::Result<()> {
+        let cannot = || format!("cannot write {}", file.shown());
+        let mut bytes = Vec::new();
+        outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
+            .with_context(cannot)?;
+        if is_summary(file) {
+            // In a container, the runner's user has made it, and this is root.
+            let file = append(file, Whose::Anybodys);
+            return file
+                .and_then(|mut file| file.write_all(&bytes))
+                .with_context(cannot);
+        }
+        refuse_links(configuration.repository().root(), file).with_context(cannot)?;
+        let output = Output::at(self.target(format, file)?);
+        output
+            .and_then(|mut output| {
+                output.write_all(&bytes)?;
+                output.finish()
+            })
+            .with_context(cannot)
+    }
 }
 
 /// Removes the files of the budget folder that belong to no test.

@@ -35,7 +35,7 @@ use crate::report;
 use crate::signal_state;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
-use crate::tcp_owner::{Owner, owner};
+use crate::tcp_owner::Owner;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -228,12 +228,9 @@ impl View {
 }
 
 impl Responder for View {
-    fn check_client(&self, client: SocketAddr) -> Result<(), &'static str> {
-        let SocketAddr::V4(client) = client else {
-            return Err("the page is for this machine only");
-        };
+    fn check_client(&self, client: Owner) -> Result<(), &'static str> {
         let own = rustix::process::geteuid().as_raw();
-        match owner(client, self.address) {
+        match client {
             Owner::User(user) if user == own || user == 0 => Ok(()),
             // The token decides alone.
             Owner::Unknown => Ok(()),

@@ -293,6 +293,31 @@ fn hostile_requests_stop_nobody() {
 }
 
 #[test]
+fn idle_clients_of_another_user_hold_up_nobody() {
+    if !support::is_root() {
+        return skip("only root starts a client of another user");
+    }
+    let servers = [
+        ("--prometheus", "127.0.0.1:0", "/metrics"),
+        ("--pprof-listen", "[::1]:0", "/debug/pprof/heap"),
+    ];
+    for (option, address, target) in servers {
+        if std::net::TcpListener::bind(address).is_err() {
+            // A machine may have no IPv6.
+            continue;
+        }
+        let server = Server::new(&[option, address]);
+        let mut idle = http::idle_clients(server.address, 70);
+        for number in 0..50 {
+            let answer = server.ask("GET", target, "localhost");
+            assert_eq!(answer.status, 200, "{option} {address} {number}");
+        }
+        drop(idle.stdin.take());
+        idle.wait().expect("it ends");
+    }
+}
+
+#[test]
 fn other_machines_are_served_only_where_that_is_wanted() {
     let program = program();
     let id = program.0.id().to_string();

@@ -327,6 +327,21 @@ fn slow_and_hostile_clients_stop_nobody_and_take_no_memory() {
 }
 
 #[test]
+fn idle_clients_of_another_user_hold_up_nobody() {
+    if !is_root() {
+        return skip("only root starts a client of another user");
+    }
+    let recording = recording();
+    let view = View::quiet(&recording.trace);
+    let mut idle = http::idle_clients(view.address, 70);
+    for number in 0..50 {
+        assert_eq!(view.page().status, 200, "{number}");
+    }
+    drop(idle.stdin.take());
+    idle.wait().expect("it ends");
+}
+
+#[test]
 fn signals_end_it() {
     let recording = recording();
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {

@@ -136,6 +136,169 @@ fn a_trace_replaces_only_a_trace() {
     assert_eq!(report.only().under("stream").allocations, 20);
 }
 
+/// Commands that write the file FILE about the recording TRACE.
+const WRITING: [&[&str]; 15] = [
+    &["report", "TRACE", "--html", "FILE"],
+    &["report", "TRACE", "--flamegraph", "FILE"],
+    &["diff", "TRACE", "TRACE", "--html", "FILE"],
+    &["diff", "TRACE", "TRACE", "--flamegraph", "FILE"],
+    &["export", "TRACE", "--to", "csv", "-o", "FILE"],
+    &["export", "TRACE", "--to", "dhat", "-o", "FILE"],
+    &["export", "TRACE", "--to", "firefox", "-o", "FILE"],
+    &["export", "TRACE", "--to", "folded", "-o", "FILE"],
+    &["export", "TRACE", "--to", "heaptrack", "-o", "FILE"],
+    &["export", "TRACE", "--to", "json", "-o", "FILE"],
+    &["export", "TRACE", "--to", "perfetto", "-o", "FILE"],
+    &["export", "TRACE", "--to", "pprof", "-o", "FILE"],
+    &["export", "TRACE", "--to", "speedscope", "-o", "FILE"],
+    &["export", "TRACE", "--to", "stacks", "-o", "FILE"],
+    &["symbolize", "TRACE", "-o", "FILE"],
+];
+
+/// More of them, whose options are behind the recording.
+const PLOTS: [&[&str]; 3] = [
+    &["stat", "--quiet", "--csv", "FILE", "TRACE"],
+    &["stat", "--quiet", "--plot", "FILE", "TRACE"],
+    &["stat", "--quiet", "--log", "FILE", "TRACE"],
+];
+
+/// Runs a command of [`WRITING`].
+fn write(words: &[&str], options: &[&str], trace: &Path, file: &Path) -> Output {
+    // Options of `stat` are before the recording.
+    let (name, rest) = words.split_first().expect("a command");
+    let words = [*name].into_iter().chain(options.iter().copied());
+    let words = words.chain(rest.iter().copied()).map(|word| match word {
+        "TRACE" => trace.as_os_str(),
+        "FILE" => file.as_os_str(),
+        word => OsStr::new(word),
+    });
+    allotrope(words)
+}
+
+#[track_caller]
+fn expect(status: i32, what: &[&str], output: &Output) {
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{what:?}: {}",
+        printed(output)
+    );
+}
+
+#[test]
+fn nothing_but_earlier_outputs_is_replaced() {
+    let recording = recorded();
+    let trace = &recording.trace;
+    let file = &recording.folder.path().join("letter.html");
+    let letter = "Dear reader,\n\nthis is a letter of 3\nlines.\n";
+    for words in WRITING.into_iter().chain(PLOTS) {
+        fs::write(file, letter).expect("the folder is ours");
+        let refused = write(words, &[], trace, file);
+        expect(2, words, &refused);
+        assert!(
+            printed(&refused).contains("--force"),
+            "{}",
+            printed(&refused)
+        );
+        assert_eq!(
+            fs::read(file).expect("it is there"),
+            letter.as_bytes(),
+            "{words:?}"
+        );
+        expect(0, words, &write(words, &["--force"], trace, file));
+        let first = fs::read(file).expect("it is there");
+        assert_ne!(first, letter.as_bytes(), "{words:?}");
+        // Its own file, and an empty one.
+        expect(0, words, &write(words, &[], trace, file));
+        fs::write(file, "").expect("the folder is ours");
+        expect(0, words, &write(words, &[], trace, file));
+        assert!(
+            !fs::read(file).expect("it is there").is_empty(),
+            "{words:?}"
+        );
+        fs::remove_file(file).expect("it is ours");
+    }
+}
+
+/// A file that looks like an earlier one, of another user in a folder like `/tmp`.
+#[test]
+fn files_of_other_users_are_not_replaced() {
+    if !support::is_root() {
+        return support::skip("only root can make files that belong to another user");
+    }
+    let recording = recorded();
+    let trace = &recording.trace;
+    let shared = tempfile::tempdir().expect("a temporary folder");
+    let everybody = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(shared.path(), everybody).expect("the folder is ours");
+    let file = &shared.path().join("earlier");
+    let strangers = Some(65_534);
+    for words in WRITING.into_iter().chain(PLOTS) {
+        expect(0, words, &write(words, &[], trace, file));
+        std::os::unix::fs::chown(file, strangers, strangers).expect("we are root");
+        let before = fs::metadata(file).expect("it is there").ino();
+        for contents in [&b"it"[..], b""] {
+            let refused = write(words, &[], trace, file);
+            expect(2, words, &refused);
+            let text = printed(&refused);
+            assert!(
+                text.contains("belongs to another user"),
+                "{words:?}: {text}"
+            );
+            assert_eq!(
+                fs::metadata(file).expect("it is there").ino(),
+                before,
+                "{words:?}"
+            );
+            fs::write(file, contents).expect("we are root");
+        }
+        expect(0, words, &write(words, &["--force"], trace, file));
+        let after = fs::metadata(file).expect("it is there");
+        assert!(after.ino() != before && after.uid() == 0, "{words:?}");
+        fs::remove_file(file).expect("it is ours");
+        // What is no file stays refused.
+        symlink(shared.path().join("new"), file).expect("the folder is ours");
+        std::os::unix::fs::lchown(file, strangers, strangers).expect("we are root");
+        let refused = write(words, &["--force"], trace, file);
+        expect(2, words, &refused);
+        let text = printed(&refused);
+        assert!(
+            text.contains("another user put a link"),
+            "{words:?}: {text}"
+        );
+        fs::remove_file(file).expect("it is ours");
+    }
+    let left: Vec<_> = fs::read_dir(shared.path()).expect("it is there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_log_goes_into_no_planted_file() {
+    if !support::is_root() {
+        return support::skip("only root can make files that belong to another user");
+    }
+    let shared = tempfile::tempdir().expect("a temporary folder");
+    let everybody = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(shared.path(), everybody).expect("the folder is ours");
+    let path = |name: &str| shared.path().join(name);
+    let home = tempfile::tempdir().expect("a temporary folder");
+    symlink(home.path().join("new"), path("link")).expect("the folder is ours");
+    mknodat(CWD, path("pipe"), FileType::Fifo, 0o666.into(), 0).expect("the folder is ours");
+    fs::write(path("file"), "").expect("the folder is ours");
+    for name in ["link", "pipe", "file"] {
+        std::os::unix::fs::lchown(path(name), Some(65_534), Some(65_534)).expect("we are root");
+        let mut watch = support::record::command();
+        watch.args(["watch", "--headless", "--every", "100ms", "--log"]);
+        watch.arg(path(name)).args(["--", "sleep", "1"]);
+        let output = support::run(&mut watch, b"");
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(2), "{name}: {text}");
+        assert!(text.contains("another user"), "{name}: {text}");
+    }
+    assert!(!home.path().join("new").exists());
+    assert_eq!(fs::read(path("file")).expect("it is there"), b"");
+}
+
 /// Runs a command whose output file is a named pipe; returns what it wrote. The pipe
 /// must not be replaced.
 fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
@@ -281,7 +444,8 @@ fn where_it_ends(trace: &Path) -> u64 {
 fn manual_pages_and_headers_are_renamed_into_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let page = folder.path().join("allotrope.1");
-    fs::write(&page, "an earlier one").expect("the folder is ours");
+    let earlier = ".TH allotrope 1 \"allotrope 0.1.0\" \nan earlier one";
+    fs::write(&page, earlier).expect("the folder is ours");
     fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).expect("it is ours");
     let before = fs::metadata(&page).expect("it is there").ino();
     let output = allotrope([
@@ -294,6 +458,15 @@ fn manual_pages_and_headers_are_renamed_into_place() {
     assert_ne!(after.ino(), before);
     assert_eq!(after.mode() & 0o777, 0o640);
     assert!(folder.path().join("allotrope-record.1").exists());
+    let letter = folder.path().join("allotrope-record.1");
+    fs::write(&letter, "Dear reader,\n").expect("the folder is ours");
+    let output = allotrope([
+        "man".as_ref(),
+        "--output".as_ref(),
+        folder.path().as_os_str(),
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert_eq!(fs::read(letter).expect("it is there"), b"Dear reader,\n");
 }
 
 /// A header that another program wrote may be in any encoding.

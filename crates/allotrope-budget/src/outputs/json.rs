@@ -13,7 +13,7 @@ use crate::check::Check;
 use crate::result::{CaseResult, Explanation, Report, TestResult};
 use allotrope_profile::Metric;
 
-const FORMAT: &str = "allotrope-test/1";
+pub(super) const FORMAT: &str = "allotrope-test/1";
 
 #[derive(Serialize)]
 struct ReportForm<'a> {

@@ -10,12 +10,15 @@ use crate::check::{Check, CheckStatus};
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 use crate::spread::Spread;
 
+/// How the report begins.
+pub(super) const TITLE: &str = "### Allocations: ";
+
 /// Writes the report as Markdown.
 ///
 /// # Errors
 /// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "### Allocations: {}", wording::summary(report))?;
+    writeln!(out, "{TITLE}{}", wording::summary(report))?;
     let cases = report.tests.iter().flat_map(|test| &test.cases);
     let (passed, others): (Vec<&CaseResult>, Vec<&CaseResult>) =
         cases.partition(|case| case.outcome() == Outcome::Passed);

@@ -7,7 +7,7 @@ use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame, Stack
 use allotrope_report::Style;
 
 use super::nio::Generation;
-use super::{Form, TextOptions, write};
+use super::{Form, TextOptions, is_own, write};
 use crate::budgets::Budget;
 use crate::check::check_case;
 use crate::configuration::Protocol;
@@ -350,4 +350,30 @@ fn the_log_of_the_swiftnio_harness() {
     report.tests[0].cases.clear();
     let zeros = log(&report, Generation::Structures);
     assert!(zeros.contains("nio.total_allocations: 0\n"), "{zeros}");
+}
+
+#[test]
+fn each_form_is_recognised_by_its_head() {
+    let forms = [
+        Form::Text,
+        Form::Json,
+        Form::Junit,
+        Form::Markdown,
+        Form::Github,
+        Form::Nio(Generation::Dictionaries),
+        Form::Nio(Generation::Structures),
+    ];
+    for form in forms {
+        let text = shown(form, 80);
+        assert!(is_own(form, text.as_bytes()), "{form:?}: {text}");
+        for other in [
+            "Dear reader,\n\nthis is a letter.\n",
+            "{\"a\":1}\n",
+            "<?xml version=\"1.0\"?>\n<testsuites name=\"other\">\n",
+            "# Title\n",
+            "- item\n- item\n",
+        ] {
+            assert!(!is_own(form, other.as_bytes()), "{form:?}: {other}");
+        }
+    }
 }

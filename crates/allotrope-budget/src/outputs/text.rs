@@ -40,6 +40,15 @@ impl Default for TextOptions {
 /// ECMA-48 colours, by outcome.
 const COLORS: [&str; 3] = ["32", "33", "31"];
 
+/// How the lines of cases begin, by outcome.
+const STATUS: [&str; 3] = ["ok  ", "less", "FAIL"];
+
+/// Whether a line is that of a case, or the only one of a report without cases.
+pub(super) fn is_line(line: &str) -> bool {
+    let mut rest = STATUS.iter().filter_map(|word| line.strip_prefix(word));
+    rest.any(|rest| rest.starts_with("  ")) || line.starts_with("0 tests")
+}
+
 /// Of more cases that have passed beside one that has not, only the names are written.
 const MOST_PASSED: usize = 10;
 
@@ -100,11 +109,7 @@ impl Text<'_> {
     }
 
     fn status(&self, outcome: Outcome) -> String {
-        let word = match outcome {
-            Outcome::Passed => "ok  ",
-            Outcome::Improved => "less",
-            Outcome::Failed => "FAIL",
-        };
+        let word = STATUS[outcome as usize];
         self.paint(COLORS[outcome as usize], word)
     }
 

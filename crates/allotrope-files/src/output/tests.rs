@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::Path;
 
 use super::*;
-use crate::FileId;
+use crate::{FileId, Kept};
 
 const OTHER_USER: u32 = 12345;
 
@@ -121,6 +121,68 @@ fn a_link_or_pipe_of_another_user_in_a_shared_folder_is_refused() {
     .unwrap();
     lchown(&pipe, Some(OTHER_USER), None).unwrap();
     assert!(write(&pipe, "after").is_err());
+}
+
+/// The rule is about who can write to the folder, whatever its other bits are.
+#[test]
+fn a_link_of_another_user_is_refused_in_every_folder_that_others_can_write_to() {
+    let Some(shared) = shared_folder() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let link = shared.path().join("link");
+    symlink(home.path().join("new"), &link).unwrap();
+    lchown(&link, Some(OTHER_USER), None).unwrap();
+    let way = shared.path().join("way");
+    symlink(home.path(), &way).unwrap();
+    lchown(&way, Some(OTHER_USER), None).unwrap();
+    let second = home.path().join("second");
+    symlink(&way, &second).unwrap();
+    for (mode, owner) in [(0o1777, 0), (0o777, 0), (0o770, 0), (0o755, OTHER_USER)] {
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(shared.path(), Some(owner), None).unwrap();
+        for path in [&link, &way.join("new"), &second.join("new")] {
+            let error = write(path, "after").unwrap_err();
+            assert!(
+                error.to_string().contains("another user"),
+                "{mode:o} {error}"
+            );
+        }
+        assert!(!home.path().join("new").exists(), "{mode:o}");
+    }
+    // Root has put it into a folder of its own, or another user into root's long ago.
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    lchown(&way, Some(0), None).unwrap();
+    write(&second.join("new"), "after").unwrap();
+    assert_eq!(fs::read(home.path().join("new")).unwrap(), b"after");
+}
+
+#[test]
+fn only_what_allotrope_wrote_may_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let kept = |path: &Path| {
+        let target = Target::of(path).unwrap();
+        target.kept(|head| head.starts_with(b"ours")).unwrap()
+    };
+    assert_eq!(kept(&path), None);
+    for (text, expected) in [
+        ("", None),
+        ("ours, an earlier one", None),
+        ("a letter", Some(Kept::Foreign)),
+        ("our", Some(Kept::Foreign)),
+    ] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(kept(&path), expected, "{text}");
+    }
+    assert_eq!(kept(Path::new("/dev/null")), None);
+    if shared_folder().is_some() {
+        for text in ["", "ours"] {
+            fs::write(&path, text).unwrap();
+            std::os::unix::fs::chown(&path, Some(OTHER_USER), None).unwrap();
+            assert_eq!(kept(&path), Some(Kept::Strangers), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -43,6 +43,10 @@ impl Exporter for Csv {
         "csv"
     }
 
+    fn is_own(&self, head: &[u8]) -> bool {
+        head.starts_with(b"process,pid,site,allocations,")
+    }
+
     fn write(
         &self,
         input: &Input<'_>,

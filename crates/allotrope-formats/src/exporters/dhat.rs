@@ -71,6 +71,17 @@ impl Exporter for Dhat {
         }
     }
 
+    fn is_own(&self, head: &[u8]) -> bool {
+        // valgrind writes other units.
+        let Some(rest) = head.strip_prefix(b"{\"dhatFileVersion\":2\n,\"mode\":\"") else {
+            return false;
+        };
+        let start = String::from_utf8_lossy(rest.get(..400).unwrap_or(rest));
+        start.contains("\n,\"bklt\":")
+            && start.contains(",\"bkacc\":false\n")
+            && start.contains("\n,\"tu\":\"\u{b5}s\",\"Mtu\":\"s\"\n")
+    }
+
     fn write(
         &self,
         Input { set, .. }: &Input<'_>,

@@ -77,6 +77,10 @@ impl Exporter for Firefox {
         }
     }
 
+    fn is_own(&self, head: &[u8]) -> bool {
+        head.starts_with(START)
+    }
+
     fn write(
         &self,
         input: &Input<'_>,
@@ -88,8 +92,38 @@ impl Exporter for Firefox {
         for (process, cells) in cells::bounded(profile, MOST_ROWS / ROWS_OF_A_CELL) {
             writer.process(process, &cells);
         }
-        allotrope_text::to_json_writer(out, &writer.file).map_err(std::io::Error::from)?;
+        out.write_all(START)?;
+        let rest = WithoutBrace {
+            out,
+            is_open: false,
+        };
+        allotrope_text::to_json_writer(rest, &writer.file).map_err(std::io::Error::from)?;
         Ok(())
+    }
+}
+
+/// How a file begins: with a member that the profiler does not know.
+const START: &[u8] = b"{\"exporter\":\"allotrope\",";
+
+/// Writes an object without its first character, the brace.
+struct WithoutBrace<'a> {
+    out: &'a mut dyn Write,
+    is_open: bool,
+}
+
+impl Write for WithoutBrace<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match bytes {
+            [b'{', ..] if !self.is_open => {
+                self.is_open = true;
+                Ok(1)
+            }
+            _ => self.out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
     }
 }
 

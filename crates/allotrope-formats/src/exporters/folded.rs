@@ -10,6 +10,7 @@ use allotrope_profile::CountedStack;
 use super::merged::Merged;
 use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, Input, require};
+use super::{complete_lines, is_number};
 use crate::error::ExportError;
 
 /// The exporter; see the module documentation.
@@ -26,6 +27,16 @@ impl Exporter for Folded {
 
     fn extension(&self) -> &'static str {
         "folded"
+    }
+
+    fn is_own(&self, head: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(head);
+        let mut lines = complete_lines(&text).peekable();
+        let is_stack = |line: &str| {
+            let parts = line.rsplit_once(' ');
+            parts.is_some_and(|(stack, number)| !stack.is_empty() && is_number(number))
+        };
+        lines.peek().is_some() && lines.all(is_stack)
     }
 
     fn write(

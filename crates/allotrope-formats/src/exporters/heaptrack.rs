@@ -15,7 +15,7 @@
 //!
 //! Source: heaptrack 1.4, `src/analyze/accumulatedtracedata.cpp`.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use allotrope_profile::{Block, BlockEvent, Process, Profile, StackFrame, StackId, StackSet};
 use rustc_hash::FxHashMap;
@@ -28,6 +28,8 @@ use crate::error::ExportError;
 
 /// Of heaptrack 1.4.0, and of its file format.
 const VERSION: &str = "10400 3";
+/// A line that heaptrack ignores, by which a file is recognised as ours.
+const MARK: &str = "# allotrope";
 /// Bytes of a page, in which the resident memory is counted.
 const PAGE: u64 = 4096;
 /// The first made-up address.
@@ -83,6 +85,16 @@ impl Exporter for Heaptrack {
         chosen.into_iter().collect()
     }
 
+    fn is_own(&self, head: &[u8]) -> bool {
+        let mut start = Vec::new();
+        let read = zstd::Decoder::new(head).and_then(|zipped| {
+            let most = MARK.len() as u64 + VERSION.len() as u64 + 4;
+            zipped.take(most).read_to_end(&mut start)
+        });
+        let expected = format!("v {VERSION}\n{MARK}\n");
+        read.is_ok() && start.starts_with(expected.as_bytes())
+    }
+
     fn write(
         &self,
         input: &Input<'_>,
@@ -94,6 +106,8 @@ impl Exporter for Heaptrack {
         let zipped = zstd::Encoder::new(out, LEVEL)?;
         let mut writer = Writer::new(input.set, process, io::BufWriter::new(zipped));
         writer.head()?;
+        // A block of its own, so that the start alone can be read.
+        writer.out.flush()?;
         let sites = process.sites.iter();
         let sites: Vec<_> = sites.map(|site| (process.id, site.stack_id)).collect();
         let mut written = Ok(());
@@ -168,7 +182,7 @@ impl<'a, W: Write> Writer<'a, W> {
 
     fn head(&mut self) -> io::Result<()> {
         let command = allotrope_profile::command_text(&self.process.command);
-        writeln!(self.out, "v {VERSION}")?;
+        writeln!(self.out, "v {VERSION}\n{MARK}")?;
         writeln!(self.out, "X {}", on_one_line(command.into(), None))?;
         writeln!(self.out, "I {PAGE:x} 0")?;
         // heaptrack takes a deallocation of info 0 for a temporary one if it follows another

@@ -27,6 +27,10 @@ impl Exporter for Json {
         "json"
     }
 
+    fn is_own(&self, head: &[u8]) -> bool {
+        head.starts_with(b"{\"format\":\"allotrope-stacks/")
+    }
+
     fn write(
         &self,
         Input { set, estimates, .. }: &Input<'_>,

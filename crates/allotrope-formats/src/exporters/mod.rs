@@ -25,6 +25,16 @@ use allotrope_profile::{Metric, StackSet};
 
 use crate::error::ExportError;
 
+/// The lines of a file's beginning, without one that may go on.
+fn complete_lines(head: &str) -> impl Iterator<Item = &str> {
+    let end = head.rfind('\n').map_or(0, |end| end + 1);
+    head.get(..end).unwrap_or_default().lines()
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
+}
+
 pub use input::{Estimates, Events, Input, Recorded};
 pub use pprof::write_pprof;
 
@@ -52,6 +62,10 @@ pub trait Exporter: Sync {
     fn suffix(&self) -> Option<&'static str> {
         None
     }
+    /// Whether a file that begins so was written by this exporter, as far as that can be seen:
+    /// by a mark where the format has a place for one, else by its form. `head` may end
+    /// anywhere.
+    fn is_own(&self, head: &[u8]) -> bool;
     /// Writes the input, which passed [`Self::check`]. Equal inputs give equal output.
     fn write(
         &self,

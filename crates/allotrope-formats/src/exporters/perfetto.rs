@@ -60,6 +60,9 @@ const FIGURES: [Metric; 4] = [
     Metric::LeakedBytes,
 ];
 
+/// The tag of `Trace.packet`: field 1, with a length (protobuf's encoding).
+const PACKET_FIELD: u8 = 0x0a;
+
 /// The exporter; see the module documentation.
 pub(super) struct Perfetto;
 
@@ -91,6 +94,27 @@ impl Exporter for Perfetto {
             Some(_) => Vec::new(),
             None => vec!["the source has no times, so there is one dump, at time 0".to_owned()],
         }
+    }
+
+    fn is_own(&self, head: &[u8]) -> bool {
+        // The packet with the clocks, which are 0: see `Sequence::clocks`.
+        let Some((&[PACKET_FIELD, length], rest)) = head.split_first_chunk() else {
+            return false;
+        };
+        // Its length is below 128, a varint of one byte.
+        let packet = rest.get(..usize::from(length));
+        let Some(Ok(packet)) = packet.map(TracePacket::decode) else {
+            return false;
+        };
+        let clocks = packet.clock_snapshot.unwrap_or_default().clocks;
+        let is_start =
+            |(clock, id): (&Clock, u32)| clock.clock_id == Some(id) && clock.timestamp == Some(0);
+        packet.trusted_packet_sequence_id == Some(1)
+            && clocks.len() >= 2
+            && clocks
+                .iter()
+                .zip([clock::BOOTTIME, clock::MONOTONIC_COARSE])
+                .all(is_start)
     }
 
     fn write(

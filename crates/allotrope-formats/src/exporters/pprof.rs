@@ -30,7 +30,7 @@ mod entry_points;
 use std::io::Write;
 
 use allotrope_profile::{Metric, StackSet};
-use flate2::{Compression, write::GzEncoder};
+use flate2::{Compression, GzBuilder};
 
 use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
@@ -64,6 +64,9 @@ pub(crate) fn dropped_frames() -> String {
     entry_points::pattern()
 }
 
+/// The comment in the gzip header, by which a file is recognised as ours.
+const MARK: &[u8] = b"allotrope";
+
 /// The exporter; see the module documentation.
 pub(super) struct Pprof;
 
@@ -87,6 +90,16 @@ impl Exporter for Pprof {
                 "the stacks of {images} process images are added up; each was at its peak at a time of its own"
             )],
         }
+    }
+
+    fn is_own(&self, head: &[u8]) -> bool {
+        // gzip's comment (RFC 1952, 2.3).
+        const COMMENT: u8 = 0x10;
+        let comment = head.get(10..).unwrap_or_default();
+        head.starts_with(&[0x1f, 0x8b, 8, COMMENT])
+            && comment
+                .strip_prefix(MARK)
+                .is_some_and(|rest| rest.starts_with(&[0]))
     }
 
     fn write(
@@ -116,7 +129,9 @@ pub fn write_pprof(
     if kinds.is_empty() {
         return Err(ExportError::Unknown(Metric::Allocations));
     }
-    let mut zipped = GzEncoder::new(out, Compression::default());
+    let mut zipped = GzBuilder::new()
+        .comment(MARK)
+        .write(out, Compression::default());
     let mut builder = Builder::new(set, &mut zipped);
     builder.kinds(&kinds, default)?;
     builder.about()?;

@@ -79,6 +79,11 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// How a file begins.
+fn start() -> String {
+    format!("{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"allotrope\"")
+}
+
 impl Exporter for Speedscope {
     fn name(&self) -> &'static str {
         "speedscope"
@@ -97,6 +102,10 @@ impl Exporter for Speedscope {
             true => Err(ExportError::Unknown(Metric::Allocations)),
             false => Ok(()),
         }
+    }
+
+    fn is_own(&self, head: &[u8]) -> bool {
+        head.starts_with(start().as_bytes())
     }
 
     fn write(
@@ -119,10 +128,7 @@ impl Exporter for Speedscope {
         }));
         let metrics = shown(input);
         let active = metrics.iter().position(|it| *it == options.metric);
-        write!(
-            out,
-            "{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"allotrope\",\"name\":"
-        )?;
+        write!(out, "{},\"name\":", start())?;
         value(out, &on_one_line(set.title.as_str().into(), None))?;
         write!(out, ",\"activeProfileIndex\":{}", active.unwrap_or(0))?;
         write!(out, ",\"shared\":{{\"frames\":")?;

@@ -10,6 +10,7 @@ use allotrope_profile::{CountedStack, StackFrame};
 use super::merged::Merged;
 use super::naming::{NO_STACK, on_one_line};
 use super::{ExportOptions, Exporter, Input, require};
+use super::{complete_lines, is_number};
 use crate::error::ExportError;
 use crate::readers::dtrace::NO_MODULE;
 
@@ -27,6 +28,16 @@ impl Exporter for Stacks {
 
     fn extension(&self) -> &'static str {
         "stacks"
+    }
+
+    fn is_own(&self, head: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(head);
+        let mut lines = complete_lines(&text);
+        let is_number = |line: &str| line.starts_with(' ') && is_number(line.trim_start());
+        let is_frame = |line: &str| line.starts_with("              ") && line.contains('`');
+        lines.next() == Some("")
+            && lines.next().is_some_and(is_frame)
+            && lines.all(|line| line.is_empty() || is_number(line) || is_frame(line))
     }
 
     fn write(

@@ -532,3 +532,47 @@ fn every_exporter_has_a_name_of_its_own() {
         assert!(!exporter.description().is_empty() && !exporter.extension().starts_with('.'));
     }
 }
+
+const FIGURES_OF_ALL: [Metric; Metric::OF_STACKS.len()] = Metric::OF_STACKS;
+
+/// Each exporter recognises its own files, also by a part of the head, and no others.
+#[test]
+fn own_files_are_recognised_by_their_heads() {
+    let figures = FIGURES_OF_ALL.map(|metric| (metric, 3));
+    let set = recorded(&figures);
+    let input = Input::of_set(&set);
+    let options = ExportOptions {
+        metric: Metric::Allocations,
+    };
+    let of_sets = || EXPORTERS.iter().filter(|it| it.check(&input).is_ok());
+    let foreign: [&[u8]; 9] = [
+        b"Dear reader,\n\nthis is a letter.\n",
+        b"<!doctype html>\n<p>page\n",
+        b"{\"a\":1}\n",
+        b"{\"dhatFileVersion\":2\n,\"mode\":\"heap\",\"verb\":\"Allocated\"\n,\"bklt\":true,\"bkacc\":true\n,\"tu\":\"instrs\",\"Mtu\":\"Minstr\"\n",
+        b"process,name\r\n1,a\r\n",
+        &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3],
+        &[0x28, 0xb5, 0x2f, 0xfd, 0, 0],
+        b"\x0a\x02\x50\x01",
+        b"",
+    ];
+    let mut seen = 0;
+    for exporter in of_sets() {
+        let mut bytes = Vec::new();
+        exporter.write(&input, &options, &mut bytes).unwrap();
+        let name = exporter.name();
+        assert!(exporter.is_own(&bytes), "{name}");
+        for other in of_sets().filter(|it| it.name() != name) {
+            assert!(!other.is_own(&bytes), "{name} is no {}", other.name());
+        }
+        for bytes in foreign {
+            assert!(
+                !exporter.is_own(bytes),
+                "{name}: {}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 7, "{seen}");
+}

@@ -61,7 +61,7 @@ const OTHERS: [Function; 15] = [
 /// address of the next definition.
 pub extern "C" fn prepare(function: Function, flags: c_int) -> usize {
     let next = next::resolved(function);
-    if flags & libc::RTLD_DEEPBIND != 0 {
+    if flags & libc::RTLD_DEEPBIND != 0 && !system::has_gained_rights() {
         lead_to_recorder();
     }
     next

@@ -50,6 +50,9 @@ struct Call<'c> {
 /// change for the next function of the exec family; the result is that
 /// function's address.
 pub extern "C" fn prepare(registers: &mut ExecRegisters, function: Function) -> usize {
+    if system::has_gained_rights() {
+        return next::resolved(function);
+    }
     // SAFETY: the program leaves the strings alone during its call of `function`.
     let call = unsafe { Call::read(registers, function) };
     let shown = match &call {
@@ -272,6 +275,9 @@ unsafe fn spawn(
     environment: *const *const c_char,
     start: impl FnOnce(*mut libc::pid_t, *const *const c_char) -> c_int,
 ) -> c_int {
+    if system::has_gained_rights() {
+        return start(pid, environment);
+    }
     // SAFETY: passed on.
     let (path, strings) = unsafe { (c_string(path), StringArray::new(environment)) };
     let refusal = path.zip(strings).and_then(|(path, environment)| {

@@ -30,7 +30,7 @@ const SLOT: usize = THUNK + TRAMPOLINE;
 /// Makes the detours, if there are such functions and this process is recorded. `stub` is
 /// what the thunks jump to, with their number on the stack.
 pub fn make(stub: usize) {
-    if !matches!(image::request(), Some(Some(_))) {
+    if system::has_gained_rights() || !matches!(image::request(), Some(Some(_))) {
         return;
     }
     // The look-up allocates, which must not start the recording already.

@@ -34,6 +34,12 @@ pub fn start() -> bool {
     {
         return process::is_recording();
     }
+    if system::has_gained_rights() {
+        // Before anything of the caller's is read. The loader ignores LD_PRELOAD here, but
+        // not /etc/ld.so.preload.
+        process::turn_off();
+        return false;
+    }
     let _blocked = SignalsBlocked::new();
     let Some(request) = image::request() else {
         // Not even the environment can be known yet.
@@ -41,7 +47,7 @@ pub fn start() -> bool {
         return false;
     };
     let is_mapped = match request {
-        Some(Request::Record(location)) => arena::map(&location),
+        Some(Request::Record(location)) => arena::map(&location, image::was_preloaded()),
         Some(Request::Watch(period)) if watch::begin(period) => {
             process::STATE.store(process::RECORDING, Release);
             return true;

@@ -113,11 +113,16 @@ pub fn reserve_counters(ring: usize) -> bool {
 }
 
 /// Maps the arena at `location`, and some rings that are free now. `false`: it
-/// is not there, or not for us.
-pub fn map(location: &Location) -> bool {
+/// is not there, or not for us. Unless `may_be_others`, that is any but one of this
+/// user's or root's: a child of a setuid program has an environment that another user
+/// chose, and the recorder too if /etc/ld.so.preload names it.
+pub fn map(location: &Location, may_be_others: bool) -> bool {
     let Some(files) = Files::find(location) else {
         return false;
     };
+    if !may_be_others && !files.are_own() {
+        return false;
+    }
     let Some(tables) = files.map_tables() else {
         return false;
     };
@@ -203,6 +208,15 @@ impl Files {
         };
         (fits(&memory, ARENA_BYTES) && fits(&control, CONTROL_BYTES))
             .then_some(Self { memory, control })
+    }
+
+    /// Whether both belong to this user or to root.
+    fn are_own(&self) -> bool {
+        let own = [0, system::effective_user()];
+        let owner = |file: &Descriptor| system::status_of(file.number()).map(|it| it.st_uid);
+        [&self.memory, &self.control]
+            .into_iter()
+            .all(|file| owner(file).is_some_and(|owner| own.contains(&owner)))
     }
 
     /// Maps the tables with the control file in their first pages' place.

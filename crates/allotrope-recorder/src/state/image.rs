@@ -122,6 +122,13 @@ pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
     unsafe { StringArray::new(environment()) }?.variable(name)
 }
 
+/// Whether the environment names libraries to preload. The loader of a program that gains
+/// rights removes that, so that the children of such a program have it only if somebody
+/// with their rights has set it: whoever did could make them do anything.
+pub fn was_preloaded() -> bool {
+    environment_value(b"LD_PRELOAD").is_some_and(|list| !list.is_empty())
+}
+
 /// Notes what this image is called, once, before its first event; a forked
 /// child has its parent's.
 pub fn remember_self() {

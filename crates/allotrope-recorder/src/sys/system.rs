@@ -331,6 +331,13 @@ pub fn milliseconds() -> u64 {
     time[0] * 1000 + time[1] / 1_000_000
 }
 
+/// Whether the process has rights that its caller does not have (`AT_SECURE`): the kernel
+/// sets it for a setuid program, among others. Whoever started such a program chose its
+/// environment, and must not make it do anything by that.
+pub fn has_gained_rights() -> bool {
+    auxiliary_value(libc::AT_SECURE) != 0
+}
+
 /// A value that the kernel left for the process (`getauxval(3)`); 0 if there is none.
 pub fn auxiliary_value(kind: u64) -> u64 {
     // SAFETY: it reads what the kernel wrote before the program began, and takes no lock.

@@ -1,8 +1,6 @@
 //! The comparison as a page, for `allotrope diff --html OUT.html` and `allotrope view FILE OTHER`. What is on it, and how
 //! large it may be, is the business of `allotrope-page`.
 
-use std::path::{Path, PathBuf};
-
 use allotrope_diff::{Diff, DiffOptions};
 use allotrope_page::{ComparedSide, Comparison};
 use allotrope_profile::{Filter, Metric, Profile, StackSet};
@@ -10,12 +8,6 @@ use anyhow::Context;
 
 use super::{Input, Sides, compared, titles};
 use crate::exit_status::{FAILED, Failure, WithStatus};
-use crate::export;
-
-/// Writes a page to the file `out`, which must be none of those that were read.
-pub fn write(out: &Path, read: &[PathBuf], page: &[u8]) -> Result<(), Failure> {
-    export::create_page(out, read, |output| output.write_all(page))
-}
 
 /// The page of this comparison, and of the same sides by all other metrics that they give. It has
 /// the entries that match the filter.

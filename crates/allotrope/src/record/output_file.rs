@@ -9,20 +9,18 @@
 //! trace is replaced only with `--force`.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use allotrope_collector::protocol::MadeFile;
 use allotrope_files::{NewFile, Target};
 use allotrope_formats::Limits;
 use allotrope_text::shown_path;
-use allotrope_trace::{MAGIC, TraceReader};
+use allotrope_trace::TraceReader;
 use anyhow::{Context, Result, bail};
-use rustix::fs::OFlags;
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::replacing::{self, PROFILE, REMEDY, TRACE};
 use crate::trace;
 
 /// The trace file, with its hidden and its final name.
@@ -188,56 +186,43 @@ impl OutputFile {
 }
 
 /// The target of a path, if a trace may be written there: no file yet, an empty
-/// file or an earlier trace; with `force` any regular file.
+/// file or an earlier trace of this user; with `force` any regular file.
 pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
-    replaceable_by(
+    let remedy = "name another file by -o, or replace it with --force";
+    regular(
         given,
-        force,
         "trace",
-        "is no trace; name another file by -o, or replace it with --force",
+        replacing::target(given, TRACE, force, remedy),
     )
 }
 
 /// As [`replaceable`], for a sampled profile, which has the format of a trace.
 pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
-    let refusal =
-        "is no earlier profile or recording; name another file, or replace it with --force";
-    replaceable_by(given, force, "profile", refusal)
+    regular(
+        given,
+        "profile",
+        replacing::target(given, PROFILE, force, REMEDY),
+    )
 }
 
 /// As [`replaceable_by_profile`], where there are no options.
 pub fn replaceable_by_profile_only(given: &Path) -> Result<Target> {
-    let refusal = "is no earlier profile or recording; name another file";
-    replaceable_by(given, false, "profile", refusal)
+    regular(
+        given,
+        "profile",
+        replacing::target(given, PROFILE, false, "name another file"),
+    )
 }
 
-fn replaceable_by(given: &Path, force: bool, what: &str, refusal: &str) -> Result<Target> {
-    let target = Target::of(given)
-        .with_context(|| format!("the {what} cannot be written to {}", shown_path(given)))?;
-    match &target {
-        Target::New(_) => {}
+/// The target, if it can be renamed to.
+fn regular(given: &Path, what: &str, target: Result<Target>) -> Result<Target> {
+    match target? {
         Target::Stream(_) => bail!(
             "the {what} cannot be written to {}, which is no regular file",
             shown_path(given)
         ),
-        Target::Regular(path, metadata) => {
-            if metadata.len() > 0 && !force && !is_trace(path) {
-                bail!("{} {refusal}", shown_path(given));
-            }
-        }
+        target => Ok(target),
     }
-    Ok(target)
-}
-
-/// Whether the file begins with the magic number of a trace.
-fn is_trace(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
-    OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path)
-        .and_then(|mut file| file.read_exact(&mut start))
-        .is_ok_and(|()| start == MAGIC)
 }
 
 #[cfg(test)]

@@ -34,6 +34,15 @@ impl Scale {
     }
 }
 
+/// A comment by which a picture is recognised as ours.
+const MARK: &str = "<!-- allotrope stat -->";
+
+/// Whether a file that begins so is such a picture.
+pub fn is_plot(head: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(head.get(..400).unwrap_or(head));
+    start.starts_with("<svg ") && start.lines().nth(1) == Some(MARK)
+}
+
 /// Writes the picture.
 pub fn write(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
     let totals = rows.totals();
@@ -48,6 +57,7 @@ pub fn write(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">"
     )?;
+    writeln!(out, "{MARK}")?;
     writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
     for line in 0..=LINES {
         let part = f64::from(line) / f64::from(LINES);

@@ -154,10 +154,7 @@ impl Rows {
 
     /// Writes a CSV file (RFC 4180, but with line feeds only).
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations"
-        )?;
+        writeln!(out, "{CSV_HEAD}")?;
         for row in self.in_order() {
             writeln!(
                 out,
@@ -187,6 +184,27 @@ impl Rows {
         }
         Ok(())
     }
+}
+
+/// The first line of the CSV file.
+const CSV_HEAD: &str = "seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations";
+
+/// Whether a file that begins so is a CSV file of [`Rows::write_csv`].
+pub fn is_csv(head: &[u8]) -> bool {
+    head.strip_prefix(CSV_HEAD.as_bytes())
+        .is_some_and(|rest| rest.starts_with(b"\n"))
+}
+
+/// Whether a file that begins so is a log of [`Rows::write_log`].
+pub fn is_log(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.split_inclusive('\n').peekable();
+    let is_line = |line: &str| {
+        let without_digits = line.replace(|it: char| it.is_ascii_digit(), "");
+        // The last one may be cut.
+        without_digits == "Time: , Allocated: , Deallocated: \n" || !line.ends_with('\n')
+    };
+    lines.peek().is_some_and(|line| line.ends_with('\n')) && lines.all(is_line)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
+use allotrope_files::{Whose, append};
 use allotrope_text::{LogWriter, Shown};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::{Look, real_now};
@@ -61,9 +62,8 @@ impl Output {
             || "the standard output".to_owned(),
             |path| path.shown().into_owned(),
         );
-        let open = |path: &Path| File::options().append(true).create(true).open(path);
         let log = log
-            .map(open)
+            .map(|path| append(path, Whose::Own))
             .transpose()
             .with_context(|| format!("cannot append to {name}"))
             .status(BAD_INPUT)?;

@@ -126,6 +126,31 @@ fn a_summary_is_appended_to_and_an_unwritable_file_changes_no_status() {
     project.test(&folder).expect(0);
 }
 
+/// A file that is to be written is looked at before the tests run.
+#[test]
+fn only_earlier_reports_are_replaced() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    for format in [
+        "text",
+        "json",
+        "junit",
+        "markdown",
+        "github",
+        "nio",
+        "nio-newer",
+    ] {
+        let write = format!("{format}=letter");
+        project.write("letter", "Dear reader,\n");
+        let refused = project.test(&["--write", &write]).expect(2);
+        refused.stderr_has("letter is no earlier report of `allotrope test` in this format");
+        assert_eq!(project.read("letter"), "Dear reader,\n", "{format}");
+        project.test(&["--write", &write, "--force"]).expect(0);
+        project.test(&["--write", &write]).expect(0);
+        assert_ne!(project.read("letter"), "Dear reader,\n", "{format}");
+    }
+}
+
 /// The tests of a project that are green leave the first screen to those that are not, and
 /// every command can be pasted as it is.
 #[test]

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Connections that the command serves at once, see its `http.rs`.
+/// Answers that the command gives at once, see its `http.rs`.
 pub const CONNECTIONS: usize = 16;
 
 /// An answer.
@@ -45,6 +45,31 @@ pub fn send(address: SocketAddr, request: &[u8]) -> Answer {
     let head = String::from_utf8_lossy(&answer).into_owned();
     let status = head.get(9..12).and_then(|it| it.parse().ok()).unwrap_or(0);
     Answer { status, head, body }
+}
+
+/// A process of another user with so many connections that never end their requests, once they are
+/// there; it ends when its standard input is closed. Only root can start it.
+pub fn idle_clients(address: SocketAddr, number: usize) -> std::process::Child {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    let (host, port) = (address.ip(), address.port());
+    let script = format!(
+        "for it in $(seq {number}); do exec {{fd}}<>/dev/tcp/{host}/{port}; printf 'GET /' >&$fd; done; echo there; cat"
+    );
+    let mut child = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir("/")
+        .uid(65_534)
+        .gid(65_534)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("bash");
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert_eq!(line, "there\n");
+    child
 }
 
 /// The answer to an ordinary request.

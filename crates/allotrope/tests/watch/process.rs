@@ -78,7 +78,7 @@ impl Program {
     }
 
     /// The arguments of `watch` for this process.
-    fn arguments(&self, options: &[&str]) -> Vec<String> {
+    pub fn arguments(&self, options: &[&str]) -> Vec<String> {
         let own = ["watch".to_owned(), self.id().to_string()];
         own.into_iter()
             .chain(options.iter().map(|it| (*it).to_owned()))

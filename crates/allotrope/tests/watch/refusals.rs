@@ -1,6 +1,6 @@
 //! What cannot be watched, and bad usage: one sentence and the documented status.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::process::{Program, errors};
 use crate::support::{allotrope, is_root, skip};
@@ -98,6 +98,8 @@ fn bad_usage() {
     assert_refused(&output, "the profile cannot be written");
     let output = program.watch(&["--log", "/no/such/folder/log", "--once"]);
     assert_refused(&output, "cannot append to /no/such/folder/log");
+    let output = program.watch(&["--log", "/dev/full", "--once"]);
+    assert_refused(&output, "cannot append to /dev/full");
     let output = program.watch(&["--suppressions", "/no/such/file", "--once"]);
     assert_refused(&output, "/no/such/file");
 }
@@ -105,10 +107,18 @@ fn bad_usage() {
 #[test]
 fn a_report_that_cannot_be_written_restores_the_process() {
     let mut program = Program::new("prepared");
-    let output = program.watch(&["--log", "/dev/full", "--once", "--every", "100ms"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = folder.path().join("log");
+    let log = log.to_str().expect("a plain name");
+    // No file may have a byte.
+    let output = Command::new("prlimit")
+        .args(["--fsize=0", env!("CARGO_BIN_EXE_allotrope")])
+        .args(program.arguments(&["--log", log, "--once", "--every", "100ms"]))
+        .output()
+        .expect("prlimit");
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        errors(&output).contains("cannot write to /dev/full"),
+        errors(&output).contains(&format!("cannot write to {log}")),
         "{}",
         errors(&output)
     );
