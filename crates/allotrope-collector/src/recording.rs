@@ -10,6 +10,7 @@ use allotrope_shm::arena::{Arena, Settings};
 use allotrope_shm::layout::{self, IMAGES, RINGS};
 use allotrope_shm::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
+use allotrope_target::privileges;
 use allotrope_trace::model::{self, Exit, Record};
 
 use crate::arena_server::{ArenaServer, Descriptors};
@@ -232,8 +233,15 @@ fn settings(start: &Start, key: u64) -> Settings {
         frame_pointers: start.frame_pointers,
         counts_only: start.counts_only,
         free_stacks: start.free_stacks,
+        filters: own_filters().map_or(0, |filters| filters.saturating_add(1)),
         key,
     }
+}
+
+/// How many system call filters this process has.
+fn own_filters() -> Option<u32> {
+    let status = std::fs::read("/proc/self/status").ok()?;
+    privileges::system_call_filters(&status)
 }
 
 /// A random name for the recording's socket, which every user can see, and the random
