@@ -18,8 +18,10 @@ use crate::clock;
 use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::figures::Figures;
+use crate::file_limit::with_file_size;
 use crate::image::{Ancestors, Image};
 use crate::launcher::{Launcher, Poll};
+use crate::left_behind::LeftBehindState;
 use crate::marks::Marks;
 use crate::poll_backoff::PollBackoff;
 use crate::process;
@@ -94,6 +96,7 @@ pub(crate) struct Recording {
     pub(crate) first: RootProcess,
     pub(crate) marks: Marks,
     pub(crate) stopping: bool,
+    pub(crate) left_behind: LeftBehindState,
     /// Calls are only counted.
     pub(crate) counts_only: bool,
     /// The image slot at which the next scan of `/proc` continues.
@@ -147,7 +150,10 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
     let settings = settings(start, (secret >> 64) as u64);
-    let arena = Arena::create(settings).map_err(CollectorError::Arena)?;
+    let needed = layout::ARENA_BYTES as u64;
+    let arena = with_file_size(needed, || Arena::create(settings))
+        .map_err(|limit| CollectorError::FileLimit { limit, needed })?
+        .map_err(CollectorError::Arena)?;
     let (location, server) = publish(&arena, name, secret)?;
     let mut recording = Recording::new(arena, launcher, trace, start, &location)?;
     recording.begin(start);
@@ -162,6 +168,7 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     recording.end()?;
     let images = recording.context.next_image;
     let unrecorded = recording.process_tree.take_unrecorded();
+    let left_behind = recording.left_behind.take();
     let Recording {
         arena,
         launcher,
@@ -170,7 +177,11 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
         ..
     } = recording;
     drop((arena, marks));
-    finish(start, &launcher, context, images, unrecorded)
+    let done = finish(start, &launcher, context, images, unrecorded)?;
+    Ok(Done {
+        left_behind,
+        ..done
+    })
 }
 
 /// Writes the unrecorded images and all names, and closes the trace.
@@ -195,6 +206,7 @@ fn finish(
     let bytes = context.trace.finish()?;
     Ok(Done {
         complaints: locator.take_complaints(),
+        left_behind: Vec::new(),
         bytes,
         images,
         events,
@@ -315,6 +327,7 @@ impl Recording {
             first: RootProcess::default(),
             marks: Marks::new(start.made),
             stopping: false,
+            left_behind: LeftBehindState::new(start.left_behind),
             counts_only: start.counts_only,
             scan_cursor: 0,
             diagnostics_read: 0,
@@ -388,6 +401,7 @@ impl Recording {
             let clock = self.arena.tick();
             self.context.coarse_clock.moved_to(clock);
             self.scan_processes();
+            self.handle_left_behind();
         }
         if self.now >= self.next_age_check {
             self.next_age_check = self.now + AGE_CHECK;
