@@ -141,6 +141,8 @@ pub struct Protocol {
     pub least_counts: bool,
     /// The time limit of one run.
     pub timeout: Duration,
+    /// What becomes of processes that the program leaves behind.
+    pub left_behind: LeftBehind,
     /// Count without recording stacks.
     pub counts_only: bool,
     /// The frames that are not the user's own.
@@ -163,6 +165,7 @@ impl Default for Protocol {
             windows: BTreeMap::new(),
             least_counts: false,
             timeout: Duration::from_secs(600),
+            left_behind: LeftBehind::End,
             counts_only: false,
             glue: Glue::default(),
             suppressions: Suppressions::default(),
@@ -181,7 +184,30 @@ pub struct ProtocolOverrides {
     limit: Option<BTreeMap<Metric, i64>>,
     watch: Option<Vec<Metric>>,
     timeout: Option<Duration>,
+    left_behind: Option<LeftBehind>,
     counts_only: Option<bool>,
+}
+
+/// What becomes of recorded processes that run on after the end of a test's program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftBehind {
+    /// They are ended.
+    End,
+    /// They run on.
+    Leave,
+}
+
+impl LeftBehind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::End, Self::Leave];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Leave => "leave",
+        }
+    }
 }
 
 impl ProtocolOverrides {
@@ -196,6 +222,7 @@ impl ProtocolOverrides {
         set(self.gate.as_ref(), &mut to.gate);
         set(self.watch.as_ref(), &mut to.watch);
         set(self.timeout.as_ref(), &mut to.timeout);
+        set(self.left_behind.as_ref(), &mut to.left_behind);
         set(self.counts_only.as_ref(), &mut to.counts_only);
         to.tolerance.extend(self.tolerance.iter().flatten());
         to.limit.extend(self.limit.iter().flatten());

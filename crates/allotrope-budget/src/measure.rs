@@ -1,7 +1,7 @@
 //! Measures a test: runs its program as often as the protocol requires,
 //! discards the warm-up and keeps the figures of every run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
-use crate::configuration::{Configuration, Protocol, Test};
+use crate::configuration::{Configuration, LeftBehind, Protocol, Test};
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
@@ -38,6 +38,9 @@ pub struct Recorder {
     pub command: Vec<OsString>,
     /// The option that makes it count without recording stacks.
     pub counts_only: OsString,
+    /// The option that says what becomes of processes that the program leaves behind, and the
+    /// one that names the file into which it writes their process ids and names.
+    pub left_behind: [OsString; 2],
 }
 
 /// Measures tests.
@@ -269,6 +272,9 @@ impl Measurer<'_> {
             if protocol.counts_only {
                 words.push(recorder.counts_only.clone());
             }
+            let [what, list] = recorder.left_behind.clone();
+            words.extend([what, protocol.left_behind.name().into()]);
+            words.extend([list, left_behind_list(trace).into()]);
             words.extend(["-o".into(), trace.into(), "--".into()]);
         }
         words.extend(test.command.iter().map(OsString::from));
@@ -319,7 +325,9 @@ impl Measurer<'_> {
             let (name, why) = (text_of_path(&unrecorded.executable), &unrecorded.reason);
             format!("a part was not recorded: {name}: {why}")
         }));
-        notes.extend(ended_children(&profile));
+        let (left_behind, pids) = left_behind(trace, protocol.left_behind);
+        notes.extend(left_behind);
+        notes.extend(ended_children(&profile, &pids));
         let measured = windows.profile.as_ref().unwrap_or(&profile);
         Ok(ProgramRun {
             whole: windows
@@ -443,16 +451,44 @@ fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(
     }
 }
 
+/// The file with the processes that the program of a recording left behind.
+fn left_behind_list(trace: &Path) -> PathBuf {
+    trace.with_extension("left-behind")
+}
+
+/// Notes on the processes that the program left behind, one for each name, and their ids.
+/// Deletes the list of them.
+fn left_behind(trace: &Path, what: LeftBehind) -> (BTreeSet<String>, Vec<u32>) {
+    let list = left_behind_list(trace);
+    let text = std::fs::read_to_string(&list).unwrap_or_default();
+    let _ = std::fs::remove_file(&list);
+    let became = match what {
+        LeftBehind::End => "was ended",
+        LeftBehind::Leave => "runs on",
+    };
+    let processes = text.lines().filter_map(|line| {
+        let (pid, name) = line.split_once(' ')?;
+        let note = format!(
+            "the program ended and left {name} behind, which {became} (`left-behind` in \
+             allotrope.toml)"
+        );
+        Some((note, pid.parse::<u32>().ok()?))
+    });
+    processes.unzip()
+}
+
 /// Notes on other processes than the main one that a signal ended or that reported a
-/// failure, one for each program and way to end.
-fn ended_children(profile: &Profile) -> Vec<String> {
+/// failure, one for each program and way to end. Those that the recorder has ended are left
+/// out.
+fn ended_children(profile: &Profile, ended: &[u32]) -> Vec<String> {
     let main = profile.processes.first().map(|first| first.pid);
     let mut last: BTreeMap<u32, &Process> = BTreeMap::new();
     for process in &profile.processes {
         // Images that replaced each other by exec have the same pid.
         last.insert(process.pid, process);
     }
-    let children = last.values().filter(|process| Some(process.pid) != main);
+    let is_other = |pid| Some(pid) != main && !ended.contains(&pid);
+    let children = last.values().filter(|process| is_other(process.pid));
     let mut notes: Vec<String> = children
         .filter_map(|process| {
             let how = match process.exit {

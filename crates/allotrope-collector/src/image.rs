@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
-use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
+use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId, ThreadName};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::jit_symbols::{Begin, JitSymbolizer};
@@ -133,6 +133,13 @@ impl Image {
     pub(crate) fn note_new_thread(&mut self, tid: u32) {
         if self.new_threads.len() < MOST_NEW_THREADS {
             self.new_threads.push(tid);
+        }
+    }
+
+    /// Writes the name that the thread `tid` had at `tick`, if the trace lacks it.
+    pub(crate) fn name_thread(&mut self, tid: u32, tick: u64, name: String, trace: &mut TraceFile) {
+        if let Some(thread) = self.threads.name(tid, tick, &name) {
+            trace.write(&Record::ThreadName(ThreadName { thread, name }));
         }
     }
 

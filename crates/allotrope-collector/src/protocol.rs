@@ -77,6 +77,9 @@ pub struct Start {
     /// Write the names of functions at the end.
     #[serde(default = "yes")]
     pub symbolise: bool,
+    /// What becomes of recorded processes that run on after the first one's end.
+    #[serde(default)]
+    pub left_behind: WhenLeftBehind,
     /// Version of the tool, for the trace.
     #[serde(default)]
     pub tool_version: String,
@@ -106,6 +109,7 @@ impl Start {
             free_stacks: false,
             figures_ms: 0,
             symbolise: true,
+            left_behind: WhenLeftBehind::default(),
             tool_version: String::new(),
             debug_folders: Vec::new(),
             sysroot: None,
@@ -142,6 +146,19 @@ pub enum OnFull {
     Block,
     /// Drops the event and counts the loss.
     Drop,
+}
+
+/// What becomes of recorded processes that run on after the first one's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLeftBehind {
+    /// The recording waits for them.
+    #[default]
+    Wait,
+    /// They are ended, and so is the recording.
+    End,
+    /// They run on; the recording ends without them.
+    Leave,
 }
 
 /// How the first process ended, from its wait status (wait(2)).
@@ -245,6 +262,21 @@ pub struct Done {
     /// Problems of symbolisation, each a sentence.
     #[serde(default)]
     pub complaints: Vec<String>,
+    /// The processes that [`WhenLeftBehind`] concerned.
+    #[serde(default)]
+    pub left_behind: Vec<LeftBehind>,
+}
+
+/// A recorded process that ran on after the first one's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehind {
+    /// Its process id.
+    pub pid: u32,
+    /// Its executable.
+    #[serde(with = "any_bytes")]
+    pub executable: PathBuf,
+    /// The signal that ended it; 0: it runs on.
+    pub signal: i32,
 }
 
 /// An image that could not be recorded, or only in part.

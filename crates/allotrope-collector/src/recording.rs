@@ -10,6 +10,7 @@ use allotrope_shm::arena::{Arena, Settings};
 use allotrope_shm::layout::{self, IMAGES, RINGS};
 use allotrope_shm::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
+use allotrope_target::privileges;
 use allotrope_trace::model::{self, Exit, Record};
 
 use crate::arena_server::{ArenaServer, Descriptors};
@@ -17,8 +18,10 @@ use crate::clock;
 use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::figures::Figures;
+use crate::file_limit::with_file_size;
 use crate::image::{Ancestors, Image};
 use crate::launcher::{Launcher, Poll};
+use crate::left_behind::LeftBehindState;
 use crate::marks::Marks;
 use crate::poll_backoff::PollBackoff;
 use crate::process;
@@ -93,6 +96,7 @@ pub(crate) struct Recording {
     pub(crate) first: RootProcess,
     pub(crate) marks: Marks,
     pub(crate) stopping: bool,
+    pub(crate) left_behind: LeftBehindState,
     /// Calls are only counted.
     pub(crate) counts_only: bool,
     /// The image slot at which the next scan of `/proc` continues.
@@ -146,7 +150,10 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
     let settings = settings(start, (secret >> 64) as u64);
-    let arena = Arena::create(settings).map_err(CollectorError::Arena)?;
+    let needed = layout::ARENA_BYTES as u64;
+    let arena = with_file_size(needed, || Arena::create(settings))
+        .map_err(|limit| CollectorError::FileLimit { limit, needed })?
+        .map_err(CollectorError::Arena)?;
     let (location, server) = publish(&arena, name, secret)?;
     let mut recording = Recording::new(arena, launcher, trace, start, &location)?;
     recording.begin(start);
@@ -161,6 +168,7 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     recording.end()?;
     let images = recording.context.next_image;
     let unrecorded = recording.process_tree.take_unrecorded();
+    let left_behind = recording.left_behind.take();
     let Recording {
         arena,
         launcher,
@@ -169,7 +177,11 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
         ..
     } = recording;
     drop((arena, marks));
-    finish(start, &launcher, context, images, unrecorded)
+    let done = finish(start, &launcher, context, images, unrecorded)?;
+    Ok(Done {
+        left_behind,
+        ..done
+    })
 }
 
 /// Writes the unrecorded images and all names, and closes the trace.
@@ -194,6 +206,7 @@ fn finish(
     let bytes = context.trace.finish()?;
     Ok(Done {
         complaints: locator.take_complaints(),
+        left_behind: Vec::new(),
         bytes,
         images,
         events,
@@ -232,8 +245,15 @@ fn settings(start: &Start, key: u64) -> Settings {
         frame_pointers: start.frame_pointers,
         counts_only: start.counts_only,
         free_stacks: start.free_stacks,
+        filters: own_filters().map_or(0, |filters| filters.saturating_add(1)),
         key,
     }
+}
+
+/// How many system call filters this process has.
+fn own_filters() -> Option<u32> {
+    let status = std::fs::read("/proc/self/status").ok()?;
+    privileges::system_call_filters(&status)
 }
 
 /// A random name for the recording's socket, which every user can see, and the random
@@ -307,6 +327,7 @@ impl Recording {
             first: RootProcess::default(),
             marks: Marks::new(start.made),
             stopping: false,
+            left_behind: LeftBehindState::new(start.left_behind),
             counts_only: start.counts_only,
             scan_cursor: 0,
             diagnostics_read: 0,
@@ -380,6 +401,7 @@ impl Recording {
             let clock = self.arena.tick();
             self.context.coarse_clock.moved_to(clock);
             self.scan_processes();
+            self.handle_left_behind();
         }
         if self.now >= self.next_age_check {
             self.next_age_check = self.now + AGE_CHECK;

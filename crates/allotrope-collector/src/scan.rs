@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{IMAGES, ImageSlot};
-use allotrope_trace::model::{Exit, Record, ThreadEnd, ThreadName};
+use allotrope_trace::model::{Exit, Record, ThreadEnd};
 
 use crate::image::Image;
 use crate::process;
@@ -134,15 +134,19 @@ fn name_some_threads(image: &mut Image, trace: &mut TraceFile) {
 
 /// Reads a thread's name and writes it if it has changed.
 fn name_thread(image: &mut Image, tid: u32, trace: &mut TraceFile) {
-    let Some(thread) = image.threads.get_mut(tid) else {
+    if !image.threads.has(tid) {
+        return;
+    }
+    let tick = tick_now();
+    let Some(name) = process::thread_name(image.pid, tid, image.is_inner) else {
         return;
     };
-    let name = process::thread_name(image.pid, tid, image.is_inner);
-    if name.is_some() && name != thread.name {
-        thread.name.clone_from(&name);
-        trace.write(&Record::ThreadName(ThreadName {
-            thread: thread.id,
-            name: name.unwrap_or_default(),
-        }));
+    // After an exec the first thread has the name of the new program, which is another image.
+    if tid == image.own_pid {
+        let current = process::executable_identity(image.pid);
+        if current.is_some() && image.executable.is_some() && current != image.executable {
+            return;
+        }
     }
+    image.name_thread(tid, tick, name, trace);
 }

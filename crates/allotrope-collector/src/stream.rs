@@ -8,8 +8,8 @@ use allotrope_shm::arena::tick_now;
 use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
-    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
-    stack_end,
+    StackNode, StreamId, ThreadEnd, ThreadId, ThreadName, ThreadStart, Waits, WindowCounts,
+    WindowSums, stack_end,
 };
 
 use crate::counts::{self, CounterSnapshot};
@@ -333,6 +333,9 @@ impl Stream {
             WireEvent::Thread { tid, tick, nested } => {
                 self.begin_thread(tid, tick, nested, image, context);
             }
+            WireEvent::ThreadName { tid, tick, name } => {
+                self.name_thread(tid, tick, name, image, context);
+            }
             WireEvent::Waited { ticks } => {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
@@ -418,6 +421,9 @@ impl Stream {
                 tid,
                 tick,
             }));
+            if let Some((named_at, name)) = image.threads.take_early_name(tid, tick) {
+                image.name_thread(tid, named_at, name, &mut context.trace);
+            }
         }
         // A nested ring passes to another thread although its last one has not ended.
         self.thread = (!nested).then_some((thread, tid));
@@ -425,6 +431,28 @@ impl Stream {
         self.pending
             .push(marker_event(EventKind::Thread, u64::from(thread)));
         self.push_timestamp(tick, 0, context);
+    }
+
+    /// Handles a `ThreadName` event: the thread `tid` had this name at `tick`.
+    fn name_thread(
+        &mut self,
+        tid: u32,
+        tick: u64,
+        name: wire::ThreadName,
+        image: &mut Image,
+        context: &mut TraceContext,
+    ) {
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        // A scan may have found that the ring's thread has ended.
+        if let Some((thread, own)) = self.thread
+            && own == tid
+            && !image.threads.has(tid)
+        {
+            let name = ThreadName { thread, name };
+            return context.trace.write(&Record::ThreadName(name));
+        }
+        image.name_thread(tid, tick, name, &mut context.trace);
     }
 
     #[inline]

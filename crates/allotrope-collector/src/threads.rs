@@ -1,5 +1,6 @@
 //! The living threads of one image: maps a tid, which the kernel reuses, to the trace's
-//! thread id. `stream` announces threads, `scan` finds those that have ended.
+//! thread id. `stream` announces threads, `scan` finds those that have ended. Both learn
+//! names: a name is an event of the recorder's, or what `/proc` shows.
 
 use allotrope_trace::model::ThreadId;
 use rustc_hash::FxHashMap;
@@ -16,13 +17,18 @@ pub(crate) struct Thread {
     /// an interrupted event); the announcement of its own ring may follow.
     provisional: bool,
     /// Name as last written to the trace.
-    pub(crate) name: Option<String>,
+    name: Option<String>,
+    /// When the thread had that name.
+    named_at: u64,
 }
 
 /// The living threads of one image.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     by_tid: FxHashMap<u32, Thread>,
+    /// By tid, names that another thread gave to threads whose announcement is still to be
+    /// read, each with its time.
+    early_names: FxHashMap<u32, (u64, String)>,
 }
 
 /// The result of a `Thread` event.
@@ -56,6 +62,7 @@ impl Threads {
                 id: next,
                 provisional: nested,
                 name: None,
+                named_at: 0,
             };
             self.by_tid.insert(tid, thread);
         }
@@ -86,9 +93,36 @@ impl Threads {
         self.by_tid.keys().copied().collect()
     }
 
-    /// The thread with this tid.
-    pub(crate) fn get_mut(&mut self, tid: u32) -> Option<&mut Thread> {
-        self.by_tid.get_mut(&tid)
+    /// The thread with this tid had this name at `tick`. Returns the thread if the trace
+    /// lacks the name: it is another one than the last, and not older.
+    pub(crate) fn name(&mut self, tid: u32, tick: u64, name: &str) -> Option<ThreadId> {
+        let Some(thread) = self.by_tid.get_mut(&tid) else {
+            if self.early_names.len() < MOST_THREADS {
+                self.early_names.insert(tid, (tick, name.to_owned()));
+            }
+            return None;
+        };
+        if tick < thread.named_at {
+            return None;
+        }
+        thread.named_at = tick;
+        let is_new = thread.name.as_deref() != Some(name);
+        is_new.then(|| {
+            thread.name = Some(name.to_owned());
+            thread.id
+        })
+    }
+
+    /// Whether the thread with this tid is in the map.
+    pub(crate) fn has(&self, tid: u32) -> bool {
+        self.by_tid.contains_key(&tid)
+    }
+
+    /// The name that the thread with this tid, which began at `tick`, was given before its
+    /// announcement was read.
+    pub(crate) fn take_early_name(&mut self, tid: u32, tick: u64) -> Option<(u64, String)> {
+        let early = self.early_names.remove(&tid)?;
+        (early.0 >= tick).then_some(early)
     }
 }
 
@@ -121,6 +155,28 @@ mod tests {
         assert_eq!(threads.announce(6, true, 1), announced(1, true, None));
         assert_eq!(threads.announce(6, false, 2), announced(1, false, None));
         assert_eq!(threads.announce(6, false, 2), announced(2, true, Some(1)));
+    }
+
+    #[test]
+    fn the_latest_name_counts_whichever_is_read_first() {
+        let mut threads = Threads::default();
+        threads.announce(5, false, 0);
+        assert_eq!(threads.name(5, 20, "worker"), Some(0));
+        assert_eq!(threads.name(5, 10, "program"), None, "it is older");
+        assert_eq!(threads.name(5, 30, "worker"), None, "it is the same");
+        assert_eq!(threads.name(5, 30, "idle"), Some(0));
+    }
+
+    #[test]
+    fn a_name_may_be_read_before_the_announcement_of_its_thread() {
+        let mut threads = Threads::default();
+        assert_eq!(threads.name(6, 20, "worker"), None);
+        threads.announce(6, false, 0);
+        let early = threads.take_early_name(6, 10);
+        assert_eq!(early, Some((20, "worker".to_owned())));
+        // That of a thread that had the tid before.
+        assert_eq!(threads.name(7, 20, "worker"), None);
+        assert_eq!(threads.take_early_name(7, 30), None);
     }
 
     #[test]

@@ -94,13 +94,19 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
             .filter_map(move |symbol| function(symbol, strings))
     }
 
-    /// Whether the file has a symbol table.
+    /// Whether the file has a symbol table. Its symbols are not read.
     pub fn has(&self, table: Table) -> bool {
-        self.table(table).is_some()
+        self.sections_of(table).is_some()
     }
 
     /// The symbols of a table, and their names.
     fn table(&self, table: Table) -> Option<(&'a [u8], &'a [u8])> {
+        let (symbols, strings) = self.sections_of(table)?;
+        Some((self.contents(symbols)?, self.contents(strings)?))
+    }
+
+    /// The headers of the sections with the symbols of a table and with their names.
+    fn sections_of(&self, table: Table) -> Option<(&'a [u8], &'a [u8])> {
         let wanted = match table {
             Table::Exported => SHT_DYNSYM,
             Table::All => SHT_SYMTAB,
@@ -116,7 +122,7 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
         let symbols = headers_of.find(|section| number(section, 4..8) == wanted)?;
         let link = usize::try_from(number(symbols, 40..44)).ok()?;
         let strings = headers.chunks_exact(SECTION as usize).nth(link)?;
-        Some((self.contents(symbols)?, self.contents(strings)?))
+        Some((symbols, strings))
     }
 
     fn contents(&self, section: &[u8]) -> Option<&'a [u8]> {

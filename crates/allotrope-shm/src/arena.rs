@@ -38,6 +38,8 @@ pub struct Settings {
     pub counts_only: bool,
     /// Record the stacks of deallocations, too.
     pub free_stacks: bool,
+    /// See [`Control::filters`].
+    pub filters: u32,
     /// See [`Control::key`].
     pub key: u64,
 }
@@ -164,6 +166,7 @@ impl Arena {
         control
             .free_stacks
             .store(u32::from(settings.free_stacks), Relaxed);
+        control.filters.store(settings.filters, Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         let word = &raw const control.collector_alive;
         // SAFETY: the control file is unmapped when `arena` is dropped, after
@@ -436,6 +439,7 @@ mod tests {
             frame_pointers: false,
             counts_only: false,
             free_stacks: false,
+            filters: 0,
             key: 7,
         })
         .unwrap()

@@ -23,7 +23,7 @@ use crate::ring::{Atomics, Hardware, Slots};
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
@@ -138,7 +138,11 @@ pub struct Control {
     pub counts_only: AtomicU32,
     /// Non-zero: deallocations are events with their stack, too.
     pub free_stacks: AtomicU32,
-    _pad: [u32; 3],
+    /// How many system call filters (seccomp) the collector's process has, plus 1; 0: not
+    /// known. A process of the recording with as many has the same ones, since filters are
+    /// inherited and never removed.
+    pub filters: AtomicU32,
+    _pad: [u32; 2],
     /// The coarse clock: a counter that the collector increments every millisecond.
     /// Recorders load it with every event. Its upper half is 0, because recorders
     /// combine it with the epoch of their image's windows. Alone in its cache line.

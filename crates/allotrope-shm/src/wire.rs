@@ -80,6 +80,9 @@ pub mod kind {
     /// `[old address, entry] [stack 24]`: as [`REALLOCATION_START`], with the stack of
     /// the call.
     pub const REALLOCATION_START_AT: u8 = 24;
+    /// `[tid] [tick] [name 8 bytes] [name 8 bytes]`: the thread's name at that time, see
+    /// [`ThreadName`](crate::wire::ThreadName).
+    pub const THREAD_NAME: u8 = 25;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
     /// the ring's counters at the end of its last thread, without entries that are all
     /// 0. `entry` indexes [`Counters::all`](crate::layout::Counters::all).
@@ -190,6 +193,16 @@ pub const fn epoch(tick: u64, epoch: u64, opted_out: bool) -> [u64; 3] {
 /// `THREAD`.
 pub const fn thread(tid: u32, tick: u64, nested: bool) -> [u64; 2] {
     [head(kind::THREAD, nested as u8, tid as u64), tick]
+}
+
+/// The kernel's name of a thread (`comm`): at most 15 bytes, padded with zero bytes.
+pub type ThreadName = [u8; 16];
+
+/// `THREAD_NAME`.
+pub const fn thread_name(tid: u32, tick: u64, name: ThreadName) -> [u64; 4] {
+    let name = u128::from_le_bytes(name);
+    let head = head(kind::THREAD_NAME, 0, tid as u64);
+    [head, tick, name as u64, (name >> 64) as u64]
 }
 
 /// `NODE`.
@@ -388,6 +401,11 @@ pub enum WireEvent<'a, S = PackedBytes<'a>> {
         tid: u32,
         tick: u64,
         nested: bool,
+    },
+    ThreadName {
+        tid: u32,
+        tick: u64,
+        name: ThreadName,
     },
     Node(Node),
     ResetStackIds,
@@ -674,6 +692,7 @@ impl<S: ByteString> Encode for WireEvent<'_, S> {
                 opted_out,
             } => epoch(tick, number, opted_out).encode(put),
             Self::Thread { tid, tick, nested } => thread(tid, tick, nested).encode(put),
+            Self::ThreadName { tid, tick, name } => thread_name(tid, tick, name).encode(put),
             Self::Node(it) => node(it).encode(put),
             Self::ResetStackIds => reset_stack_ids().encode(put),
             Self::Mapping(ref it) => it.encode(put),
@@ -740,7 +759,7 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::DEALLOCATION_AT
         | kind::REALLOCATION_START_AT => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
-        kind::WINDOW_END => 4,
+        kind::WINDOW_END | kind::THREAD_NAME => 4,
         kind::WINDOW_COUNTS => WINDOW_COUNTS_WORDS,
         kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW | kind::COUNTS => {
             let words = (first >> 16) as u32 as usize;
@@ -816,6 +835,11 @@ pub fn decode(words: &[u64]) -> Result<(WireEvent<'_>, usize), Malformed> {
             tid: address as u32,
             tick: second(1),
             nested: entry != 0,
+        },
+        kind::THREAD_NAME => WireEvent::ThreadName {
+            tid: address as u32,
+            tick: second(1),
+            name: (u128::from(second(2)) | u128::from(second(3)) << 64).to_le_bytes(),
         },
         kind::NODE => WireEvent::Node(decode_node(first, second(1))),
         kind::RESET_STACK_IDS => WireEvent::ResetStackIds,

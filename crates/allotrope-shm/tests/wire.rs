@@ -8,7 +8,7 @@ use allotrope_shm::wire::{
 use proptest::prelude::*;
 
 /// Number of kinds that [`event`] can make.
-const KINDS: usize = 22;
+const KINDS: usize = 23;
 
 /// Numbers and lists from which an event of any kind is made.
 #[derive(Debug, Clone)]
@@ -161,6 +161,11 @@ fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
             ticks: b & ADDRESS_MASK,
         },
         20 => WireEvent::Counts(counts),
+        21 => WireEvent::ThreadName {
+            tid: small,
+            tick,
+            name: (u128::from(b) | u128::from(c) << 64).to_le_bytes(),
+        },
         _ => WireEvent::WindowCounts {
             epoch: tick,
             image: sums(1),

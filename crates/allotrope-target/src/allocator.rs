@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use object::read::elf::{FileHeader, Sym};
-use object::{Endianness, ReadCache, elf};
+use object::read::StringTable;
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Endianness, ReadCache, SectionIndex, elf};
 
 use crate::executable::Program;
+use crate::linked_allocator::MOST_READ;
 use crate::sanitizer;
 
 /// An allocator other than the C library's.
@@ -159,14 +161,26 @@ impl SymbolFacts {
     ) -> object::Result<()> {
         let header = elf::FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
-        let symbols = header
-            .sections(endian, data)?
-            .symbols(endian, data, table)?;
-        for symbol in symbols.iter() {
-            if !symbol.is_definition(endian, symbols.strings()) {
+        let sections = header.sections(endian, data)?;
+        let Some(section) = sections.iter().find(|it| it.sh_type(endian) == table) else {
+            return Ok(());
+        };
+        let strings = sections.section(SectionIndex(section.sh_link(endian) as usize))?;
+        if [section, strings]
+            .iter()
+            .any(|it| it.sh_size(endian) > MOST_READ)
+        {
+            return Ok(());
+        }
+        // Each is read as a whole: a program may have hundreds of thousands of symbols.
+        let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data)?;
+        let strings = strings.data(endian, data)?;
+        let strings = StringTable::new(strings, 0, strings.len() as u64);
+        for symbol in symbols {
+            if !symbol.is_definition(endian, strings) {
                 continue;
             }
-            let Ok(name) = symbols.symbol_name(endian, symbol) else {
+            let Ok(name) = symbol.name(endian, strings) else {
                 continue;
             };
             if name == b"malloc" {

@@ -216,6 +216,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::linked_allocator::LinkedAllocator;
 
     fn executable(kind: Kind, reason: Option<NotRecordable>) -> Executable {
         Executable {
@@ -262,6 +263,33 @@ mod tests {
             let _ = Executable::inspect(&copy);
             let _ = SymbolFacts::of(&copy);
         }
+    }
+
+    /// A program may have hundreds of thousands of symbols; this test has thousands.
+    #[test]
+    fn a_symbol_costs_no_system_call() {
+        let reads = || {
+            let text = fs::read_to_string("/proc/thread-self/io").ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("syscr: "))?;
+            line.parse::<u64>().ok()
+        };
+        let Some(before) = reads() else {
+            return println!("skipped: the kernel does not count system calls");
+        };
+        let own = env::current_exe().unwrap();
+        let symbols = SymbolFacts::of(&own).unwrap();
+        let after_symbols = reads().unwrap();
+        LinkedAllocator::of(&own).unwrap();
+        let after_allocator = reads().unwrap();
+        Executable::inspect(&own).unwrap();
+        let after_inspection = reads().unwrap();
+        assert_eq!(symbols.name, None);
+        // The ELF and section headers, two symbol tables with their names; for the inspection
+        // also a name for each of some forty sections. (Reading the counter is one, too.)
+        let most = 20 + fs::metadata(&own).unwrap().len() / (1 << 20);
+        assert!(after_symbols - before <= most);
+        assert!(after_allocator - after_symbols <= most);
+        assert!(after_inspection - after_allocator <= most + 200);
     }
 
     #[test]

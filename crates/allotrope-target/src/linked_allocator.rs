@@ -23,6 +23,9 @@ const TEXTS: [(&[u8], &str); 3] = [
 const SEARCHED: u64 = 1 << 20;
 const MOST_SEARCHED: u64 = 64 << 20;
 
+/// Most bytes of a section that are read. A file may name any number, and have holes.
+pub(crate) const MOST_READ: u64 = 1 << 30;
+
 /// The allocators that are linked into a program, whose entry points its symbols show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinkedAllocator {
@@ -105,6 +108,7 @@ struct Cached<'a>(&'a ReadCache<&'a File>);
 
 impl Bytes for Cached<'_> {
     fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {
-        self.0.read_bytes_at(offset, length).ok()
+        let is_small = length <= MOST_READ;
+        is_small.then(|| self.0.read_bytes_at(offset, length).ok())?
     }
 }

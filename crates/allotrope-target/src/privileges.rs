@@ -83,6 +83,20 @@ impl Credentials {
     }
 }
 
+/// How many system call filters (seccomp) a process has, by the text of its
+/// `/proc/PID/status`; `None` if that is not known: it has some, on Linux before 5.9.
+pub fn system_call_filters(status: &[u8]) -> Option<u32> {
+    let field = |name: &[u8]| {
+        let mut lines = status.split(|byte| *byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(name))?;
+        number(value.trim_ascii(), 10)?.try_into().ok()
+    };
+    match field(b"Seccomp:") {
+        Some(0) => Some(0),
+        _ => field(b"Seccomp_filters:"),
+    }
+}
+
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -164,6 +178,15 @@ mod tests {
         CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
         CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0\n";
     const RAW: u32 = 1 << 13;
+
+    #[test]
+    fn filters_of_system_calls_are_counted() {
+        assert_eq!(system_call_filters(STATUS.as_bytes()), Some(0));
+        let filtered = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t3\n";
+        assert_eq!(system_call_filters(filtered.as_bytes()), Some(3));
+        assert_eq!(system_call_filters(b"Name:\tx\nSeccomp:\t2\n"), None);
+        assert_eq!(system_call_filters(b""), None);
+    }
 
     fn user() -> Credentials {
         Credentials::parse(STATUS.as_bytes()).unwrap()

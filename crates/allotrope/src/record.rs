@@ -5,6 +5,7 @@
 //! does not end the recording.
 
 mod collector_process;
+mod orphans;
 pub mod output_file;
 pub mod program;
 pub mod program_state;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use allotrope_text::{Shown, quoted};
 
 use allotrope_collector::protocol::{
-    Done, FirstExit, FromLauncher, ImageFigures, OnFull, Start, ToLauncher,
+    self, Done, FirstExit, FromLauncher, ImageFigures, OnFull, Start, ToLauncher, WhenLeftBehind,
 };
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_trace::TraceReader;
@@ -92,6 +93,12 @@ pub struct Arguments {
     /// Refused: a running process cannot be recorded
     #[arg(short, long, value_name = "PID", hide = true, value_parser = refuse_running)]
     pid: Option<u32>,
+    /// What becomes of recorded processes that run on after the program's end
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT", hide = true)]
+    left_behind: LeftBehind,
+    /// Write the names of these processes to FILE, one a line
+    #[arg(long, value_name = "FILE", hide = true)]
+    left_behind_list: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -151,6 +158,8 @@ impl Arguments {
             on_full: stat.on_full,
             counts_only: false,
             free_stacks: false,
+            left_behind: LeftBehind::default(),
+            left_behind_list: None,
             pid: None,
             quiet: stat.quiet,
             depth: if stat.output.is_some() { 4096 } else { 1 },
@@ -178,6 +187,18 @@ pub enum WhenFull {
     Block,
     /// Events are dropped and counted
     Drop,
+}
+
+/// What `allotrope test` wants to become of processes that outlive the program.
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+pub enum LeftBehind {
+    /// The recording waits for them
+    #[default]
+    Wait,
+    /// They are ended: SIGTERM, and SIGKILL two seconds later
+    End,
+    /// The recording ends without them
+    Leave,
 }
 
 /// What the launcher reacts to: the input of its event loop.
@@ -235,6 +256,11 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         free_stacks: arguments.free_stacks,
         figures_ms: stat.as_ref().map_or(0, |stat| stat.interval_ms),
         symbolise: !output.is_temporary(),
+        left_behind: match arguments.left_behind {
+            LeftBehind::Wait => WhenLeftBehind::Wait,
+            LeftBehind::End => WhenLeftBehind::End,
+            LeftBehind::Leave => WhenLeftBehind::Leave,
+        },
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         made: output.made().status(RECORD_FAILED)?,
         ..Start::new(output.partial(), program.command())
@@ -280,8 +306,11 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
         first_screen: arguments.first_screen,
+        waits: matches!(arguments.left_behind, LeftBehind::Wait),
+        left_behind_list: arguments.left_behind_list,
         stat,
     };
+    orphans::reap(launcher.child.id(), launcher.collector.id());
     let named = launcher.output.publish(program.name(), launcher.child.id());
     if let Err(error) = named {
         launcher.print_unless_quiet(&format!("{error:#}"));
@@ -328,6 +357,10 @@ struct Launcher {
     progress: Progress,
     quiet: bool,
     first_screen: bool,
+    /// The recording waits for processes that outlive the program.
+    waits: bool,
+    /// The file for the names of those that did.
+    left_behind_list: Option<PathBuf>,
     stat: Option<Stat>,
 }
 
@@ -460,6 +493,7 @@ impl Launcher {
                     (stat.show)(ns, &images);
                 }
             }
+            ToLauncher::Waiting { .. } if !self.waits => {}
             ToLauncher::Waiting { pids } => self.waiting_for(&pids),
             ToLauncher::Symbolising { done, total, part } => {
                 let (done, total) = (u64::from(done), u64::from(total));
@@ -558,11 +592,36 @@ impl Launcher {
         }
     }
 
+    /// Names the processes that outlived the program, where the recording did not wait.
+    fn report_left_behind(&self, processes: &[protocol::LeftBehind]) -> anyhow::Result<()> {
+        let mut list = String::new();
+        for process in processes {
+            let name = process.executable.shown();
+            let what = match process.signal {
+                0 => "runs on after the program's end",
+                _ => "ran on after the program's end, and was ended",
+            };
+            self.print_unless_quiet(&format!("process {} ({name}) {what}", process.pid));
+            list += &format!("{} {name}\n", process.pid);
+        }
+        match &self.left_behind_list {
+            Some(file) => {
+                std::fs::write(file, list).with_context(|| format!("cannot write {}", file.shown()))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Prints what was recorded and returns the exit status.
     fn finish(mut self) -> Result<u8, Failure> {
         let status = self.status.map_or(RECORD_FAILED, own_status);
         let outcome = self.outcome.take();
+        if let Some(Ok(done)) = &outcome {
+            self.report_left_behind(&done.left_behind)
+                .status(RECORD_FAILED)?;
+        }
         self.collector.wait();
+        orphans::stop();
         match outcome.unwrap_or_else(|| Err(anyhow!("the collector ended without a message"))) {
             Ok(done) if done.images == 0 => {
                 self.output.remove();

@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
-
+use allotrope_collector::file_limit::with_file_size;
 use allotrope_files::NewFile;
+use allotrope_text::Shown;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
 
@@ -248,7 +248,9 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
 fn write(library: &Library, folder: &Path, path: &Path) -> io::Result<()> {
     // The mode does not depend on the umask.
     let mut file = NewFile::in_folder(folder)?.with_mode(0o755);
-    file.write_all(library.bytes)?;
+    // The limit of file sizes (ulimit -f) is meant for the files of the user's programs.
+    with_file_size(library.bytes.len() as u64, || file.write_all(library.bytes))
+        .unwrap_or_else(|_| file.write_all(library.bytes))?;
     file.finish(path)
 }
 

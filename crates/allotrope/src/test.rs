@@ -319,6 +319,7 @@ pub fn recorder() -> anyhow::Result<Recorder> {
     Ok(Recorder {
         command: vec![this.into(), "record".into(), "--quiet".into()],
         counts_only: "--counts-only".into(),
+        left_behind: ["--left-behind".into(), "--left-behind-list".into()],
     })
 }
 

@@ -353,3 +353,27 @@ fn hidden_processes() {
     expect_outer_and_inner(&report, 4);
     expect_leaf_or_warning("upmrf", &recording, &report);
 }
+
+/// As process 1 of a container, `record` inherits the processes whose parent has ended.
+#[test]
+fn orphans_are_waited_for_by_process_one() {
+    let described = record(compiled("orphans.c"));
+    let plain = described.command();
+    let flags = if is_root() { "-pf" } else { "-Urpf" };
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args([flags, "--mount-proc"]);
+        command
+    };
+    let is_possible = unshare().arg("true").output();
+    if !is_possible.is_ok_and(|output| output.status.success()) {
+        return skip("the kernel refuses a pid namespace");
+    }
+    let mut command = unshare();
+    command
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .current_dir(described.folder());
+    let output = run(&mut command, b"");
+    described.recorded(output).expect_status(5);
+}

@@ -311,6 +311,7 @@ fn arena(secret: u128) -> Arena {
         frame_pointers: false,
         counts_only: false,
         free_stacks: false,
+        filters: 0,
         key: (secret >> 64) as u64,
     })
     .expect("an arena can be made")

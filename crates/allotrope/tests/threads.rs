@@ -194,3 +194,81 @@ fn thread_vectors_are_as_large_as_without_the_recorder() {
         assert_eq!((made.allocations, made.bytes), (7, 7 * 160));
     }
 }
+
+/// The name of each thread of `programs/thread_names.c` that works, and its number: that of its
+/// allocations above 100.
+fn numbered_names(case: &str) -> Vec<(String, u64)> {
+    let recording = record(compiled("thread_names.c")).arg(case).run();
+    let report = recording.expect_status(0).report();
+    let mut names = Vec::new();
+    for process in report.processes() {
+        assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
+        let threads = process.json["threads"].as_array().expect("a list");
+        for thread in threads {
+            let allocations = thread["allocations"].as_u64().expect("a number");
+            if let Some(number) = allocations.checked_sub(100) {
+                let name = thread["name"].as_str().expect("a text");
+                names.push((name.to_owned(), number));
+            }
+        }
+    }
+    names.sort_by_key(|(_, number)| *number);
+    names
+}
+
+fn expect_40_names(case: &str) {
+    let expected: Vec<_> = (0..40).map(|n| (format!("resize-{n}"), n)).collect();
+    assert_eq!(numbered_names(case), expected, "{case}");
+}
+
+#[test]
+fn threads_that_end_at_once_have_their_names() {
+    for case in ["pthread", "prctl", "syscall", "file", "twice"] {
+        expect_40_names(case);
+    }
+    // The first `pthread_exit` loads a library, which allocates.
+    let names = numbered_names("exit").into_iter().map(|(name, _)| name);
+    let mut names: Vec<_> = names.collect();
+    let mut expected: Vec<_> = (0..40).map(|n| format!("resize-{n}")).collect();
+    names.sort();
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn threads_without_a_name_of_their_own_have_that_of_their_creator() {
+    let expected: Vec<_> = (0..40).map(|n| ("creator".to_owned(), n)).collect();
+    assert_eq!(numbered_names("unnamed"), expected);
+}
+
+#[test]
+fn threads_that_another_one_names_have_their_names() {
+    expect_40_names("others");
+    // The process ends while they live.
+    expect_40_names("alive");
+}
+
+#[test]
+fn threads_of_children_that_end_at_once_have_their_names() {
+    expect_40_names("children");
+}
+
+/// The kernel ends the program if the recorder asks it for a name.
+#[test]
+fn threads_have_their_names_behind_a_filter_of_system_calls() {
+    let probe = record(compiled("thread_names.c")).arg("filter").plain();
+    if probe.status.code() == Some(96) {
+        return support::skip("the kernel refuses a seccomp filter");
+    }
+    expect_40_names("filter");
+    expect_40_names("filter-by-syscall");
+}
+
+#[test]
+fn a_program_finds_keys_and_errors_as_without_a_recording() {
+    let described = record(compiled("thread_names.c")).arg("behave");
+    let plain = described.plain();
+    let recording = described.run().expect_status(0);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&recording.stdout), text(&plain.stdout));
+}

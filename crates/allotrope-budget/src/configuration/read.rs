@@ -9,7 +9,9 @@ use std::time::Duration;
 use allotrope_files::{open_stored_at_most, read_stored_text};
 
 use super::document::{Document, Section, below};
-use super::{Configuration, ConfigurationError, MAX_BYTES, Protocol, ProtocolOverrides, Test};
+use super::{
+    Configuration, ConfigurationError, LeftBehind, MAX_BYTES, Protocol, ProtocolOverrides, Test,
+};
 use crate::allowance::Allowance;
 use crate::limit;
 use crate::location::is_contents;
@@ -43,6 +45,7 @@ const PROTOCOL: &[&str] = &[
     "limit",
     "watch",
     "timeout",
+    "left-behind",
     "counts-only",
 ];
 /// Keys of a rule of an allow-list.
@@ -329,8 +332,19 @@ fn changes(section: &Section<'_>) -> Result<ProtocolOverrides, ConfigurationErro
         limit: limit(section)?,
         watch: metrics(section, "watch")?,
         timeout: seconds(section, "timeout")?,
+        left_behind: left_behind(section)?,
         counts_only: section.flag("counts-only")?,
     })
+}
+
+fn left_behind(section: &Section<'_>) -> Result<Option<LeftBehind>, ConfigurationError> {
+    const KEY: &str = "left-behind";
+    let Some(name) = section.text(KEY)? else {
+        return Ok(None);
+    };
+    let found = LeftBehind::ALL.into_iter().find(|it| it.name() == name);
+    let wrong = || section.value_error(KEY, "it is \"end\" or \"leave\"");
+    found.map(Some).ok_or_else(wrong)
 }
 
 fn seconds(section: &Section<'_>, key: &str) -> Result<Option<Duration>, ConfigurationError> {

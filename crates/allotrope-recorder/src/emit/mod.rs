@@ -4,3 +4,4 @@ pub mod counts;
 pub mod diagnostics;
 pub mod events;
 pub mod mode;
+pub mod thread_names;

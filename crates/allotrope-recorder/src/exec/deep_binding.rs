@@ -39,7 +39,7 @@ const ALLOCATOR: [Function; 12] = [
 ];
 
 /// Others that the recorder defines too.
-const OTHERS: [Function; 15] = [
+const OTHERS: [Function; 18] = [
     Function::Exit,
     Function::UnderscoreExit,
     Function::Dlopen,
@@ -55,6 +55,9 @@ const OTHERS: [Function; 15] = [
     Function::Fexecve,
     Function::PosixSpawn,
     Function::PosixSpawnp,
+    Function::Prctl,
+    Function::Syscall,
+    Function::PthreadSetname,
 ];
 
 /// Prepares a call of `function`, which opens a library with these flags; returns the

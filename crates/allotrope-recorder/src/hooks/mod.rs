@@ -22,5 +22,6 @@ pub mod reallocation;
 pub mod record;
 pub mod reported;
 pub mod sampled;
+pub mod system;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;

@@ -2,11 +2,15 @@
 
 use core::ptr;
 
+use crate::emit::mode;
 use crate::lifecycle::enter;
 use crate::lifecycle::exit;
+use crate::lifecycle::naming;
 use crate::lifecycle::start;
 use crate::state::image;
 use crate::state::process;
+use crate::state::thread::Thread;
+use crate::state::thread_key;
 use crate::sys::next;
 
 /// Runs when the library is loaded, before other libraries' constructors (the library is
@@ -21,6 +25,12 @@ extern "C" fn constructor() {
         // the first 32 in static storage.
         if let Some(on_exit) = next::on_exit() {
             on_exit(exit::note_exit, ptr::null_mut());
+        }
+        if !mode::is_watching() {
+            thread_key::create(naming::thread_ends);
+            if let Some(thread) = Thread::current() {
+                thread_key::set(thread);
+            }
         }
     }
     image::lend_environment(ptr::null());

@@ -22,6 +22,7 @@ use crate::lifecycle::threads;
 use crate::state::process;
 use crate::state::sampling;
 use crate::state::thread::{OwnThread, Thread};
+use crate::state::thread_key;
 use crate::sys::system::{self, SignalsBlocked};
 
 /// A hook at work, with the state to record with; it ends when this is dropped.
@@ -249,6 +250,7 @@ fn begin(caller: Caller<'_>) -> Option<OwnThread> {
     thread.fork_local().forget_stacks();
     let thread = take(thread.state(), caller);
     thread.state().set_current();
+    thread_key::set(thread.state());
     if early::is_pending() {
         early::write(thread);
     }

@@ -7,6 +7,7 @@ pub mod early;
 pub mod enter;
 pub mod exit;
 pub mod fork;
+pub mod naming;
 pub mod new_image;
 pub mod ready;
 pub mod rings;

@@ -9,6 +9,7 @@ use allotrope_shm::numbers::LossReason;
 use crate::capture::stack_ids;
 use crate::emit::events;
 use crate::emit::mode;
+use crate::emit::thread_names;
 use crate::lifecycle::new_image;
 use crate::state::arena;
 use crate::state::process;
@@ -103,5 +104,9 @@ fn announce(thread: OwnThread) -> bool {
         }
         announced.store(1, Relaxed);
     }
-    events::announce_thread(thread)
+    if !events::announce_thread(thread) {
+        return false;
+    }
+    thread_names::announce(thread);
+    true
 }

@@ -12,6 +12,7 @@ use crate::capture::loader_tables;
 use crate::capture::unseen;
 use crate::emit::diagnostics;
 use crate::emit::mode;
+use crate::emit::thread_names;
 use crate::lifecycle::early;
 use crate::lifecycle::new_image;
 use crate::lifecycle::watch;
@@ -78,6 +79,7 @@ pub fn start() -> bool {
         return false;
     }
     image::remember_self();
+    thread_names::begin();
     if !new_image::begin(origin::EXEC, 0) {
         process::turn_off();
         return false;

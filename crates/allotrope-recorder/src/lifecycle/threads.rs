@@ -9,11 +9,13 @@ use allotrope_shm::numbers::LossReason;
 
 use crate::emit::events;
 use crate::emit::mode;
+use crate::emit::thread_names;
 use crate::lifecycle::fork;
 use crate::lifecycle::rings;
 use crate::lifecycle::watch;
 use crate::state::process::{self, Lock};
 use crate::state::thread::{self, OwnThread, Thread};
+use crate::sys::arch;
 use crate::sys::system;
 
 /// A state with a ring for this thread: one whose thread has ended, or a new
@@ -47,6 +49,8 @@ pub fn claim(nested: bool) -> Option<OwnThread> {
     thread.set_preemption_word(events::preemption_word());
     thread.is_nested.store(nested, Relaxed);
     thread.root.set(Some(state));
+    let pointer = if nested { 0 } else { arch::thread_pointer() };
+    thread.thread_pointer.store(pointer, Relaxed);
     thread.opted_out.store(0, Relaxed);
     thread.busy.store(0, Relaxed);
     thread.idle.store(0, Relaxed);
@@ -72,7 +76,11 @@ fn take_over(thread: OwnThread) -> bool {
     thread.tid.store(tid, Relaxed);
     let ring = thread.ring_index.load(Relaxed) as usize;
     process::rings()[ring % RINGS].tid.store(tid, Relaxed);
-    events::announce_thread(thread)
+    if !events::announce_thread(thread) {
+        return false;
+    }
+    thread_names::announce(thread);
+    true
 }
 
 fn take_over_or_create() -> Option<&'static Thread> {

@@ -13,4 +13,5 @@ pub mod sampling;
 pub mod stack_id_cache;
 pub mod stubs;
 pub mod thread;
+pub mod thread_key;
 pub mod watched;

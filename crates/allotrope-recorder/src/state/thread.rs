@@ -79,6 +79,11 @@ pub struct Thread {
     pub ring_index: AtomicU32,
     /// The kernel's thread id; 0: nobody's, free to take over.
     pub tid: AtomicU32,
+    /// The thread pointer of the state's thread, by which the C library knows it; 0 after the
+    /// thread's end, and of a nested state.
+    pub thread_pointer: AtomicU64,
+    /// The thread's name as last emitted, see `emit::thread_names`; zeroes: none was.
+    pub name: [AtomicU64; 2],
     /// What is left of the countdown while the thread-local one is 0, see `state::sampling`.
     pub countdown: AtomicU64,
     /// State for hooks in signal handlers that interrupt this state's hook.

@@ -144,6 +144,7 @@ system_calls! {
     fn get_file_size_limit(into: &mut [u64; 2]) = PRLIMIT64(0, libc::RLIMIT_FSIZE, 0, into);
     fn set_tsc(permission: i32) = PRCTL(libc::PR_SET_TSC, permission);
     fn get_tsc(permission: &mut i32) = PRCTL(libc::PR_GET_TSC, permission);
+    fn get_name(into: &mut [u8; 16]) = PRCTL(libc::PR_GET_NAME, into);
     fn get_seccomp() = PRCTL(libc::PR_GET_SECCOMP);
 
     fn set_signal_mask(mask: &u64, before: &mut u64)

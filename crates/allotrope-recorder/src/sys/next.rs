@@ -3,7 +3,7 @@
 //! ([`definitions`] finds out), and a small bump area that serves the calls that come
 //! before that.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -51,9 +51,14 @@ pub enum Function {
     RseqOffset,
     RseqSize,
     Prctl,
+    Syscall,
+    PthreadSetname,
+    PthreadKeyCreate,
+    PthreadKeyDelete,
+    PthreadSetspecific,
 }
 
-const NAMES: [&core::ffi::CStr; 35] = [
+const NAMES: [&core::ffi::CStr; 40] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -89,6 +94,11 @@ const NAMES: [&core::ffi::CStr; 35] = [
     c"__rseq_offset",
     c"__rseq_size",
     c"prctl",
+    c"syscall",
+    c"pthread_setname_np",
+    c"pthread_key_create",
+    c"pthread_key_delete",
+    c"pthread_setspecific",
 ];
 
 /// The next definitions, by [`Function`]; 0: not known yet, or there is none.
@@ -163,6 +173,13 @@ accessors! {
     loader_debug: RDebug as &'static Debug;
     rseq_offset: RseqOffset as &'static AtomicI64;
     rseq_size: RseqSize as &'static AtomicU32;
+    prctl: Prctl as unsafe extern "C" fn(c_int, *const c_char, c_ulong, c_ulong, c_ulong) -> c_int;
+    pthread_setname: PthreadSetname
+        as unsafe extern "C" fn(libc::pthread_t, *const c_char) -> c_int;
+    pthread_key_create: PthreadKeyCreate
+        as extern "C" fn(&mut c_uint, extern "C" fn(*mut c_void)) -> c_int;
+    pthread_key_delete: PthreadKeyDelete as extern "C" fn(c_uint) -> c_int;
+    pthread_setspecific: PthreadSetspecific as extern "C" fn(c_uint, *const c_void) -> c_int;
 }
 
 /// Type of `posix_spawn`: process id, path, actions, attributes, arguments, environment.

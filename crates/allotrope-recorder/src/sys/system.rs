@@ -95,6 +95,12 @@ pub fn thread_id() -> u32 {
     kernel::gettid() as u32
 }
 
+/// The kernel's name of this thread, padded with zero bytes.
+pub fn thread_name() -> Option<[u8; 16]> {
+    let mut name = [0; 16];
+    (kernel::get_name(&mut name) == 0).then_some(name)
+}
+
 /// Whether the thread `tid` of this process has ended.
 pub fn thread_is_gone(tid: u32) -> bool {
     kernel::tgkill_none(process_id(), tid) == -(libc::ESRCH as isize)

@@ -5,6 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use allotrope_collector::file_limit::with_file_size;
 use allotrope_shm::layout::ARENA_BYTES;
 use allotrope_text::Shown;
 use indicatif::BinaryBytes;
@@ -164,12 +165,17 @@ fn address_space() -> Finding {
 fn file_size() -> Finding {
     let topic = "file size";
     match getrlimit(Resource::Fsize).current {
-        Some(limit) if limit < ARENA_BYTES as u64 => Finding::problem(
+        Some(limit) if with_file_size(ARENA_BYTES as u64, || ()).is_err() => Finding::problem(
             topic,
             format!("is limited to {}", BinaryBytes(limit)),
             "raise the limit (ulimit -f); it applies to shared memory, too",
         ),
-        _ => Finding::ok(topic, "has no limit that is too low"),
+        Some(limit) => Finding::note(
+            topic,
+            format!("is limited to {}, where a trace ends", BinaryBytes(limit)),
+            "raise the limit (ulimit -f)",
+        ),
+        None => Finding::ok(topic, "has no limit that is too low"),
     }
 }
 

@@ -90,6 +90,11 @@ impl CollectorProcess {
         &self.arena
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends a message. An error is ignored: it means that the collector has ended,
     /// which [`Messages::read`] reports.
     pub fn send(&mut self, message: &FromLauncher) {

@@ -1,6 +1,10 @@
 //! Tests that crash, hang or cannot be started, configurations and budgets that
 //! cannot be read: each is reported as what it is, and the other tests still run.
 
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::project::Project;
 use crate::support::{record, run};
 
@@ -222,4 +226,73 @@ fn ctrl_c_ends_the_test_and_its_program() {
         "{printed}"
     );
     assert!(!running(), "the program runs on");
+}
+
+/// A test whose program starts a server in a session of its own, with this text before the
+/// server, and ends with this status at once.
+fn leaving_a_server(before: &str, status: u8, keys: &str) -> Project {
+    let line = format!("({before} exec setsid sleep 3000 >/dev/null 2>&1) & echo $! >server");
+    let project = Project::new(&format!(
+        "warmup = 0\n[tests.server]\n{keys}\ncommand = [\"sh\", \"./start\"]\n"
+    ));
+    project.write("start", &format!("{line}\nexit {status}\n"));
+    project
+}
+
+/// The server of the last run: its process id if it lives. (A zombie has no command line.)
+fn living_server(project: &Project) -> Option<Pid> {
+    let pid: i32 = project.read("server").trim().parse().expect("a number");
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.starts_with(b"sleep\0").then(|| Pid::from_raw(pid))?
+}
+
+#[test]
+fn a_server_that_the_program_leaves_behind_is_ended() {
+    let project = leaving_a_server("", 0, "");
+    let printed = project.test(&["--accept"]).expect(0);
+    printed
+        .has("the program ended and left")
+        .has("/sleep behind, which was ended");
+    assert_eq!(living_server(&project), None);
+    let printed = project.test(&[]).expect(0);
+    assert!(!printed.stdout.contains("SIGTERM"), "{}", printed.stdout);
+    assert_eq!(living_server(&project), None);
+}
+
+#[test]
+fn a_server_that_ignores_sigterm_is_killed() {
+    let project = leaving_a_server("trap '' TERM;", 0, "");
+    project
+        .test(&["--accept"])
+        .expect(0)
+        .has("/sleep behind, which was ended");
+    assert_eq!(living_server(&project), None);
+}
+
+#[test]
+fn the_verdict_is_that_of_the_program_whatever_it_leaves_behind() {
+    let project = leaving_a_server("", 7, "");
+    project.test(&[]).expect(5).has("ended with status 7");
+    assert_eq!(living_server(&project), None);
+}
+
+#[test]
+fn a_server_may_stay() {
+    let project = leaving_a_server("", 0, "runs = 1\nleft-behind = \"leave\"");
+    let printed = project.test(&["--accept"]);
+    let server = living_server(&project);
+    if let Some(server) = server {
+        kill_process(server, Signal::KILL).expect("it is ours");
+    }
+    printed.expect(0).has("/sleep behind, which runs on");
+    assert!(server.is_some(), "it was ended");
+}
+
+#[test]
+fn what_becomes_of_a_server_is_one_of_two_words() {
+    let project = leaving_a_server("", 0, "left-behind = \"kill\"");
+    project
+        .test(&[])
+        .expect(2)
+        .stderr_has("tests.server.left-behind: it is \"end\" or \"leave\"");
 }

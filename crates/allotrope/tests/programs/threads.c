@@ -106,8 +106,8 @@ static void many(void) {
     }
 }
 
-/* Two threads with names of their own, one block of 72 bytes each. They live for a
- * second: the collector reads names from time to time, not when they change. */
+/* Two threads with names of their own, one block of 72 bytes each, which live for a
+ * second. */
 ALONE static void *named(void *name) {
     pthread_setname_np(pthread_self(), name);
     sink = malloc(72);

@@ -320,6 +320,54 @@ fn disk_full() {
     });
 }
 
+/// Records `own_failures.c` with a limit of file sizes: its random sizes need a trace above
+/// 1 MB, the recording's shared memory a file of more than 1 GiB. The program itself writes no
+/// file. Root must give up the right to raise a limit.
+fn with_limit(ulimit: &str) -> Recording {
+    let described = record(target("own_failures.c")).arg("1000000");
+    let plain = described.command();
+    let mut command = Command::new("bash");
+    let drop = if is_root() {
+        "setpriv --bounding-set -sys_resource"
+    } else {
+        ""
+    };
+    let line = format!("ulimit {ulimit} 100; exec {drop} \"$0\" \"$@\"");
+    command
+        .args(["-c", &line])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .current_dir(described.folder());
+    let output = run(&mut command, b"g");
+    described.recorded(output)
+}
+
+#[test]
+fn a_trace_ends_at_the_limit_of_file_sizes_as_on_a_full_disk() {
+    let recording = with_limit("-S -f").expect_status(125);
+    assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
+    let printed = &recording.stderr;
+    assert!(printed.contains("File too large"), "{printed}");
+    assert!(printed.contains("ulimit -f"), "{printed}");
+    let length = std::fs::metadata(&recording.trace).expect("a trace").len();
+    assert!(length <= 100 << 10, "{length} bytes");
+    let report = recording.report();
+    let process = report.only();
+    assert!(process.total("allocations") > 0);
+    assert_ne!(process.json["complete"], true, "{}", report.summary());
+}
+
+#[test]
+fn a_limit_of_file_sizes_that_cannot_be_raised_is_named() {
+    let recording = with_limit("-f").expect_status(125);
+    assert!(recording.stdout.is_empty(), "the program was started");
+    let printed = &recording.stderr;
+    assert!(
+        printed.contains("limit of file sizes (ulimit -f) is 102400 bytes"),
+        "{printed}"
+    );
+}
+
 /// Copies an executable in a process of its own: a program that another test starts
 /// could inherit a descriptor of ours that is open for writing, and then the copy
 /// could not be executed (ETXTBSY).

@@ -26,3 +26,4 @@ macro_rules! exported {
 pub mod counting;
 pub mod detoured;
 pub mod entry;
+pub mod system;

@@ -5,11 +5,9 @@
 //! that. For our reads the permission is taken and given back. Programs that are
 //! exec'ed so end in glibc's loader, which reads the counter before all else.
 
-use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::sys::kernel;
-use crate::sys::next::{self, Function};
 use crate::sys::system::SignalsBlocked;
 
 /// Whether a thread of this process may have forbidden it.
@@ -43,53 +41,7 @@ fn tick_with_permission() -> u64 {
     tick
 }
 
-/// Called by `prctl` before it forbids or permits it.
-extern "C" fn note() {
+/// A thread is about to forbid or to permit it.
+pub fn permission_changes() {
     FORBIDDEN.store(true, Relaxed);
-    if next::address(Function::Prctl) == 0 {
-        next::resolve();
-    }
-}
-
-/// See the function of this name in the C library's manual. All but one option
-/// go on as they are.
-///
-/// # Safety
-/// As the original.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn prctl() {
-    naked_asm!(
-        ".cfi_startproc",
-        "cmp edi, {set}",
-        "je 2f",
-        "mov r11, [rip + {table} + {next}]",
-        "test r11, r11",
-        "jz 2f",
-        "jmp r11",
-        "2:",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rax",
-        ".cfi_def_cfa_offset 64",
-        "call {note}",
-        "pop rax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        ".cfi_def_cfa_offset 8",
-        "jmp [rip + {table} + {next}]",
-        ".cfi_endproc",
-        set = const libc::PR_SET_TSC,
-        table = sym next::NEXT,
-        next = const Function::Prctl as usize * size_of::<usize>(),
-        note = sym note,
-    )
 }

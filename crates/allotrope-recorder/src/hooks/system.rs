@@ -1,0 +1,101 @@
+//! Functions of the C library that name threads, forbid the time stamp counter, or filter
+//! system calls. The recorder only observes them; their stubs are in `x86_64::system`.
+
+use core::ffi::{c_char, c_int, c_long, c_ulong};
+
+use allotrope_shm::wire::ThreadName;
+
+use crate::emit::thread_names;
+use crate::hooks::x86_64::system as stubs;
+use crate::lifecycle::naming;
+use crate::sys::arch;
+use crate::sys::arch::time_stamp;
+use crate::sys::next::{self, Function};
+
+/// A call of `prctl` that changes a setting which matters to the recorder. Returns the address
+/// of the function that makes the call.
+pub extern "C" fn prepare_prctl(option: c_int) -> usize {
+    note_option(option);
+    match next::resolved(Function::Prctl) {
+        0 => stubs::system_prctl as *const () as usize,
+        next => next,
+    }
+}
+
+/// The same for `syscall`, whose first two arguments these are.
+pub extern "C" fn prepare_syscall(number: c_long, first: c_int) -> usize {
+    if number == libc::SYS_seccomp {
+        thread_names::filter_comes();
+    } else if number == libc::SYS_prctl {
+        note_option(first);
+    }
+    match next::resolved(Function::Syscall) {
+        0 => stubs::system_call as *const () as usize,
+        next => next,
+    }
+}
+
+fn note_option(option: c_int) {
+    match option {
+        libc::PR_SET_TSC => time_stamp::permission_changes(),
+        libc::PR_SET_SECCOMP => thread_names::filter_comes(),
+        _ => {}
+    }
+}
+
+/// A call of `prctl` that names the calling thread (`PR_SET_NAME`).
+///
+/// # Safety
+/// As the original.
+pub unsafe extern "C" fn set_name(
+    option: c_int,
+    name: *const c_char,
+    third: c_ulong,
+    fourth: c_ulong,
+    fifth: c_ulong,
+) -> c_int {
+    let Some(next) = next::prctl() else {
+        return -1;
+    };
+    // SAFETY: passed on.
+    let result = unsafe { next(option, name, third, fourth, fifth) };
+    if result == 0 {
+        // SAFETY: the kernel has just read it.
+        naming::was_set(arch::thread_pointer(), unsafe { read_name(name) });
+    }
+    result
+}
+
+/// Names a thread.
+///
+/// # Safety
+/// As the original.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
+    let Some(next) = next::pthread_setname() else {
+        return libc::ENOSYS;
+    };
+    // SAFETY: passed on.
+    let result = unsafe { next(thread, name) };
+    if result == 0 {
+        // SAFETY: the C library has just read it.
+        naming::was_set(thread, unsafe { read_name(name) });
+    }
+    result
+}
+
+/// The name as the kernel cuts it.
+///
+/// # Safety
+/// The bytes can be read up to a zero byte or the 15th one.
+unsafe fn read_name(start: *const c_char) -> ThreadName {
+    let mut name = ThreadName::default();
+    for (at, byte) in name[..15].iter_mut().enumerate() {
+        // SAFETY: no byte before it is zero.
+        *byte = unsafe { start.add(at).read() } as u8;
+        if *byte == 0 {
+            break;
+        }
+    }
+    name
+}
