@@ -128,14 +128,14 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
             let step = it.resident.len().div_ceil(MOST_RESIDENT).max(1);
             it.resident
                 .chunks(step)
-                .filter_map(|some| some.iter().max_by_key(|it| it.bytes))
+                .filter_map(|some| some.iter().max_by_key(|it| it.program_bytes()))
                 .collect()
         })
         .collect();
     columns.numbers("resident.count", resident.iter().map(|it| it.len() as u64));
     let all = || resident.iter().flatten();
     columns.differences("resident.time_us", all().map(|it| it.time_us));
-    columns.differences("resident.bytes", all().map(|it| it.bytes));
+    columns.differences("resident.bytes", all().map(|it| it.program_bytes()));
     if profile.processes.len() > 1 {
         columns.differences("sum.live_bytes", sum_of_live(profile));
         let is_known = profile.processes.iter().any(|it| !it.resident.is_empty());
@@ -242,7 +242,11 @@ mod tests {
 
     /// A process with resident sets read at these microseconds.
     fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
-        let sample = |&(time_us, bytes)| ResidentSample { time_us, bytes };
+        let sample = |&(time_us, bytes)| ResidentSample {
+            time_us,
+            bytes,
+            recorder_bytes: None,
+        };
         Process {
             started_us,
             duration_us,

@@ -230,7 +230,7 @@ impl<'a, W: Write> Writer<'a, W> {
         {
             self.resident += 1;
             self.stamp(sample.time_us)?;
-            writeln!(self.pending, "R {:x}", sample.bytes / PAGE)?;
+            writeln!(self.pending, "R {:x}", sample.program_bytes() / PAGE)?;
         }
         self.stamp(time_us)
     }
