@@ -161,6 +161,10 @@ test("what a process had at its end is alive until then", () => {
   expect(alive(10_000)).toBe(7);
   Object.assign(it.processes[0]!, { exit: "exit 0", duration: 10_000 });
   expect(alive(10_000)).toBe(7);
+  // The last bucket ends later than the process was seen to.
+  Object.assign(it.processes[0]!, { duration: 1_000 });
+  Object.assign(it.processes[0]!.details!, { end: 10_000 });
+  expect(alive(10_000)).toBe(7);
 });
 
 test("a process counts only while it runs", () => {

@@ -98,7 +98,8 @@ export function bucketsIn(process: Process, range: Range): [number, number] | nu
 /** Whether a process had ended at a time: its blocks went with it, and are not alive then.
  * To a microsecond, like `allotrope report --at`. */
 function hasEnded(process: Process, time: number): boolean {
-  const ended = Math.round((process.started + process.duration) / 1e3);
+  // The last bucket may end later than the process was seen to, and what it had is alive there.
+  const ended = Math.floor(Math.max(process.started + process.duration, process.details?.end ?? 0) / 1e3);
   return process.exit !== "running" && ended < Math.floor(time / 1e3) - 1;
 }
 
