@@ -65,12 +65,14 @@ const FLAGS: [&str; 7] = [
 ];
 
 /// Cargo's variables (or prefixes of their names) that the nested cargo inherits:
-/// its home, the access to a registry, the job server, the linker.
-const INHERITED: [&str; 7] = [
+/// its home, the access to a registry, the job server, the linker, and settings of the
+/// recorder's own profile (`scripts/debug-assertions`).
+const INHERITED: [&str; 8] = [
     "CARGO_HOME",
     "CARGO_HTTP_",
     "CARGO_MAKEFLAGS",
     "CARGO_NET_",
+    "CARGO_PROFILE_RECORDER_",
     "CARGO_REGISTR",
     "CARGO_SOURCE_",
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::jit_symbols::{Begin, JitSymbolizer};
 use crate::modules::ImageMappings;
 use crate::process::FileIdentity;
+use crate::recorder_memory::RecorderMemory;
 use crate::stacks::ImageStacks;
 use crate::threads::Threads;
 use crate::trace_file::TraceFile;
@@ -70,6 +71,8 @@ pub(crate) struct Image {
     pub(crate) new_threads: Vec<u32>,
     /// Index of the thread whose name was read last, among the living ones.
     pub(crate) name_cursor: usize,
+    /// The recorder's part of the process's resident memory.
+    pub(crate) recorder_memory: RecorderMemory,
     /// The slot's loss counters as last written to the trace.
     written_losses: [u64; LOSS_REASONS],
 }
@@ -109,6 +112,7 @@ impl Image {
             next_scan: now,
             new_threads: Vec::new(),
             name_cursor: 0,
+            recorder_memory: RecorderMemory::default(),
             written_losses: [0; LOSS_REASONS],
         }
     }

@@ -53,6 +53,7 @@ mod process;
 mod process_tree;
 pub mod protocol;
 mod random;
+mod recorder_memory;
 mod recording;
 mod scan;
 mod stacks;

@@ -169,6 +169,11 @@ pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
     pages.checked_mul(PAGE as u64)
 }
 
+/// The process's page map; see [`crate::recorder_memory`].
+pub(crate) fn page_map(pid: u32) -> Option<File> {
+    File::open(entry(pid, "pagemap")).ok()
+}
+
 fn numbered_entries(folder: &str) -> Option<Vec<u32>> {
     let entries = fs::read_dir(folder).ok()?;
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
@@ -414,8 +419,7 @@ fn find_mapping(
 pub(crate) fn has_page(pid: u32, address: u64) -> Option<bool> {
     // Documentation/admin-guide/mm/pagemap.rst: a word for each page, bit 63: present.
     let mut word = [0; 8];
-    let pages = File::open(entry(pid, "pagemap")).ok()?;
-    pages
+    page_map(pid)?
         .read_exact_at(&mut word, address / PAGE as u64 * 8)
         .ok()?;
     Some(u64::from_le_bytes(word) >> 63 != 0)

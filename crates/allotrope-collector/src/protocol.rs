@@ -225,7 +225,7 @@ pub struct ImageFigures {
     pub allocated_bytes: u64,
     /// Bytes freed, of blocks that the image allocated itself.
     pub deallocated_bytes: u64,
-    /// Resident memory; 0 if unknown.
+    /// Resident memory without the recorder's; 0 if unknown.
     pub resident_bytes: u64,
     /// Allocations.
     pub allocations: u64,

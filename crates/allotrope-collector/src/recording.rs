@@ -446,11 +446,12 @@ impl Recording {
             .map(|image| {
                 let sums = figures.of(image.id);
                 let resident = image.pid_if_seen().and_then(process::resident_bytes);
+                let of_recorder = image.recorder_memory.bytes().unwrap_or(0);
                 let figures = ImageFigures {
                     pid: image.pid,
                     allocated_bytes: sums.allocated_bytes,
                     deallocated_bytes: sums.deallocated_bytes,
-                    resident_bytes: resident.unwrap_or(0),
+                    resident_bytes: resident.unwrap_or(0).saturating_sub(of_recorder),
                     allocations: sums.allocations,
                     deallocations: sums.deallocations,
                 };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use allotrope_shm::arena::tick_now;
-use allotrope_shm::layout::{IMAGES, ImageSlot};
+use allotrope_shm::layout::{IMAGES, ImageSlot, RINGS, RingHeader};
 use allotrope_trace::model::{Exit, Record, ThreadEnd};
 
 use crate::image::Image;
@@ -67,7 +67,8 @@ impl Recording {
             return;
         };
         let trace = &mut self.context.trace;
-        scan_image_process(image, &self.arena.images()[slot], trace);
+        let shared = (&self.arena.images()[slot], self.arena.rings());
+        scan_image_process(image, shared, trace);
         let current = process::executable_identity(image.pid);
         if current.is_none() || image.executable.is_none() || current == image.executable {
             image.replaced_since = None;
@@ -85,7 +86,11 @@ impl Recording {
     }
 }
 
-fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
+fn scan_image_process(
+    image: &mut Image,
+    (slot, rings): (&ImageSlot, &[RingHeader; RINGS]),
+    trace: &mut TraceFile,
+) {
     image.write_losses(slot, trace);
     if matches!(image.watch, Watch::Polled)
         && process::stat(image.pid).is_none_or(|stat| stat.is_dead())
@@ -95,10 +100,15 @@ fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile
     }
     // A zombie has the size 0.
     if let Some(bytes) = process::resident_bytes(image.pid).filter(|bytes| *bytes > 0) {
+        let tick = tick_now();
+        let map = process::page_map(image.pid);
+        let memory = &mut image.recorder_memory;
+        memory.measure(map, slot, rings, &image.streams);
         trace.write(&Record::ResidentSet {
             image: image.id,
-            tick: tick_now(),
+            tick,
             bytes,
+            recorder_bytes: memory.bytes().map(|it| it.min(bytes)),
         });
     }
     // If the process has ended, there is no list of threads; `exit` writes the ends of

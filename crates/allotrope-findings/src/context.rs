@@ -25,6 +25,8 @@ pub(crate) struct Group {
     pub bytes: u64,
     /// Temporary allocations, without the blocks that were reallocated.
     pub temporary: u64,
+    /// The sum of their lifetimes, in nanoseconds.
+    pub temporary_ns: u64,
     pub leaked: u64,
     pub leaked_bytes: u64,
     pub peak_blocks: u64,
@@ -46,6 +48,7 @@ impl Group {
         self.bytes = self.bytes.saturating_add(site.allocated_bytes);
         let replaced = evidence.reallocated_temporary;
         self.temporary += site.temporary_allocations.saturating_sub(replaced);
+        self.temporary_ns = self.temporary_ns.saturating_add(evidence.temporary_ns);
         self.leaked += site.leaked_allocations;
         self.leaked_bytes = self.leaked_bytes.saturating_add(site.leaked_bytes);
         self.peak_blocks += site.allocations_at_peak;

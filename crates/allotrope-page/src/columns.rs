@@ -9,7 +9,7 @@
 pub const LARGEST: u64 = (1 << 53) - 1;
 
 /// Version of the layout.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Columns that are compressed together, by name.
 #[derive(Debug, Default)]

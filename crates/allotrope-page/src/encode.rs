@@ -170,6 +170,7 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
     cell_columns(&mut cells, "cell", sites.iter().map(|it| &*it.cells));
     cells.numbers("cell.widened", sites.iter().map(|it| it.widened.into()));
     processes::thread_cells(&mut cells, &carried);
+    processes::total_cells(&mut cells, &carried, &tables);
     let mut columns = Columns::default();
     let found: Vec<Option<u64>> = page
         .findings

@@ -47,6 +47,9 @@ struct Meta<'a> {
     complete: bool,
     growing: bool,
     free_stacks: bool,
+    /// Something was not recorded, though no event was lost: a process, a library's calls, or
+    /// allocations before the recording, whose blocks were freed.
+    partly: bool,
     warnings: Vec<String>,
     findings: Vec<FindingForm<'a>>,
     unrecorded: Vec<String>,
@@ -122,7 +125,9 @@ pub fn meta(
             frame,
             sites: &it.sites[..it.sites.len().min(MOST_SITES)],
         });
-    let unrecorded = profile.unrecorded.iter().take(MOST_LISTED).map(|it| {
+    // What was recorded in part is among the warnings.
+    let unrecorded = profile.unrecorded.iter().filter(|it| !it.partly);
+    let unrecorded = unrecorded.take(MOST_LISTED).map(|it| {
         let executable = shown_path(&it.executable);
         format!("{executable} (process {}): {}", it.pid, shown(&it.reason))
     });
@@ -146,6 +151,8 @@ pub fn meta(
         complete: profile.is_complete(),
         growing: profile.is_growing,
         free_stacks: recording.free_stacks,
+        partly: !profile.unrecorded.is_empty()
+            || (profile.processes.iter()).any(|it| it.unmatched_deallocations > 0),
         warnings: sentences
             .iter()
             .take(MOST_LISTED)

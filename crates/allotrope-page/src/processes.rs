@@ -1,7 +1,11 @@
 //! The columns of processes: their figures, threads, sizes, windows and curves. Of those
 //! without sites in the page only the figures.
 
-use allotrope_profile::{Peak, Process, Profile, TimeTable, sum_of_live, sum_of_resident};
+use std::collections::BTreeMap;
+
+use allotrope_profile::{
+    Peak, Process, Profile, TimeCell, TimeTable, sum_of_live, sum_of_resident,
+};
 use allotrope_report::signal_name;
 use allotrope_trace::model::{Exit, Origin};
 use rustc_hash::FxHashMap;
@@ -128,14 +132,14 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
             let step = it.resident.len().div_ceil(MOST_RESIDENT).max(1);
             it.resident
                 .chunks(step)
-                .filter_map(|some| some.iter().max_by_key(|it| it.bytes))
+                .filter_map(|some| some.iter().max_by_key(|it| it.program_bytes()))
                 .collect()
         })
         .collect();
     columns.numbers("resident.count", resident.iter().map(|it| it.len() as u64));
     let all = || resident.iter().flatten();
     columns.differences("resident.time_us", all().map(|it| it.time_us));
-    columns.differences("resident.bytes", all().map(|it| it.bytes));
+    columns.differences("resident.bytes", all().map(|it| it.program_bytes()));
     if profile.processes.len() > 1 {
         columns.differences("sum.live_bytes", sum_of_live(profile));
         let is_known = profile.processes.iter().any(|it| !it.resident.is_empty());
@@ -197,6 +201,51 @@ pub fn thread_cells(columns: &mut Columns, carried: &[&Process]) {
         of_process(process).map(|(index, _)| table.cells_of(index as u32))
     });
     cell_columns(columns, "thread_cell", rows);
+    let widened = carried.iter().zip(&tables).flat_map(|(process, table)| {
+        let width = |at: usize| table.widened.get(at).copied().unwrap_or(0);
+        of_process(process).map(move |(index, _)| width(index).into())
+    });
+    columns.numbers("thread_cell.widened", widened.collect::<Vec<u64>>());
+}
+
+/// When all blocks of each process were allocated and freed: of those that have sites with wider
+/// buckets of time, whose cells do not add up to the figures of a range. None for processes
+/// whose threads have wider buckets too, and for those with least allocations if there is no
+/// room.
+pub fn total_cells(columns: &mut Columns, carried: &[&Process], tables: &[TimeTable]) {
+    const MOST_CELLS: usize = 200_000;
+    let mut left = MOST_CELLS;
+    let of = |(process, table): (&&Process, &TimeTable)| {
+        let threads = process.thread_times.as_ref();
+        let threads = threads.filter(|threads| {
+            let is_exact = threads.widened.iter().all(|&width| width == 0);
+            is_exact && threads.starts_ns == table.starts_ns
+        });
+        let Some(threads) = threads.filter(|_| table.widened.iter().any(|&width| width > 0)) else {
+            return Vec::new();
+        };
+        let mut sums: BTreeMap<(u16, u16), (u64, u64)> = BTreeMap::new();
+        for cell in &threads.cells {
+            let sum = sums.entry((cell.allocated, cell.freed)).or_default();
+            sum.0 += cell.blocks;
+            sum.1 = sum.1.wrapping_add(cell.bytes);
+        }
+        let Some(room) = left.checked_sub(sums.len()) else {
+            return Vec::new();
+        };
+        left = room;
+        let cells = sums.into_iter();
+        let cells = cells.map(|((allocated, freed), (blocks, bytes))| TimeCell {
+            site: 0,
+            allocated,
+            freed,
+            blocks,
+            bytes,
+        });
+        cells.collect()
+    };
+    let rows: Vec<Vec<TimeCell>> = carried.iter().zip(tables).map(of).collect();
+    cell_columns(columns, "total_cell", rows.iter().map(|it| &**it));
 }
 
 fn sizes(columns: &mut Columns, carried: &[&Process]) {
@@ -242,7 +291,11 @@ mod tests {
 
     /// A process with resident sets read at these microseconds.
     fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
-        let sample = |&(time_us, bytes)| ResidentSample { time_us, bytes };
+        let sample = |&(time_us, bytes)| ResidentSample {
+            time_us,
+            bytes,
+            recorder_bytes: None,
+        };
         Process {
             started_us,
             duration_us,

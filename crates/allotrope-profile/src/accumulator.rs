@@ -315,6 +315,9 @@ impl<'a> Accumulator<'a> {
                 evidence.set_pending(step.thread, Some(old));
             } else {
                 evidence.deallocated((number, &block), step.thread, thread.latest, live);
+                if temporary {
+                    evidence.temporary(block.site, self.level.now - block.allocated_ns);
+                }
             }
         }
         let freed = Freed {

@@ -47,6 +47,8 @@ pub struct SiteEvidence {
     pub reallocated: u64,
     /// Of these: temporary allocations.
     pub reallocated_temporary: u64,
+    /// The sum of the lifetimes of the other temporary allocations, in nanoseconds.
+    pub temporary_ns: u64,
     /// Requested bytes of the smallest block; of those that were freed or live at the end.
     pub smallest: u64,
     /// Of the largest.

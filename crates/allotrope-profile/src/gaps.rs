@@ -26,8 +26,8 @@ pub(crate) fn gaps_of<H>(index: &Index<H>, image: &Image<H>, end_ns: u64) -> Vec
     for loss in &image.lost {
         let looked = image
             .resident
-            .partition_point(|&(tick, _)| tick < loss.tick);
-        let before = looked.checked_sub(2).map(|at| ns(image.resident[at].0));
+            .partition_point(|sample| sample.tick < loss.tick);
+        let before = looked.checked_sub(2).map(|at| ns(image.resident[at].tick));
         let noticed_ns = ns(loss.tick).clamp(start_ns, end_ns.max(start_ns));
         let from_ns = before.unwrap_or(start_ns).clamp(start_ns, noticed_ns);
         // What follows damage in a buffer is not read.

@@ -132,16 +132,12 @@ pub fn heap_samples<S: TraceSource>(
     done.sort_by_key(|done| done.image);
     let processes = done.into_iter().filter_map(|done| {
         let image = index.images.get(&done.image)?;
-        let resident = image.resident.iter().map(|&(tick, bytes)| ResidentSample {
-            time_us: index.timeline.ns(tick) / 1000,
-            bytes,
-        });
         Some(ProcessSamples {
             id: done.image,
             pid: image.start.pid,
             executable: image.start.executable.clone(),
             samples: done.samples,
-            resident: resident.collect(),
+            resident: index.resident_of(image),
         })
     });
     Ok(processes.collect())

@@ -16,6 +16,7 @@ use crate::counts::Counted;
 use crate::error::ReplayError;
 use crate::jit_code::JitCode;
 use crate::model;
+use crate::series::ResidentSample;
 use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
@@ -40,6 +41,14 @@ pub(crate) struct Index<H> {
     pub events: u64,
 }
 
+/// A record of resident memory, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resident {
+    pub tick: u64,
+    pub bytes: u64,
+    pub recorder_bytes: Option<u64>,
+}
+
 /// The records of one image.
 pub(crate) struct Image<H> {
     pub start: ImageStart,
@@ -48,8 +57,8 @@ pub(crate) struct Image<H> {
     pub mappings: FxHashMap<MappingId, Mapping>,
     /// Chunks of events, in stream order.
     pub streams: BTreeMap<StreamId, Vec<EventChunk<H>>>,
-    /// Resident memory: (tick, bytes).
-    pub resident: Vec<(u64, u64)>,
+    /// Resident memory.
+    pub resident: Vec<Resident>,
     /// Number of lost events.
     pub losses: BTreeMap<LossReason, u64>,
     /// The records of lost events, in the order of the trace.
@@ -232,7 +241,16 @@ impl<H> Index<H> {
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
             Record::WindowCounts(counts) => image.windows.add_counts(counts),
-            Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
+            Record::ResidentSet {
+                tick,
+                bytes,
+                recorder_bytes,
+                ..
+            } => image.resident.push(Resident {
+                tick,
+                bytes,
+                recorder_bytes,
+            }),
             Record::Counts(counts) => {
                 let thread = image.threads.get_mut().number(counts.thread);
                 image.counted.add(thread, &counts.entries);
@@ -251,6 +269,16 @@ impl<H> Index<H> {
         }
     }
 
+    /// The samples of an image's resident memory with their times.
+    pub(crate) fn resident_of(&self, image: &Image<H>) -> Vec<ResidentSample> {
+        let samples = image.resident.iter().map(|sample| ResidentSample {
+            time_us: self.timeline.ns(sample.tick) / 1000,
+            bytes: sample.bytes,
+            recorder_bytes: sample.recorder_bytes,
+        });
+        samples.collect()
+    }
+
     /// The marks with their times.
     pub(crate) fn named_moments(&self) -> Vec<model::Mark> {
         let named = self.marks.iter().map(|mark| model::Mark {
@@ -265,7 +293,7 @@ impl<H> Index<H> {
     pub(crate) fn last_seen(&self, image: &Image<H>) -> u64 {
         let chunks = image.streams.values().flatten();
         let seen = chunks.filter_map(|chunk| chunk.last_tick);
-        let seen = seen.chain(image.resident.iter().map(|&(tick, _)| tick));
+        let seen = seen.chain(image.resident.iter().map(|it| it.tick));
         let last = seen.chain(self.last_tick).max();
         let start = self.timeline.ns(image.start.tick);
         last.map_or(start, |tick| self.timeline.ns(tick).max(start))

@@ -127,14 +127,7 @@ fn describe<H>(index: &Index<H>, image: &Image<H>) -> RecordedProcess {
         started_ns,
         duration_ns: ended_ns.saturating_sub(started_ns),
         waited_ns: ns(image.start.tick.saturating_add(waited)).saturating_sub(started_ns),
-        resident: image
-            .resident
-            .iter()
-            .map(|&(tick, bytes)| ResidentSample {
-                time_us: ns(tick) / 1_000,
-                bytes,
-            })
-            .collect(),
+        resident: index.resident_of(image),
         thread_ends: thread_ends.collect(),
         modules,
     }

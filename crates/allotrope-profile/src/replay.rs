@@ -22,7 +22,6 @@ use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::peaks::Peak;
-use crate::series::ResidentSample;
 use crate::site_details::DetailsBuilder;
 use crate::site_details::free_stacks::set_frames;
 use crate::site_order::sites_in_order;
@@ -688,14 +687,7 @@ pub(crate) fn process<H>(
         threads: Vec::new(),
         entries: stats.entries,
         live: stats.series,
-        resident: image
-            .resident
-            .iter()
-            .map(|&(tick, bytes)| ResidentSample {
-                time_us: index.timeline.ns(tick) / 1_000,
-                bytes,
-            })
-            .collect(),
+        resident: index.resident_of(image),
         windows: Vec::new(),
         times: None,
         thread_times: None,

@@ -31,13 +31,22 @@ pub struct Series {
     pub samples: Vec<LiveSample>,
 }
 
-/// Resident memory as the kernel counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Resident memory of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResidentSample {
     /// Microseconds since the start of the recording.
     pub time_us: u64,
-    /// Resident bytes.
+    /// Resident bytes as the kernel counts them: with those of the recorder.
     pub bytes: u64,
+    /// Those of the recorder, as far as they are known.
+    pub recorder_bytes: Option<u64>,
+}
+
+impl ResidentSample {
+    /// Resident bytes of the program: without those of the recorder, as far as they are known.
+    pub fn program_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.recorder_bytes.unwrap_or(0))
+    }
 }
 
 impl Default for Series {

@@ -13,7 +13,7 @@ pub fn sum_of_live(profile: &Profile) -> Vec<u64> {
     sums(profile, live_at)
 }
 
-/// Likewise the resident sets, in bytes, each as it was read last.
+/// Likewise the resident sets without the recorder's memory, in bytes, each as it was read last.
 pub fn sum_of_resident(profile: &Profile) -> Vec<u64> {
     sums(profile, resident_at)
 }
@@ -54,5 +54,5 @@ fn resident_at(process: &Process, ns: u64) -> u64 {
     let samples: &[ResidentSample] = &process.resident;
     let after = samples.partition_point(|it| it.time_us.saturating_mul(1000) <= ns);
     let last = after.checked_sub(1).map(|at| samples[at]);
-    last.map_or(0, |it| it.bytes)
+    last.map_or(0, |it| it.program_bytes())
 }

@@ -21,6 +21,7 @@ fn resident(tick: u64) -> Record {
         image: 0,
         tick,
         bytes: 4096,
+        recorder_bytes: None,
     }
 }
 

@@ -183,7 +183,8 @@ impl Conversion {
         while let Some(sample) = self.samples.last()
             && sample.time_us <= now_us
         {
-            self.resident.push((self.writer.len(), sample.bytes));
+            self.resident
+                .push((self.writer.len(), sample.program_bytes()));
             self.samples.pop();
         }
     }

@@ -24,7 +24,10 @@ pub(crate) struct SeriesForm {
 #[derive(Serialize)]
 pub(crate) struct ResidentForm {
     time_us: u64,
+    /// As the kernel counts it.
     bytes: u64,
+    /// Of these: the recorder's; null if unknown.
+    recorder_bytes: Option<u64>,
 }
 
 impl SeriesForm {
@@ -54,6 +57,7 @@ pub(crate) fn resident(process: &Process) -> Vec<ResidentForm> {
         .map(|sample| ResidentForm {
             time_us: sample.time_us,
             bytes: sample.bytes,
+            recorder_bytes: sample.recorder_bytes,
         })
         .collect()
 }

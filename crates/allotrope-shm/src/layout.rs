@@ -251,6 +251,12 @@ pub struct ImageSlot {
     _pad: AtomicU32,
     /// Lost events by reason, growing.
     pub lost: [AtomicU64; LOSS_REASONS],
+    /// Where the image has mapped memory of the recorder, by which the collector measures how
+    /// much of it is resident: the address of the tables.
+    pub tables: AtomicU64,
+    /// Bytes of the memory at [`RingHeader::state`].
+    pub state_bytes: AtomicU64,
+    _pad2: [u64; 6],
 }
 
 /// The producer's half of a ring's state: the ring's owner and the position up to which
@@ -265,7 +271,12 @@ pub struct RingHeader<A: Atomics = Hardware> {
     /// Number of times that the ring was claimed; by it the collector notices a new
     /// claim.
     pub claims: AtomicU32,
-    _pad: [u32; 13],
+    _pad: AtomicU32,
+    /// The address at which the owner has mapped the ring's region.
+    pub region: AtomicU64,
+    /// The address of the memory that the owner has for the thread that writes here.
+    pub state: AtomicU64,
+    _pad3: [u32; 8],
     /// Events below this position are complete. Written only by the producer.
     pub written: A::U64,
     /// Non-zero while the producer waits for space.
@@ -279,7 +290,10 @@ impl<A: Atomics> Default for RingHeader<A> {
             owner: AtomicU32::new(0),
             tid: AtomicU32::new(0),
             claims: AtomicU32::new(0),
-            _pad: [0; 13],
+            _pad: AtomicU32::new(0),
+            region: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+            _pad3: [0; 8],
             written: A::U64::default(),
             waiting: A::U32::default(),
             _pad2: [0; 13],
@@ -349,7 +363,7 @@ impl Counters {
 const _: () = {
     assert!(size_of::<Control>() <= PAGE);
     assert!(size_of::<Shared>() <= PAGE);
-    assert!(size_of::<ImageSlot>() == 64);
+    assert!(size_of::<ImageSlot>() == 128);
     assert!(size_of::<Diagnostic>() == 256);
     assert!(size_of::<RingHeader>() == 128);
     assert!(size_of::<Progress>() == 64);

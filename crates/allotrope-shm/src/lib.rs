@@ -31,7 +31,9 @@
 //! It may write anything to the parts that it can write. The collector therefore
 //! reads each word once, checks positions against the ring's capacity and every
 //! index against its table, and treats malformed words as a corrupt ring. State that it
-//! relies on is in its own memory. Shared memory contains no pointers and no locks.
+//! relies on is in its own memory. Shared memory contains no locks, and no pointers that
+//! anybody follows: by the addresses of a recorder's mappings the collector only looks up
+//! which pages are resident.
 //!
 //! The recorder trusts the control file, since only the collector can write it.
 //! Other programs of the recording can write the other parts that it reads (other

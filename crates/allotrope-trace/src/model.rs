@@ -90,6 +90,9 @@ pub enum Record {
         tick: u64,
         /// Resident bytes.
         bytes: u64,
+        /// Of these: the recorder's own. `None` in traces of minor versions before 5, and where
+        /// the collector could not measure them.
+        recorder_bytes: Option<u64>,
     },
     /// Counted calls, where the recording has no events ([`Recording::counts_only`]).
     Counts(Counts),

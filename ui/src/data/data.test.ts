@@ -114,6 +114,59 @@ test("a range counts what it says", () => {
   expect([...ofSites(it, it.processes, [200, 400], "freed").bytes]).toEqual([25, 0, 30]);
 });
 
+// The same recording; the buckets of site 1 are four times as wide, and of the process that ends
+// at 400 there are cells of all of its blocks or not.
+function widened(whole: boolean): Recording {
+  const it = recording();
+  const cells = { ...it.cells, widened: Uint32Array.from([0, 2, 0]) };
+  const totalCells = {
+    first: Uint32Array.from([0, 4]),
+    allocated: Uint16Array.from([0, 0, 1, 2]),
+    freed: Uint16Array.from([1, 0xffff, 1, 2]),
+    blocks: Float64Array.from([2, 1, 1, 3]),
+    bytes: Float64Array.from([20, 7, 5, 30]),
+    widened: new Uint32Array(),
+  };
+  return Object.assign(it, { cells }, whole ? { totalCells } : {});
+}
+
+test("a site with wider buckets is known within a bound", () => {
+  const it = widened(false);
+  // Its block of 7 bytes was allocated somewhere in buckets 0 to 3.
+  const figures = ofSites(it, it.processes, [200, 300], "allocated");
+  expect([figures.bytes[1], figures.bytesOff[1]]).toEqual([3, 4]);
+  expect([figures.blocks[1], figures.blocksOff[1]]).toEqual([0, 1]);
+  expect(figures.totals.allocated).toEqual({ blocks: 1, bytes: 8, blocksOff: 1, bytesOff: 4 });
+  // It lives at the end, whenever it was allocated.
+  expect(ofSites(it, it.processes, [100, 400], "alive").totals.alive).toEqual({ blocks: 0, bytes: 3, blocksOff: 1, bytesOff: 4 });
+  // Others are exact.
+  expect([figures.bytes[0], figures.bytesOff[0], figures.bytesOff[2]]).toEqual([5, 0, 0]);
+});
+
+test("the totals of a process whose sites have wider buckets are exact", () => {
+  const [exact, it] = [recording(), widened(true)];
+  for (const range of [[100, 200], [200, 300], [100, 300], [300, 400], [100, 400]] as [number, number][]) {
+    expect(ofSites(it, it.processes, range, "kept").totals).toEqual(ofSites(exact, exact.processes, range, "kept").totals);
+  }
+});
+
+test("what a process had at its end is alive until then", () => {
+  const it = recording();
+  const alive = (end: number) => ofSites(it, it.processes, [100, end], "alive").totals.alive.bytes;
+  // The recording goes on for two microseconds or more after the process.
+  Object.assign(it, { end: 10_000 });
+  Object.assign(it.processes[0]!, { exit: "exit 0", started: 0, duration: 0 });
+  expect(alive(10_000)).toBe(0);
+  Object.assign(it.processes[0]!, { exit: "running" });
+  expect(alive(10_000)).toBe(7);
+  Object.assign(it.processes[0]!, { exit: "exit 0", duration: 10_000 });
+  expect(alive(10_000)).toBe(7);
+  // The last bucket ends later than the process was seen to.
+  Object.assign(it.processes[0]!, { duration: 1_000 });
+  Object.assign(it.processes[0]!.details!, { end: 10_000 });
+  expect(alive(10_000)).toBe(7);
+});
+
 test("a process counts only while it runs", () => {
   const [process] = recording().processes;
   expect(bucketsIn(process!, [0, 100])).toBe(null);
@@ -151,7 +204,7 @@ test("sites are added up by function and file", () => {
   const file = figuresOf(it, groups(it, it.processes, "files")[0]!);
   expect([file.allocations, file.bytes, file.atPeakBytes, file.meanNs]).toEqual([4, 32, 27, 150]);
   const range = ofSites(it, it.processes, [200, 400], "freed");
-  expect(rangeOf(groups(it, it.processes, "files")[0]!, range)).toEqual({ blocks: 3, bytes: 25 });
+  expect(rangeOf(groups(it, it.processes, "files")[0]!, range)).toEqual({ blocks: 3, bytes: 25, blocksOff: 0, bytesOff: 0 });
 });
 
 test("a group has the sizes and the stacks of its sites", () => {

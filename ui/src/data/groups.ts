@@ -135,17 +135,19 @@ export function sizesOf(recording: Recording, group: Group): [number, number] | 
 }
 
 /** The sites of a group that have blocks in a range, those with most bytes first. */
-export function sitesIn(group: Group, { blocks, bytes }: RangeFigures): number[] {
-  const found = group.sites.filter((site) => blocks[site]! > 0);
+export function sitesIn(group: Group, { blocks, bytes, blocksOff }: RangeFigures): number[] {
+  const found = group.sites.filter((site) => blocks[site]! + blocksOff[site]! > 0);
   return found.sort((a, b) => bytes[b]! - bytes[a]! || blocks[b]! - blocks[a]!);
 }
 
 /** Blocks and bytes of a group in a range. */
 export function rangeOf(group: Group, range: RangeFigures): Sum {
-  const sum = { blocks: 0, bytes: 0 };
+  const sum = { blocks: 0, bytes: 0, blocksOff: 0, bytesOff: 0 };
   for (const site of group.sites) {
     sum.blocks += range.blocks[site]!;
     sum.bytes += range.bytes[site]!;
+    sum.blocksOff += range.blocksOff[site]!;
+    sum.bytesOff += range.bytesOff[site]!;
   }
   return sum;
 }

@@ -20,17 +20,23 @@ export const MODE_NAMES: Record<Mode, string> = {
 /** From and to, in nanoseconds since the start of the recording; the end is not in it. */
 export type Range = readonly [number, number];
 
+/** Blocks and bytes; of sites with wider buckets of time they are known within a bound. */
 export interface Sum {
   blocks: number;
   bytes: number;
+  /** The most that they are off; 0: they are exact. */
+  blocksOff: number;
+  bytesOff: number;
 }
 
 /** The figures of a range. */
 export interface RangeFigures {
   totals: Record<Mode, Sum>;
-  /** By row: blocks and bytes of the mode that was asked for. */
+  /** By row, as in a sum, of the mode that was asked for. */
   blocks: Float64Array;
   bytes: Float64Array;
+  blocksOff: Float64Array;
+  bytesOff: Float64Array;
 }
 
 /** The processes that are looked at and that the page has in full: one, those of a program,
@@ -92,7 +98,8 @@ export function bucketsIn(process: Process, range: Range): [number, number] | nu
 /** Whether a process had ended at a time: its blocks went with it, and are not alive then.
  * To a microsecond, like `allotrope report --at`. */
 function hasEnded(process: Process, time: number): boolean {
-  const ended = Math.round((process.started + process.duration) / 1e3);
+  // The last bucket may end later than the process was seen to, and what it had is alive there.
+  const ended = Math.floor(Math.max(process.started + process.duration, process.details?.end ?? 0) / 1e3);
   return process.exit !== "running" && ended < Math.floor(time / 1e3) - 1;
 }
 
@@ -103,8 +110,12 @@ export function ofSites(recording: Recording, processes: Process[], range: Range
   for (const process of processes) {
     const buckets = bucketsIn(process, range);
     if (!buckets) continue;
-    const isGone = range[1] < recording.end && hasEnded(process, range[1]);
-    add(figures, recording.cells, process.details!.sites, buckets, mode, isGone);
+    const { sites, totals } = process.details!;
+    const isGone = hasEnded(process, range[1]);
+    const sums = add(figures, recording.cells, sites, buckets, mode, isGone);
+    // Where sites have wider buckets, all of them together are exact here.
+    const known = hasCells(recording.totalCells, totals) ? add(null, recording.totalCells, [totals, totals + 1], buckets, mode, isGone) : sums;
+    addTotals(figures, known);
   }
   return figures;
 }
@@ -117,60 +128,104 @@ export function ofThreads(recording: Recording, processes: Process[], range: Ran
     const threads = process.details!.threads;
     if (!buckets || threads.length === 0) continue;
     const rows: [number, number] = [threads[0]!.row, threads[threads.length - 1]!.row + 1];
-    add(figures, recording.threadCells, rows, buckets, mode, range[1] < recording.end && hasEnded(process, range[1]));
+    addTotals(figures, add(figures, recording.threadCells, rows, buckets, mode, hasEnded(process, range[1])));
   }
   return figures;
 }
 
 function empty(rows: number): RangeFigures {
-  const none = () => ({ blocks: 0, bytes: 0 });
+  const none = () => ({ blocks: 0, bytes: 0, blocksOff: 0, bytesOff: 0 });
+  const column = () => new Float64Array(rows);
   return {
     totals: { allocated: none(), alive: none(), kept: none(), destroyed: none(), freed: none() },
-    blocks: new Float64Array(rows),
-    bytes: new Float64Array(rows),
+    blocks: column(),
+    bytes: column(),
+    blocksOff: column(),
+    bytesOff: column(),
   };
 }
 
-function add(figures: RangeFigures, cells: Cells, rows: [number, number], buckets: [number, number], mode: Mode, isGone: boolean): void {
+/** Whether a row has cells. */
+export function hasCells(cells: Cells, row: number): boolean {
+  return cells.first[row + 1]! > cells.first[row]!;
+}
+
+/** Least blocks and bytes, most blocks and bytes, by mode. */
+const BOUNDS = 4;
+
+function addTotals(figures: RangeFigures, sums: Float64Array): void {
+  MODES.forEach((it, at) => {
+    const [fewest, least, mostBlocks, most] = sums.subarray(at * BOUNDS, (at + 1) * BOUNDS);
+    const total = figures.totals[it];
+    const [number, size] = [middle(fewest!, mostBlocks!), middle(least!, most!)];
+    total.blocks += number;
+    total.blocksOff += mostBlocks! - number;
+    total.bytes += size;
+    total.bytesOff += most! - size;
+  });
+}
+
+/** What is at most so far from both bounds as from the upper one. */
+const middle = (least: number, most: number) => Math.floor((least + most) / 2);
+
+/** Which modes (bits in the order of MODES) blocks certainly have that were allocated in one of
+ * the buckets from `first` to `last` and freed in one of those from `freed` to `lastFreed`, and
+ * which they may have. */
+function modesOf([first, last]: [number, number], [freed, lastFreed]: [number, number], [from, to]: [number, number], isGone: boolean): [number, number] {
+  const bits = (born: boolean, isBefore: boolean, lives: boolean, dies: boolean, isFreed: boolean) =>
+    (born ? 1 : 0) | (isBefore && lives && !isGone ? 2 : 0) | (born && lives ? 4 : 0) | (born && dies ? 8 : 0) | (isFreed ? 16 : 0);
+  const surely = bits(first >= from && last < to, last < to, freed >= to, lastFreed < to, freed >= from && lastFreed < to);
+  const perhaps = bits(last >= from && first < to, first < to, lastFreed >= to, freed < to, lastFreed >= from && freed < to);
+  return [surely, perhaps];
+}
+
+/** Adds the figures of rows in the wanted mode, and returns the bounds of all modes. */
+function add(figures: RangeFigures | null, cells: Cells, rows: [number, number], buckets: [number, number], mode: Mode, isGone: boolean): Float64Array {
   const [from, to] = buckets;
   const wanted = MODES.indexOf(mode);
-  const sums = new Float64Array(10);
-  const { first, allocated, freed, blocks, bytes } = cells;
+  const sums = new Float64Array(MODES.length * BOUNDS);
+  const ofRow = new Float64Array(BOUNDS);
+  const { first, allocated, freed, blocks, bytes, widened } = cells;
   for (let row = rows[0]; row < rows[1]; row++) {
-    let rowBlocks = 0;
-    let rowBytes = 0;
+    ofRow.fill(0);
+    // So many buckets are one.
+    const width = 2 ** (widened[row] ?? 0);
+    const start = (bucket: number) => bucket - (bucket % width);
     for (let i = first[row]!; i < first[row + 1]!; i++) {
-      const born = allocated[i]!;
+      const born = start(allocated[i]!);
       if (born >= to) break;
-      const died = freed[i]!;
-      if (died < from) continue;
-      // Bits in the order of MODES.
-      const isBorn = born >= from;
-      const lives = died >= to;
-      let bits = 0;
-      if (isBorn) bits |= lives ? 1 | 2 | 4 : 1 | 8;
-      else if (lives) bits |= 2;
-      if (!lives) bits |= 16;
-      if (isGone) bits &= ~2;
+      const died = freed[i]! === LIVE_AT_END ? LIVE_AT_END : start(freed[i]!);
+      const lastDied = died === LIVE_AT_END ? died : died + width - 1;
+      if (lastDied < from) continue;
+      const [surely, perhaps] = modesOf([born, born + width - 1], [died, lastDied], buckets, isGone);
       const [n, size] = [blocks[i]!, bytes[i]!];
-      for (let at = 0; at < 5; at++) {
-        if (bits & (1 << at)) {
-          sums[2 * at]! += n;
-          sums[2 * at + 1]! += size;
+      for (let at = 0; at < MODES.length; at++) {
+        if (surely & (1 << at)) {
+          sums[BOUNDS * at]! += n;
+          sums[BOUNDS * at + 1]! += size;
+        }
+        if (perhaps & (1 << at)) {
+          sums[BOUNDS * at + 2]! += n;
+          sums[BOUNDS * at + 3]! += size;
         }
       }
-      if (bits & (1 << wanted)) {
-        rowBlocks += n;
-        rowBytes += size;
+      if (surely & (1 << wanted)) {
+        ofRow[0]! += n;
+        ofRow[1]! += size;
+      }
+      if (perhaps & (1 << wanted)) {
+        ofRow[2]! += n;
+        ofRow[3]! += size;
       }
     }
-    figures.blocks[row]! += rowBlocks;
-    figures.bytes[row]! += rowBytes;
+    if (!figures) continue;
+    const [number, size] = [middle(ofRow[0]!, ofRow[2]!), middle(ofRow[1]!, ofRow[3]!)];
+    figures.blocks[row]! += number;
+    figures.blocksOff[row]! += ofRow[2]! - number;
+    figures.bytes[row]! += size;
+    figures.bytesOff[row]! += ofRow[3]! - size;
   }
-  MODES.forEach((it, at) => {
-    figures.totals[it].blocks += sums[2 * at]!;
-    figures.totals[it].bytes += sums[2 * at + 1]!;
-  });
+  return sums;
 }
 
 /** Live bytes of some rows at the end of each bucket of a process. */

@@ -38,6 +38,8 @@ export interface Meta {
   complete: boolean;
   growing: boolean;
   free_stacks: boolean;
+  /** Something was not recorded, though no event was lost. */
+  partly: boolean;
   warnings: string[];
   findings: Finding[];
   unrecorded: string[];
@@ -85,6 +87,8 @@ export interface Cells {
   freed: Uint16Array;
   blocks: Float64Array;
   bytes: Float64Array;
+  /** By row: how much wider its buckets are, as a binary logarithm. */
+  widened: Uint32Array;
 }
 
 export interface Process {
@@ -125,6 +129,8 @@ export interface Process {
 export interface ProcessDetails {
   /** The sites from the first one to the one before the second. */
   sites: [number, number];
+  /** Its row in the cells of whole processes, which has cells if sites have wider buckets. */
+  totals: number;
   /** Starts of the buckets of time, nanoseconds since the start of the recording. */
   starts: Float64Array;
   end: number;
@@ -231,8 +237,6 @@ export interface Sites {
   /** Frame + 1 that stands for the stack; 0: there is none. */
   head: Uint32Array;
   figures: Record<SiteFigure, Float64Array>;
-  /** By site: how much wider its buckets are, as a binary logarithm. */
-  widened: Uint32Array;
   /** By site, of a sampled profile: intervals, one for each metric, and numbers of samples. */
   low: Float64Array;
   high: Float64Array;
@@ -269,6 +273,7 @@ export class Recording extends StackTable {
   readonly sites: Sites;
   readonly cells: Cells;
   readonly threadCells: Cells;
+  readonly totalCells: Cells;
   readonly threads: Thread[] = [];
   readonly marks: { name: string; time: number }[];
   /** Times at which ranges of several processes are exact. */
@@ -289,9 +294,10 @@ export class Recording extends StackTable {
     const run = new Columns(parts.run);
     this.meta = JSON.parse(run.text("meta")) as Meta;
     const cells = new Columns(parts.cells);
-    this.sites = decodeSites(new Columns(parts.sites), cells);
+    this.sites = decodeSites(new Columns(parts.sites));
     this.cells = decodeCells(cells, "cell");
     this.threadCells = decodeCells(cells, "thread_cell");
+    this.totalCells = decodeCells(cells, "total_cell");
     this.detailColumns = new Columns(parts.details);
     this.source = decodeSource(new Columns(parts.source));
     this.start = this.meta.started_ns;
@@ -395,6 +401,7 @@ export class Recording extends StackTable {
       const part = (array: Float64Array, bounds: Uint32Array) => array.subarray(bounds[i]!, bounds[i + 1]!);
       return {
         sites: [first, site],
+        totals: i,
         starts: part(starts, buckets),
         end,
         afterPeak: peaks[i]! > 0 ? Math.min(peaks[i]!, end) : null,
@@ -504,7 +511,7 @@ function decodeWindows(run: Columns, name: (number: number) => string): Window[]
   return split(all, firsts(run.numbers("window.count")));
 }
 
-function decodeSites(columns: Columns, cells: Columns): Sites {
+function decodeSites(columns: Columns): Sites {
   const figures = {} as Record<SiteFigure, Float64Array>;
   for (const name of SITE_FIGURES) figures[name] = columns.numbers(`site.${name}`);
   return {
@@ -514,7 +521,6 @@ function decodeSites(columns: Columns, cells: Columns): Sites {
     node: columns.sums("site.node"),
     head: columns.indexes("site.head"),
     figures,
-    widened: cells.indexes("cell.widened"),
     low: columns.numbers("interval.low"),
     high: columns.numbers("interval.high"),
     liveSamples: columns.numbers("site.live_samples"),
@@ -536,7 +542,7 @@ function decodeCells(columns: Columns, name: string): Cells {
       freed[i] = after[i] === 0 ? LIVE_AT_END : bucket + after[i]! - 1;
     }
   }
-  return { first, allocated, freed, blocks: columns.numbers(`${name}.blocks`), bytes: columns.numbers(`${name}.bytes`) };
+  return { first, allocated, freed, blocks: columns.numbers(`${name}.blocks`), bytes: columns.numbers(`${name}.bytes`), widened: columns.indexes(`${name}.widened`) };
 }
 
 function decodeDetails(columns: Columns): Details {

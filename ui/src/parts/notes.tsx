@@ -101,11 +101,16 @@ export function leftOut(app: ReturnType<typeof useApp>): string[] {
   const { left_out: left, names_cut, source } = app.recording.meta;
   const notes: string[] = [...source];
   if (left.stacks > 0) notes.push(`${plural(left.stacks, "light site")} (${plural(left.stack_allocations, "allocation")}) without callers: they are added up by function.`);
-  if (left.widened > 0) notes.push(`${plural(left.widened, "site")} with times in buckets up to ${count(2 ** left.widest)} times as wide: in a range, their numbers are rough.`);
+  if (left.widened > 0) notes.push(`${plural(left.widened, "site")} with times in buckets up to ${count(2 ** left.widest)} times as wide: in a range, their numbers are in the middle of what they may be, and ± is the most that they are off.`);
   if (left.details > 0) notes.push(`${plural(left.details, "site")} without sizes, and without who allocates and frees.`);
   if (left.source > 0) notes.push(`${plural(left.source, "place")} without source code: there is no room for more.`);
   if (names_cut > 0) notes.push(`${plural(names_cut, "long name")} cut in the middle.`);
   return notes;
+}
+
+/** The most that a figure of a range is off, if it is not exact. */
+export function Off({ value, show }: { value: number; show: (value: number) => string }) {
+  return value > 0 ? <small class="off"> ± {show(value)}</small> : null;
 }
 
 /** Below so many samples, a figure says little more than that there is something. */

@@ -3,6 +3,7 @@
 
 import { useState } from "preact/hooks";
 import { type App, useApp } from "../app";
+import type { Sum } from "../data/ranges";
 import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn, sizesOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
 import { leftWord } from "../data/gaps";
@@ -12,7 +13,7 @@ import { Choice } from "../parts/choice";
 import { copyText } from "../parts/copy";
 import { FrameList } from "../parts/frames";
 import { Bytes, FunctionName } from "../parts/names";
-import { PartOnly, Uncertain, leftOut } from "../parts/notes";
+import { Off, PartOnly, Uncertain, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table, ofRun } from "../parts/table";
 import type { State } from "../state";
@@ -21,7 +22,7 @@ import { GroupCurve } from "./overview";
 interface Row {
   group: Group;
   figures: GroupFigures;
-  range: { allocated: number; allocations: number; alive: number } | null;
+  range: { allocated: Sum; alive: Sum } | null;
 }
 
 export function Functions() {
@@ -37,11 +38,10 @@ export function Functions() {
     .map((group) => ({ group, figures: figuresOf(recording, group), range: null }));
   if (allocated && alive) {
     for (const row of rows) {
-      const made = rangeOf(row.group, allocated);
-      row.range = { allocated: made.bytes, allocations: made.blocks, alive: rangeOf(row.group, alive).bytes };
+      row.range = { allocated: rangeOf(row.group, allocated), alive: rangeOf(row.group, alive) };
     }
   }
-  const shown = rows.filter((it) => !it.range || it.range.allocations > 0 || it.range.alive > 0);
+  const shown = rows.filter((it) => !it.range || most(it.range.allocated) > 0 || most(it.range.alive) > 0);
   const first = recording.meta.kind === "sampled" ? "leaked" : inRange ? "range_bytes" : "peak";
   return (
     <>
@@ -123,9 +123,9 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
   if (inRange) {
     return [
       name,
-      { key: "range_bytes", title: "Allocated in range", value: (it) => it.range!.allocated, cell: (it) => <Bytes value={it.range!.allocated} none /> },
-      { key: "range_blocks", title: "Allocations in range", value: (it) => it.range!.allocations, cell: (it) => countOrNone(it.range!.allocations) },
-      { key: "range_alive", title: "Alive at its end", value: (it) => it.range!.alive, cell: (it) => <Bytes value={it.range!.alive} none /> },
+      { key: "range_bytes", title: "Allocated in range", value: (it) => it.range!.allocated.bytes, cell: (it) => <InRange sum={it.range!.allocated} /> },
+      { key: "range_blocks", title: "Allocations in range", value: (it) => it.range!.allocated.blocks, cell: (it) => <>{countOrNone(it.range!.allocated.blocks)}<Off value={it.range!.allocated.blocksOff} show={count} /></> },
+      { key: "range_alive", title: "Alive at its end", value: (it) => it.range!.alive.bytes, cell: (it) => <InRange sum={it.range!.alive} /> },
       ofRun(sizes),
       curve,
       ofRun(life),
@@ -144,6 +144,19 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
     life,
     who,
   ];
+}
+
+/** The most blocks that a sum may have. */
+const most = (sum: Sum) => sum.blocks + sum.blocksOff;
+
+/** Bytes in a range. */
+function InRange({ sum }: { sum: Sum }) {
+  return (
+    <>
+      <Bytes value={sum.bytes} none={sum.bytesOff === 0} />
+      <Off value={sum.bytesOff} show={bytes} />
+    </>
+  );
 }
 
 /** The smallest and the largest size of a group's blocks. */

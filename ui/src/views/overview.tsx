@@ -96,7 +96,7 @@ function facts({ recording, state, model }: App): string[] {
   else if (meta.kind === "sampled") facts.push(`one sample each ${bytes(meta.samples?.period ?? 0)} on average`);
   else {
     const lost = processes.reduce((total, it) => total + it.lost, 0);
-    facts.push(lost > 0 ? `${plural(lost, "event")} lost` : meta.complete ? "every allocation recorded, none lost" : "not complete");
+    facts.push(lost > 0 ? `${plural(lost, "event")} lost` : !meta.complete ? "not complete" : meta.partly ? "recorded only in part" : "every allocation recorded, none lost");
   }
   return facts;
 }

@@ -10,7 +10,7 @@ import { MODE_NAMES, ofThreads } from "../data/ranges";
 import { bytes, count, countOrNone, duration, plural, programName, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Bytes } from "../parts/names";
-import { Estimated, OfWholeRun, PartOnly, leftOut } from "../parts/notes";
+import { Estimated, Off, OfWholeRun, PartOnly, leftOut } from "../parts/notes";
 import { Search } from "../parts/search";
 import { type Column, Table, ofRun } from "../parts/table";
 import { type Table as Name, TABLES } from "../state";
@@ -82,7 +82,7 @@ function Threads() {
   ];
   if (known) figures.push({ key: "temporary", title: "Temporary", wide: true, value: (it) => it.temporary, cell: (it) => share(it.temporary, it.allocations) });
   const columns = [...names, ...(range ? figures.map(ofRun) : figures)];
-  if (range) columns.push({ key: "range", title: MODE_NAMES[state.mode], value: (it) => range.bytes[it.row]!, cell: (it) => <Bytes value={range.bytes[it.row]!} none /> });
+  if (range) columns.push({ key: "range", title: MODE_NAMES[state.mode], value: (it) => range.bytes[it.row]!, cell: (it) => <><Bytes value={range.bytes[it.row]!} none={range.bytesOff[it.row] === 0} /><Off value={range.bytesOff[it.row]!} show={bytes} /></> });
   if (many) columns.splice(1, 0, { key: "process", title: "Process", value: (it) => recording.processes[it.process]!.pid, cell: (it) => recording.processes[it.process]!.pid });
   return <Table caption="Threads" rows={rows} rowKey={(it) => String(it.row)} columns={columns} {...useSort("allocations")} />;
 }

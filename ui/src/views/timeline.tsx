@@ -4,15 +4,15 @@
 import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type Group, rangeOf } from "../data/groups";
-import { MODES, MODE_NAMES, type Mode, type Sum, rates } from "../data/ranges";
+import { MODES, MODE_NAMES, type Mode, type Sum, hasCells, rates } from "../data/ranges";
 import type { Thread } from "../data/recording";
-import { count, duration, plural, share } from "../format";
+import { bytes, count, duration, plural, share } from "../format";
 import { Choice } from "../parts/choice";
 import { Curve, ResidentSwitch } from "../parts/curve";
 import { useCurve } from "../parts/curve-data";
 import { type Mark, MOST_LANES, MarkTrack, type NamedSpan } from "../parts/mark-track";
 import { Bytes, FunctionName, Prose } from "../parts/names";
-import { GapNotes, PartOnly, isPart, leftOut } from "../parts/notes";
+import { GapNotes, Off, PartOnly, isPart, leftOut } from "../parts/notes";
 import { lanesOf } from "../parts/place";
 import { Search } from "../parts/search";
 import { type Column, Table } from "../parts/table";
@@ -73,7 +73,7 @@ function bounds(app: App): string {
   const bounds = model.boundaries(state);
   const whole = model.whole(state);
   const several = model.process(state) ? "" : " of all processes";
-  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows, forks${model.process(state) ? " and the peak" : ""}; at these bounds the numbers are exact${isPart(app) ? " for these processes" : ", and equal those of `allotrope report --from --to`"}.`;
+  return `Ranges snap to ${count(bounds.length - 1)} buckets${several} of at most ${duration((whole[1] - whole[0]) / Math.min(bounds.length - 1, 256))}, to marks, windows, forks${model.process(state) ? " and the peak" : ""}; at these bounds the numbers are exact${app.recording.meta.left_out.widened > 0 ? ", but for those with a ±," : ""}${isPart(app) ? " for these processes" : ", and equal those of `allotrope report --from --to`"}.`;
 }
 
 function Tracks() {
@@ -170,7 +170,8 @@ function barsOf({ recording }: App, index: number): { all: Bars; threads: Thread
   const bounds = [...details.starts, details.end];
   const buckets = details.starts.length;
   const sites = Array.from({ length: details.sites[1] - details.sites[0] }, (_, i) => details.sites[0] + i);
-  const { allocated, freed } = rates(recording.cells, sites, buckets);
+  const { totals } = details;
+  const { allocated, freed } = hasCells(recording.totalCells, totals) ? rates(recording.totalCells, [totals], buckets) : rates(recording.cells, sites, buckets);
   const busiest = details.threads.filter((it) => it.allocations > 0).sort((a, b) => b.allocations - a.allocations);
   const threads = busiest.length < 2 ? [] : busiest.slice(0, MOST_TRACKS);
   return {
@@ -231,8 +232,12 @@ function Modes() {
           </span>
           <strong data-bytes={totals[mode].bytes} data-blocks={totals[mode].blocks} data-mode={mode}>
             <Bytes value={totals[mode].bytes} />
-          </strong>{" "}
-          <small>{plural(totals[mode].blocks, "block")}</small>
+          </strong>
+          <Off value={totals[mode].bytesOff} show={bytes} />{" "}
+          <small>
+            {plural(totals[mode].blocks, "block")}
+            <Off value={totals[mode].blocksOff} show={count} />
+          </small>
         </button>
       ))}
     </div>
@@ -272,8 +277,8 @@ function Rows() {
   const columns: Column<Row>[] = [
     { key: "name", title: `${MODE_NAMES[state.mode]}: function`, text: true, value: (it) => it.name, cell: (it) => <FunctionName name={it.name} place={it.place} /> },
     { key: "curve", title: "Alive over the run", wide: true, cell: (it) => <GroupCurve group={it.group} /> },
-    { key: "bytes", title: "Bytes", value: (it) => it.sum.bytes, cell: (it) => <Bytes value={it.sum.bytes} /> },
-    { key: "blocks", title: "Blocks", value: (it) => it.sum.blocks, cell: (it) => count(it.sum.blocks) },
+    { key: "bytes", title: "Bytes", value: (it) => it.sum.bytes, cell: (it) => <><Bytes value={it.sum.bytes} /><Off value={it.sum.bytesOff} show={bytes} /></> },
+    { key: "blocks", title: "Blocks", value: (it) => it.sum.blocks, cell: (it) => <>{count(it.sum.blocks)}<Off value={it.sum.blocksOff} show={count} /></> },
     { key: "share", title: "Share", cell: (it) => share(it.sum.bytes, whole) },
     { key: "bar", title: "", wide: true, kind: "bar", cell: (it) => <span class="bar" style={{ width: `${(it.sum.bytes / most) * 100}%` }} /> },
   ];

@@ -50,7 +50,7 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
         let ns = sample.time_us.saturating_mul(1000);
         Some(Sample {
             ns,
-            resident: sample.bytes,
+            resident: sample.program_bytes(),
             live: live_at(ns)?,
         })
     });

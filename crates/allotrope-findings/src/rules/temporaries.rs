@@ -66,7 +66,8 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
     let weight = |site: &Site| site.temporary_allocations;
     let frame = context.frame(&group.sites, weight);
     let stake = ratio(group.temporary, context.allocations());
-    let life = group.mean_life_ns();
+    // Of these blocks alone: the others of the group may have lived through the run.
+    let life = group.temporary_ns / group.temporary.max(1);
     let sizes = match group.smallest == group.largest {
         true => format!("{} each", in_bytes(group.largest)),
         false => format!(

@@ -45,14 +45,14 @@ pub(super) fn live(process: &Process, processes: usize) -> Vec<Point> {
     points
 }
 
-/// The resident memory of a process, of which there are `processes`.
+/// The resident memory of a process, without the recorder's; there are `processes`.
 pub(super) fn resident(process: &Process, processes: usize) -> Vec<Point> {
     let most = (MOST_POINTS / (3 * processes.max(1))).max(2);
     let each = process.resident.len().div_ceil(most).max(1);
     let samples = process.resident.iter().step_by(each);
     let points = samples.map(|sample| Point {
         time_ns: sample.time_us.saturating_mul(1000),
-        bytes: sample.bytes,
+        bytes: sample.program_bytes(),
         allocated: 0,
     });
     points.collect()

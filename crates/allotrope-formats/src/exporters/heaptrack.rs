@@ -10,10 +10,15 @@
 //! the same size and stack. Programs that replace a block by a new one of its kind would have as
 //! many temporary allocations as calls. So the file is written such that exactly those blocks
 //! count that are freed before any other allocation of the process: such a deallocation comes
-//! first of those after its allocation, and others there refer to a second allocation info. For
+//! first of those after its allocation, and others there refer to another allocation info. For
 //! a program with one thread this is Allotrope's definition.
 //!
-//! Source: heaptrack 1.4, `src/analyze/accumulatedtracedata.cpp`.
+//! `heaptrack_gui` counts the allocations of each allocation info in an array that it extends by
+//! one when an index is used for the first time: it crashes unless the infos are numbered in the
+//! order in which they are first *allocated*, without gaps. So a further info of the same blocks
+//! is begun with a further allocation of them.
+//!
+//! Source: heaptrack 1.4, `src/analyze/accumulatedtracedata.cpp`, `src/analyze/gui/parser.cpp`.
 
 use std::io::{self, Read, Write};
 
@@ -133,6 +138,28 @@ fn largest(profile: &Profile) -> Option<&Process> {
     processes.max_by_key(|process| process.totals.allocations)
 }
 
+/// The indexes of the allocation infos of a size and a node, in order of first use.
+#[derive(Clone, Copy, Default)]
+struct Infos {
+    indexes: [u64; 3],
+    count: usize,
+}
+
+impl Infos {
+    fn indexes(&self) -> &[u64] {
+        &self.indexes[..self.count]
+    }
+
+    /// The most that there may be. A deallocation refers to another one than the last
+    /// allocation, and seldom to info 0.
+    fn most(&self) -> usize {
+        match self.indexes() {
+            [0, ..] => 3,
+            _ => 2,
+        }
+    }
+}
+
 struct Writer<'a, W> {
     out: W,
     set: &'a StackSet,
@@ -146,12 +173,16 @@ struct Writer<'a, W> {
     /// The index of the site of each stack id, and the node of each stack id that occurred.
     sites: FxHashMap<StackId, usize>,
     stacks: FxHashMap<StackId, u64>,
-    /// The index of the allocation infos of a size and a node.
-    infos: FxHashMap<(u64, u64, bool), u64>,
+    /// The allocation infos of each size and node.
+    infos: FxHashMap<(u64, u64), Infos>,
+    /// The number of allocation infos.
+    info_count: u64,
     /// The address and allocation info of the last allocation, until that block is freed.
     last: Option<(u64, u64)>,
     /// Lines of deallocations after it, and of times.
     pending: Vec<u8>,
+    /// The infos of a deallocation that may only refer to info 0; see [`Writer::free`].
+    waiting: Option<Infos>,
     /// The last time stamp, in milliseconds.
     time_ms: u64,
     /// The number of samples of the resident memory that are written.
@@ -173,8 +204,10 @@ impl<'a, W: Write> Writer<'a, W> {
                 .collect(),
             stacks: FxHashMap::default(),
             infos: FxHashMap::default(),
+            info_count: 0,
             last: None,
             pending: Vec::new(),
+            waiting: None,
             time_ms: 0,
             resident: 0,
         }
@@ -184,12 +217,7 @@ impl<'a, W: Write> Writer<'a, W> {
         let command = allotrope_profile::command_text(&self.process.command);
         writeln!(self.out, "v {VERSION}\n{MARK}")?;
         writeln!(self.out, "X {}", on_one_line(command.into(), None))?;
-        writeln!(self.out, "I {PAGE:x} 0")?;
-        // heaptrack takes a deallocation of info 0 for a temporary one if it follows another
-        // deallocation, so no event refers to this one.
-        let node = self.node_of(&[])?;
-        self.info(0, node, false)?;
-        Ok(())
+        writeln!(self.out, "I {PAGE:x} 0")
     }
 
     fn event(&mut self, event: BlockEvent, block: &Block) -> io::Result<()> {
@@ -203,34 +231,64 @@ impl<'a, W: Write> Writer<'a, W> {
         };
         self.advance(time_ns / 1000)?;
         let node = self.node_of_stack(block.stack)?;
-        let info = self.info(block.size, node, false)?;
-        if event == BlockEvent::Allocated {
+        match event {
+            BlockEvent::Allocated => self.allocate(block, node),
+            _ => self.free(block, node),
+        }
+    }
+
+    fn allocate(&mut self, block: &Block, node: u64) -> io::Result<()> {
+        self.flush()?;
+        let infos = self.infos.entry((block.size, node)).or_default();
+        if infos.count < infos.most() {
+            infos.indexes[infos.count] = self.info_count;
+            infos.count += 1;
+            self.info_count += 1;
+            writeln!(self.out, "a {:x} {node:x}", block.size)?;
+        }
+        let info = infos.indexes[infos.count - 1];
+        self.last = Some((block.address, info));
+        writeln!(self.out, "+ {info:x}")
+    }
+
+    /// Writes a deallocation. Unless it is that of the last allocation, it must refer to another
+    /// info than that one. After another deallocation, heaptrack takes one of info 0 for a
+    /// temporary one: if no other info is left, it waits until [`Writer::flush`] can write it
+    /// directly after the allocation.
+    fn free(&mut self, block: &Block, node: u64) -> io::Result<()> {
+        let Some(&infos) = self.infos.get(&(block.size, node)) else {
+            // Only blocks are freed whose allocation was written.
+            return Ok(());
+        };
+        if let Some((address, info)) = self.last
+            && address == block.address
+        {
+            self.last = None;
+            return writeln!(self.out, "- {info:x}");
+        }
+        let last = self.last.map(|(_, info)| info);
+        let mut others = infos.indexes().iter();
+        match others.find(|&&info| info != 0 && Some(info) != last) {
+            Some(info) => writeln!(self.pending, "- {info:x}")?,
+            None => self.waiting = Some(infos),
+        }
+        if self.pending.len() > MOST_PENDING {
             self.flush()?;
-            self.last = Some((block.address, info));
-            return writeln!(self.out, "+ {info:x}");
         }
-        match self.last {
-            Some(last) if last == (block.address, info) => {
-                self.last = None;
-                writeln!(self.out, "- {info:x}")
-            }
-            last => {
-                let is_alike = last.is_some_and(|(_, last)| last == info);
-                let info = match is_alike {
-                    true => self.info(block.size, node, true)?,
-                    false => info,
-                };
-                writeln!(self.pending, "- {info:x}")?;
-                if self.pending.len() > MOST_PENDING {
-                    self.flush()?;
-                }
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     /// Writes the lines that wait for the next allocation.
     fn flush(&mut self) -> io::Result<()> {
+        if let Some(infos) = self.waiting.take() {
+            let info = match self.last {
+                // No deallocation was written since the last allocation.
+                Some(_) => 0,
+                // It is temporary for heaptrack if it is the only block of its kind.
+                None => infos.indexes().last().copied().unwrap_or(0),
+            };
+            writeln!(self.out, "- {info:x}")?;
+        }
         self.out.write_all(&self.pending)?;
         self.pending.clear();
         Ok(())
@@ -244,7 +302,7 @@ impl<'a, W: Write> Writer<'a, W> {
         {
             self.resident += 1;
             self.stamp(sample.time_us)?;
-            writeln!(self.pending, "R {:x}", sample.bytes / PAGE)?;
+            writeln!(self.pending, "R {:x}", sample.program_bytes() / PAGE)?;
         }
         self.stamp(time_us)
     }
@@ -265,16 +323,6 @@ impl<'a, W: Write> Writer<'a, W> {
             .saturating_add(self.process.duration_us);
         self.advance(end)?;
         self.flush()
-    }
-
-    /// The index of the allocation info of a size and a node, or of their second one.
-    fn info(&mut self, size: u64, node: u64, is_second: bool) -> io::Result<u64> {
-        let next = self.infos.len() as u64;
-        let index = *self.infos.entry((size, node, is_second)).or_insert(next);
-        if index == next {
-            writeln!(self.out, "a {size:x} {node:x}")?;
-        }
-        Ok(index)
     }
 
     fn node_of_stack(&mut self, stack: StackId) -> io::Result<u64> {

@@ -192,6 +192,9 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         };
         if let Some(evidence) = &mut self.totals.evidence {
             evidence.deallocated((id, block), self.by, self.latest, live);
+            if temporary {
+                evidence.temporary(block.site, self.level.now - block.allocated_ns);
+            }
         }
         self.release(event, block, temporary);
     }
@@ -253,7 +256,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
             thread: self.by,
         };
         if let Some(evidence) = &mut self.totals.evidence {
-            evidence.pair(&block);
+            evidence.pair(&block, self.level.now - allocated_ns);
         }
         self.release(deallocation, &block, true);
     }

@@ -88,6 +88,8 @@ pub(crate) struct Reallocated {
 #[derive(Default)]
 pub(crate) struct EvidenceBuilder {
     frees: Vec<Frees>,
+    /// By site: the sum of the lifetimes of temporary blocks that were freed, in nanoseconds.
+    temporary_ns: Vec<u64>,
     growth: Vec<Growth>,
     /// By block id: the growths that led to the block. Only blocks of sites that grow have
     /// a number; it is set to 0 when the block is freed.
@@ -108,10 +110,23 @@ impl EvidenceBuilder {
         &mut self.frees[site]
     }
 
-    /// Adds a block that the thread `by` allocated and freed with nothing between.
+    /// Adds a block that a thread allocated and freed with nothing between, and how long it
+    /// lived.
     #[inline(always)]
-    pub(crate) fn pair(&mut self, block: &LiveBlock) {
+    pub(crate) fn pair(&mut self, block: &LiveBlock, lived_ns: u64) {
         self.free(block, block.thread);
+        self.temporary(block.site, lived_ns);
+    }
+
+    /// Adds the lifetime of a temporary block that was freed.
+    #[inline(always)]
+    pub(crate) fn temporary(&mut self, site: u32, lived_ns: u64) {
+        let site = site as usize;
+        if self.temporary_ns.len() <= site {
+            self.temporary_ns.resize(site + 1, 0);
+        }
+        let sum = &mut self.temporary_ns[site];
+        *sum = sum.saturating_add(lived_ns);
     }
 
     /// Adds a block that the thread `by` freed. Returns whether blocks of its site grow.
@@ -315,6 +330,7 @@ impl EvidenceBuilder {
                 to.smallest = frees.smallest.min(frees.largest);
                 to.largest = frees.largest;
             }
+            to.temporary_ns = self.temporary_ns.get(site).copied().unwrap_or(0);
             if let Some(growth) = self.growth.get(site) {
                 to.reallocated = growth.reallocated;
                 to.reallocated_temporary = growth.reallocated_temporary;

@@ -1,6 +1,7 @@
 //! Attaches a ring to a thread's state: claims one in the arena, and writes what every
 //! ring begins with, the `Image` event if it is the image's first, and `Thread`.
 
+use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 
@@ -74,6 +75,7 @@ fn attach_ring(thread: OwnThread) -> Result<(), LossReason> {
     let tid = system::thread_id();
     ring.tid.store(tid, Relaxed);
     ring.claims.fetch_add(1, Relaxed);
+    note_memory(thread.state(), index);
     let parts = arena::ring(index).ok_or(LossReason::NoMemory)?;
     if !(mode::current().commit)(index) {
         return Err(LossReason::NoMemory);
@@ -94,6 +96,18 @@ fn attach_ring(thread: OwnThread) -> Result<(), LossReason> {
     stack_ids::begin(thread);
     note_claim(&thread);
     Ok(())
+}
+
+/// Tells the collector where the memory of this ring and of the thread's state is: the kernel
+/// counts it as the program's.
+fn note_memory(state: &'static Thread, ring: usize) {
+    let [tables, region] = arena::addresses(ring);
+    let header = &process::rings()[ring];
+    header.region.store(region, Relaxed);
+    header.state.store(ptr::from_ref(state) as u64, Relaxed);
+    let slot = process::slot();
+    slot.tables.store(tables, Relaxed);
+    slot.state_bytes.store(size_of::<Thread>() as u64, Relaxed);
 }
 
 fn announce(thread: OwnThread) -> bool {

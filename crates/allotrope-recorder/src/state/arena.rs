@@ -86,6 +86,12 @@ pub fn rings() -> &'static [RingHeader; RINGS] {
     at(layout::RINGS_OFFSET)
 }
 
+/// The addresses of the tables, and of a ring's region, in this process; 0: not mapped.
+pub fn addresses(ring: usize) -> [u64; 2] {
+    let tables = TABLES.load(Relaxed) as u64;
+    [tables, REGIONS[ring % RINGS].load(Relaxed) as u64]
+}
+
 /// How far the collector has read a ring.
 fn progress(ring: usize) -> &'static Progress {
     &at::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use allotrope_diff::Headlines;
-use allotrope_profile::{Block, Profile};
+use allotrope_profile::{Block, Profile, RunTimes};
 
 use crate::free_frames::FreeFrames;
 use crate::numbers::{count, duration};
@@ -17,6 +17,8 @@ pub struct BlockList<'a> {
     /// The stacks that freed blocks, and which frame heads each, if the recording has them.
     freed_at: Option<(FreeFrames<'a>, Headlines)>,
     style: Style,
+    /// The start of the first process, from which times count.
+    started_ns: u64,
     written: u64,
     out: &'a mut dyn Write,
 }
@@ -36,6 +38,7 @@ impl<'a> BlockList<'a> {
             freed_at: FreeFrames::of(profile)
                 .map(|frames| (frames, Headlines::new(profile, &options.glue))),
             style,
+            started_ns: RunTimes::of(profile).started_ns,
             written: 0,
             out,
         })
@@ -47,7 +50,8 @@ impl<'a> BlockList<'a> {
             Some(ns) => duration(ns as f64 / 1e3),
             None => "alive".to_owned(),
         };
-        let seconds = format!("{:.6} s", block.allocated_ns as f64 / 1e9);
+        let ns = block.allocated_ns.saturating_sub(self.started_ns);
+        let seconds = format!("{:.6} s", ns as f64 / 1e9);
         let mut thread = self.thread(block, block.thread);
         if let Some(freed_by) = block.freed_by
             && freed_by != block.thread

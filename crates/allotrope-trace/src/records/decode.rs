@@ -105,6 +105,11 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             image: from.varint_u32()?,
             tick: from.varint()?,
             bytes: from.varint()?,
+            // Traces of older recorders end before this field.
+            recorder_bytes: match from.left() {
+                0 => None,
+                _ => Some(from.varint()?),
+            },
         },
         tag::LOSS => Record::Loss(loss(from)?),
         tag::WAITS => Record::Waits(Waits {

@@ -96,8 +96,17 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             numbers(out, &[(*image).into(), (*first).into(), nodes.len() as u64]);
             stacks(*first, nodes, out);
         }
-        Record::ResidentSet { image, tick, bytes } => {
+        Record::ResidentSet {
+            image,
+            tick,
+            bytes,
+            recorder_bytes,
+        } => {
             numbers(out, &[(*image).into(), *tick, *bytes]);
+            // An addition of minor version 5, left out where it is unknown.
+            if let Some(bytes) = recorder_bytes {
+                put(out, *bytes);
+            }
         }
         Record::Loss(it) => numbers(
             out,

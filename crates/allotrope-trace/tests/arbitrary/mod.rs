@@ -453,11 +453,14 @@ pub fn record() -> impl Strategy<Value = Record> {
         module(),
         stacks(),
         events(60).prop_map(Record::Events),
-        (id(), number(), number()).prop_map(|(image, tick, bytes)| Record::ResidentSet {
-            image,
-            tick,
-            bytes
-        }),
+        (id(), number(), number(), prop::option::of(number())).prop_map(
+            |(image, tick, bytes, recorder_bytes)| Record::ResidentSet {
+                image,
+                tick,
+                bytes,
+                recorder_bytes,
+            }
+        ),
         loss(),
         waits(),
         mark(),

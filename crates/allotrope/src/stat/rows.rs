@@ -82,7 +82,7 @@ impl Rows {
                 let after = resident.partition_point(|it| it.time_us <= ns / 1000);
                 // Before the first one, that one is the best guess.
                 let at = resident.get(after.saturating_sub(1));
-                at.map_or(0, |it| it.bytes)
+                at.map_or(0, |it| it.program_bytes())
             };
             let row = |sample: &allotrope_profile::HeapSample| Row {
                 seconds: seconds(sample.time_ns),
@@ -227,7 +227,8 @@ mod tests {
             samples: samples.iter().map(sample).collect(),
             resident: vec![ResidentSample {
                 time_us: 1_500_000,
-                bytes: 5000,
+                bytes: 6000,
+                recorder_bytes: Some(1000),
             }],
         }
     }

@@ -160,8 +160,14 @@ fn record(record: &mut Record, numbers: &mut Numbers) {
             0 | 1 => waits.waits = numbers.odd(),
             _ => waits.waited_ticks = numbers.odd(),
         },
-        Record::ResidentSet { tick, bytes, .. } => match which {
+        Record::ResidentSet {
+            tick,
+            bytes,
+            recorder_bytes,
+            ..
+        } => match which {
             0 => *bytes = numbers.odd(),
+            1 => *recorder_bytes = Some(numbers.odd()),
             _ => *tick = change(numbers, *tick),
         },
         Record::ThreadStart(start) => match which {

@@ -347,6 +347,7 @@ fn several_threads() -> Seed {
         image: 0,
         tick: 1_500,
         bytes: 1 << 20,
+        recorder_bytes: Some(1 << 19),
     });
     program.end(0);
     program.symbols("several threads")
