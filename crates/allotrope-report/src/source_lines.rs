@@ -1,14 +1,14 @@
 //! Lines of source code. Files are read from the paths of the debug information,
-//! or from other folders that the user names. Files that are missing, or newer
-//! than the recording, are collected for one warning each.
+//! or from other folders that the user names. Files that are missing, or not those
+//! that were compiled, are collected for one warning each.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use allotrope_profile::Frame;
+use allotrope_profile::{Frame, Profile};
 use rustc_hash::FxHashMap;
 
 use crate::numbers::count;
@@ -28,6 +28,8 @@ pub struct SourceLines {
     moved: Vec<(PathBuf, PathBuf)>,
     /// When the program ran: a file modified later may differ.
     recorded: Option<SystemTime>,
+    /// By path: the file as it was compiled.
+    compiled: FxHashMap<String, Compiled>,
     state: RefCell<State>,
 }
 
@@ -37,6 +39,16 @@ struct State {
     bytes: u64,
     missing: BTreeSet<String>,
     newer: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+/// What is known of a source file as it was compiled.
+#[derive(Debug, Default, Clone, Copy)]
+struct Compiled {
+    /// Its MD5 sum. Several modules may have been compiled from it; then that of one.
+    md5: Option<[u8; 16]>,
+    /// When the first module with code of it was linked: a file modified later may differ.
+    linked: Option<SystemTime>,
 }
 
 impl SourceLines {
@@ -47,8 +59,34 @@ impl SourceLines {
         Self {
             moved,
             recorded,
+            compiled: FxHashMap::default(),
             state: RefCell::default(),
         }
+    }
+
+    /// Compares the files with those that the profile's modules were compiled from, as far as
+    /// the recording says: by their MD5 sums or, without one, by when the module was linked.
+    #[must_use]
+    pub fn compared_with_build(mut self, profile: &Profile) -> Self {
+        for frame in profile.frames.iter().filter(|it| !it.file.is_empty()) {
+            let Some(module) = profile.modules.get(frame.module as usize) else {
+                continue;
+            };
+            if module.modified_ns == 0 {
+                continue;
+            }
+            let linked =
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(module.modified_ns));
+            let compiled = self.compiled.entry(frame.file.clone()).or_default();
+            compiled.linked = match (compiled.linked, linked) {
+                (Some(known), Some(new)) => Some(known.min(new)),
+                (known, new) => known.or(new),
+            };
+        }
+        for (file, md5) in profile.modules.iter().flat_map(|it| &it.sources) {
+            self.compiled.entry(file.clone()).or_default().md5 = Some(*md5);
+        }
+        self
     }
 
     /// The frame's line of code, trimmed; `None` if the file or the line is
@@ -114,9 +152,18 @@ impl SourceLines {
         let mut bytes = Vec::new();
         opened.take(room).read_to_end(&mut bytes).ok()?;
         state.bytes += bytes.len() as u64;
-        let written = metadata.modified().ok();
-        if self.recorded.is_some() && written > self.recorded {
-            state.newer.insert(file.to_owned());
+        let compiled = self.compiled.get(file).copied().unwrap_or_default();
+        match compiled.md5 {
+            Some(md5) if *md5::compute(&bytes) != md5 => {
+                state.changed.insert(file.to_owned());
+            }
+            Some(_) => {}
+            None => {
+                let built = compiled.linked.or(self.recorded);
+                if built.is_some() && metadata.modified().ok() > built {
+                    state.newer.insert(file.to_owned());
+                }
+            }
         }
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -127,7 +174,7 @@ impl SourceLines {
         moved.next().unwrap_or_else(|| file.to_owned())
     }
 
-    /// Sentences about the files that are missing or newer than the recording.
+    /// Sentences about the files that are missing or not those that were compiled.
     pub fn warnings(&self) -> Vec<String> {
         let state = self.state.borrow();
         let files = |files: &BTreeSet<String>| {
@@ -145,7 +192,16 @@ impl SourceLines {
         }
         if let Some(files) = files(&state.newer) {
             warnings.push(format!(
-                "Written after the recording, so that lines may differ: {files}."
+                "Written after {}, so that lines may differ: {files}.",
+                match self.compiled.is_empty() {
+                    true => "the recording",
+                    false => "the program was built",
+                }
+            ));
+        }
+        if let Some(files) = files(&state.changed) {
+            warnings.push(format!(
+                "Not the source that was compiled, so that lines may differ: {files}."
             ));
         }
         warnings

@@ -11,6 +11,7 @@ use allotrope_shm::layout::{
     region_offset,
 };
 use allotrope_shm::location::Location;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::producer::{Producer, words_of};
 use allotrope_shm::wire::{
     self, ADDRESS_MASK, Exec, Image, Mapping, NO_MAPPING, Node, STACK_BITS, Window, head, kind,
@@ -78,6 +79,7 @@ fn mapping<'t>(
         end,
         bias: start,
         tick: tick_now(),
+        file: FileIdentity::default(),
         build_id,
         path: path.as_bytes(),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::stack_end;
 use allotrope_watched::frees::Deallocation;
 use allotrope_watched::layout::{BUCKETS, FREES, MODULES, NODES, TOTALS, WAYS};
@@ -282,6 +283,7 @@ fn modules_stay_after_they_are_unmapped() {
             start,
             end: start + 0x1000,
             bias: start - 0x500,
+            file: FileIdentity::from_words([number.into(), 2, 3, 4, 5]),
             build_id: &[number as u8; 20],
             path: if number == 7 { &path } else { b"/lib/libx.so" },
         };
