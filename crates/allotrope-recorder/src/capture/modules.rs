@@ -82,7 +82,9 @@ pub fn report_loaded(emit: &impl Fn(Change<'_>) -> bool) -> bool {
         let Some(module) = of_link_map(map) else {
             continue;
         };
-        let module = module.just_mapped().identified(generation() & !1);
+        let module = module
+            .just_mapped()
+            .identified(generation() & !1, module_files::identity);
         if table.recheck(&module, emit).is_none() {
             table.add(module, emit);
         }
@@ -98,7 +100,7 @@ pub fn note_files() {
     let _locked = Lock::take();
     for map in first.into_iter().flat_map(LinkMap::and_following) {
         if let Some(module) = of_link_map(map) {
-            module.just_mapped().identified(0);
+            module.just_mapped().identified(0, module_files::identity);
         }
     }
 }
@@ -142,7 +144,7 @@ pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
     }
     let _blocked = SignalsBlocked::new();
     let _locked = Lock::take();
-    let seen = seen.identified(generation);
+    let seen = seen.identified(generation, module_files::identity);
     if let Some(found) = table.recheck(&seen, &emit) {
         return found;
     }

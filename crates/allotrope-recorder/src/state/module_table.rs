@@ -10,7 +10,6 @@ use allotrope_shm::mapped_file::{FileIdentity, HASHED_CODE};
 use allotrope_unwind::Memory;
 
 use crate::state::image;
-use crate::state::module_files;
 use crate::sys::readable;
 
 /// Most modules that an image can have had.
@@ -191,12 +190,17 @@ impl Module {
         }
     }
 
-    /// With its file and identity, determined in this generation. The process lock is held.
-    pub fn identified(self, generation: u32) -> Self {
+    /// With its file, which `find_file` finds if there is no build id, and its identity,
+    /// determined in this generation. The process lock is held.
+    pub fn identified(
+        self,
+        generation: u32,
+        find_file: impl FnOnce(&Self) -> FileIdentity,
+    ) -> Self {
         let has_build_id = !self.build_id().is_empty();
         let file = match has_build_id {
             true => FileIdentity::default(),
-            false => module_files::identity(&self),
+            false => find_file(&self),
         };
         Self {
             checked: generation,
