@@ -105,14 +105,17 @@ impl Recording {
         };
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
-        self.arena.acknowledge(slot);
         let mut image = Image::new(self.context.next_image, found.pid, found.watch, self.now);
         image.own_pid = start.pid;
         image.executable = executable;
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
         self.end_replaced(&mut image);
         self.context.next_image += 1;
+        let ring = hello.ring;
         self.add_image(slot, image, hello);
+        // The process waits: its modules, which are the next events, can be opened now.
+        self.drain_ring(ring);
+        self.arena.acknowledge(slot);
     }
 
     /// Reads the `Image` event, the first event of the image's first ring; `None` if it

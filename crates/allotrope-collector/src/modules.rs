@@ -3,22 +3,28 @@
 //!
 //! `stream` calls this file for each mapping event and each new stack node; at the end
 //! `symbolise` takes the modules. Their files are opened when they are first mapped,
-//! since they may be deleted or replaced before the end of the recording.
+//! since they may be deleted or replaced before the end of the recording. Only a file that
+//! is proven to be the mapped one is kept (`proof` of allotrope-symbols).
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use allotrope_shm::wire::{self, NO_MAPPING, PackedBytes};
 use allotrope_symbolize::FileAddress;
+use allotrope_symbols::{FileIdentity, Ran, identity_of, open_at, open_mapped};
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::process;
 
-/// Most files kept open; the files of further modules are opened by path at the end.
-const MOST_FILES: usize = 512;
+/// Most files kept open, as far as the limit of descriptors allows; the files of further
+/// modules are opened by path at the end.
+const MOST_FILES: usize = 4 << 10;
+/// Descriptors that the collector needs for other things.
+const OTHER_DESCRIPTORS: usize = 512;
 /// Most modules of a recording; addresses in further ones get no names.
 const MOST_MODULES: usize = 1 << 16;
 /// Most addresses in all modules together; further ones get no names.
@@ -30,46 +36,102 @@ const MOST_RENUMBERED: usize = 1 << 18;
 #[derive(Debug)]
 pub(crate) struct KnownModule {
     pub(crate) module: Module,
+    /// Proven to be the file that ran.
     pub(crate) file: Option<File>,
+    /// The process was there when the module was reported, so that its files could be seen.
+    pub(crate) was_seen: bool,
     pub(crate) addresses: FxHashSet<FileAddress>,
 }
 
-/// All modules of the recording; a module is identified by its path and build id.
-#[derive(Debug, Default)]
+/// What identifies a module: two builds at one path are two modules.
+type Key = (PathBuf, Vec<u8>, FileIdentity);
+
+/// All modules of the recording.
+#[derive(Debug)]
 pub(crate) struct Modules {
-    ids: FxHashMap<(PathBuf, Vec<u8>), ModuleId>,
+    ids: FxHashMap<Key, ModuleId>,
     known: Vec<KnownModule>,
     files: usize,
+    most_files: usize,
     addresses: usize,
 }
 
+impl Default for Modules {
+    fn default() -> Self {
+        Self {
+            ids: FxHashMap::default(),
+            known: Vec::new(),
+            files: 0,
+            most_files: raise_descriptor_limit().min(MOST_FILES),
+            addresses: 0,
+        }
+    }
+}
+
+/// Raises the limit of open descriptors as far as the process may, and returns the number
+/// that modules can have. The collector starts no program that would inherit the limit.
+fn raise_descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let reached = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let reached = reached.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+    reached.saturating_sub(OTHER_DESCRIPTORS)
+}
+
 impl Modules {
-    /// Finds or adds a module; returns its id and whether it is new. `None` if there
-    /// are too many.
-    fn intern(&mut self, pid: u32, path: PathBuf, build_id: Vec<u8>) -> Option<(ModuleId, bool)> {
-        let key = (path, build_id);
-        if let Some(id) = self.ids.get(&key) {
-            return Some((*id, false));
+    /// Finds or adds a module that is mapped at `start` in the process `pid`, if that can be
+    /// seen; returns its id and whether it is new. `None` if there are too many.
+    fn intern(&mut self, pid: Option<u32>, key: Key, start: u64) -> Option<(ModuleId, bool)> {
+        if let Some(&id) = self.ids.get(&key) {
+            // Another process may see the file where the first one was gone already.
+            if self.known[id as usize].file.is_none() && pid.is_some() {
+                self.open(id, pid, start);
+            }
+            return Some((id, false));
         }
         if self.known.len() >= MOST_MODULES {
             return None;
         }
         let id = self.known.len() as ModuleId;
-        let file = (self.files < MOST_FILES)
-            .then(|| open_module(pid, &key.0))
-            .flatten();
-        self.files += usize::from(file.is_some());
+        let (path, build_id, file) = key.clone();
         self.known.push(KnownModule {
             module: Module {
                 module: id,
-                path: key.0.clone(),
-                build_id: key.1.clone(),
+                path,
+                build_id,
+                file,
             },
-            file,
+            file: None,
+            was_seen: false,
             addresses: FxHashSet::default(),
         });
         self.ids.insert(key, id);
+        self.open(id, pid, start);
         Some((id, true))
+    }
+
+    /// Opens the module's file, unless too many are open.
+    fn open(&mut self, id: ModuleId, pid: Option<u32>, start: u64) {
+        let known = &mut self.known[id as usize];
+        known.was_seen |= pid.is_some();
+        if self.files >= self.most_files {
+            return;
+        }
+        known.file = open_module(pid, &known.module, start);
+        if let Some(file) = &known.file {
+            self.files += 1;
+            let module = &mut known.module;
+            // The code is compared for modules without a build id only.
+            let code = module.file.code;
+            let identity = identity_of(file).unwrap_or_default();
+            module.file = FileIdentity { code, ..identity };
+        }
     }
 
     fn request(&mut self, module: ModuleId, address: FileAddress) {
@@ -85,21 +147,17 @@ impl Modules {
     }
 }
 
-/// Opens a module's file as the process `pid` sees it: its running executable, or the
-/// path in its root folder; if that fails, the path in the collector's.
-fn open_module(pid: u32, path: &Path) -> Option<File> {
-    let regular = |file: File| file.metadata().is_ok_and(|it| it.is_file()).then_some(file);
-    if !path.is_absolute() {
+/// Opens a module's file through the process that has mapped it or, where that cannot be
+/// seen, at its path; `None` if no file is proven to be the one that is mapped.
+fn open_module(pid: Option<u32>, module: &Module, start: u64) -> Option<File> {
+    // The path of a module that is in no file is not absolute (`linux-vdso.so.1`).
+    if !module.path.is_absolute() && !module.path.as_os_str().as_bytes().contains(&b'/') {
         return None;
     }
-    let open = |path: &Path| allotrope_files::open_regular(path).ok();
-    let is_executable = process::executable_path(pid).is_some_and(|executable| executable == path);
-    if is_executable && let Ok(file) = process::open_executable(pid) {
-        return regular(file);
-    }
-    open(&process::rooted(pid, path))
-        .or_else(|| open(path))
-        .and_then(regular)
+    let ran = Ran::new(&module.build_id, module.file);
+    let of_process =
+        pid.and_then(|pid| open_mapped(&process::folder(pid), &module.path, start, &ran));
+    of_process.or_else(|| open_at(&module.path, &ran))
 }
 
 /// What a mapping's number refers to.
@@ -146,7 +204,7 @@ impl ImageMappings {
     pub(crate) fn define(
         &mut self,
         image: ImageId,
-        pid: u32,
+        pid: Option<u32>,
         words: &wire::Mapping<PackedBytes<'_>>,
         modules: &mut Modules,
     ) -> Option<NewMapping> {
@@ -156,7 +214,8 @@ impl ImageMappings {
         }
         let path: Vec<u8> = words.path.iter().collect();
         let path = PathBuf::from(OsString::from_vec(path));
-        let (module, is_new) = modules.intern(pid, path, words.build_id.iter().collect())?;
+        let key = (path, words.build_id.iter().collect(), words.file);
+        let (module, is_new) = modules.intern(pid, key, words.start)?;
         let content = Content {
             module,
             start: words.start,
@@ -230,6 +289,8 @@ impl ImageMappings {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn words(number: u16, start: u64, path: &[u64]) -> wire::Mapping<PackedBytes<'_>> {
@@ -239,6 +300,7 @@ mod tests {
             end: start + 0x1000,
             bias: start,
             tick: 1,
+            file: FileIdentity::default(),
             build_id: PackedBytes::default(),
             path: PackedBytes {
                 words: path,
@@ -252,14 +314,14 @@ mod tests {
         let path = [u64::from_le_bytes(*b"/no/file")];
         let (mut mappings, mut modules) = (ImageMappings::default(), Modules::default());
         let first = mappings
-            .define(0, 1, &words(3, 0x5000, &path), &mut modules)
+            .define(0, None, &words(3, 0x5000, &path), &mut modules)
             .unwrap();
         assert_eq!(first.module.unwrap().path, Path::new("/no/file"));
         assert_eq!(first.mapping.mapping, 3);
-        let again = mappings.define(0, 1, &words(3, 0x5000, &path), &mut modules);
+        let again = mappings.define(0, None, &words(3, 0x5000, &path), &mut modules);
         assert_eq!(again, None);
         let other = mappings
-            .define(0, 1, &words(3, 0x9000, &path), &mut modules)
+            .define(0, None, &words(3, 0x9000, &path), &mut modules)
             .unwrap();
         assert_eq!(other.module, None, "the same file");
         assert_eq!(other.mapping.mapping, FIRST_RENUMBERED);
@@ -274,7 +336,7 @@ mod tests {
         let path = [u64::from_le_bytes(*b"/no/file")];
         let (mut mappings, mut modules) = (ImageMappings::default(), Modules::default());
         mappings.request(3, 0x5010, false, &mut modules);
-        mappings.define(0, 1, &words(3, 0x5000, &path), &mut modules);
+        mappings.define(0, None, &words(3, 0x5000, &path), &mut modules);
         mappings.request(3, 0x5020, true, &mut modules);
         mappings.request(3, 0x5020, true, &mut modules);
         let known = modules.into_known();
@@ -283,15 +345,79 @@ mod tests {
         assert_eq!(addresses, [(0x10, false), (0x20, true)]);
     }
 
+    /// A module of the file at `path`, as a recorder describes one without a build id.
+    fn module_of(path: &Path) -> Module {
+        let file = File::open(path).unwrap();
+        Module {
+            module: 0,
+            path: path.to_owned(),
+            build_id: Vec::new(),
+            file: identity_of(&file).unwrap(),
+        }
+    }
+
     #[test]
-    fn the_running_executable_is_opened_and_only_regular_files_are() {
-        let pid = std::process::id();
-        let path = std::env::current_exe().unwrap();
-        assert!(open_module(pid, &path).is_some());
-        assert!(
-            open_module(pid, Path::new("/dev/null")).is_none(),
-            "no regular file"
-        );
-        assert!(open_module(pid, Path::new("relative")).is_none());
+    fn only_a_file_that_is_proven_to_be_the_mapped_one_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let module = module_of(&path);
+        assert!(open_module(None, &module, 0).is_some());
+        // Another file of the same contents takes its place.
+        let other = folder.path().join("other.so");
+        std::fs::copy(&path, &other).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(open_module(None, &module, 0).is_none());
+        let unknown = Module {
+            file: FileIdentity::default(),
+            ..module
+        };
+        assert!(open_module(None, &unknown, 0).is_none());
+    }
+
+    #[test]
+    fn the_running_executable_and_a_deleted_file_are_opened_through_the_process() {
+        let pid = Some(std::process::id());
+        let executable = module_of(&std::env::current_exe().unwrap());
+        let elsewhere = Module {
+            path: PathBuf::from("/no/such/file"),
+            ..executable.clone()
+        };
+        assert!(open_module(pid, &executable, 0).is_some());
+        assert!(open_module(pid, &elsewhere, 0).is_some());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        std::fs::copy(&executable.path, &path).unwrap();
+        let deleted = module_of(&path);
+        let descriptor = File::open(&path).unwrap();
+        drop(folder);
+        assert!(open_module(pid, &deleted, 0).is_some());
+        drop(descriptor);
+        assert!(open_module(pid, &deleted, 0).is_none());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let device = module_of(Path::new("/dev/null"));
+        assert!(open_module(None, &device, 0).is_none());
+        let relative = Module {
+            path: PathBuf::from("relative"),
+            ..device
+        };
+        assert!(open_module(None, &relative, 0).is_none());
+    }
+
+    #[test]
+    fn two_builds_at_one_path_are_two_modules() {
+        let path = [u64::from_le_bytes(*b"/no/file")];
+        let (mut mappings, mut modules) = (ImageMappings::default(), Modules::default());
+        let build = |inode| wire::Mapping {
+            file: FileIdentity::from_words([1, inode, 3, 4, 5]),
+            ..words(3, 0x5000, &path)
+        };
+        let first = mappings.define(0, None, &build(1), &mut modules).unwrap();
+        let second = mappings.define(0, None, &build(2), &mut modules).unwrap();
+        assert_ne!(first.mapping.module, second.mapping.module);
+        assert_eq!(second.mapping.mapping, FIRST_RENUMBERED);
     }
 }

@@ -140,14 +140,14 @@ pub(crate) fn executable_path(pid: u32) -> Option<PathBuf> {
     fs::read_link(entry(pid, "exe")).ok()
 }
 
+/// The folder of a process in `/proc`.
+pub(crate) fn folder(pid: u32) -> PathBuf {
+    PathBuf::from(entry(pid, ""))
+}
+
 /// A path that opens the running executable, even if its file was deleted.
 pub(crate) fn executable(pid: u32) -> PathBuf {
     PathBuf::from(entry(pid, "exe"))
-}
-
-/// Opens the running executable, even if its file was deleted.
-pub(crate) fn open_executable(pid: u32) -> io::Result<File> {
-    File::open(executable(pid))
 }
 
 /// Converts an absolute path in the process's root folder to a path in ours.

@@ -342,9 +342,12 @@ impl Stream {
             }
             WireEvent::ResetStackIds => self.stacks.clear(&mut context.budget),
             WireEvent::Mapping(words) => {
-                let new = image
-                    .mappings
-                    .define(image.id, image.pid, &words, &mut context.modules);
+                let new = image.mappings.define(
+                    image.id,
+                    image.pid_if_seen(),
+                    &words,
+                    &mut context.modules,
+                );
                 if let Some(new) = new {
                     if let Some(module) = new.module {
                         context.trace.write(&Record::Module(module));

@@ -5,9 +5,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use allotrope_symbolize::{FileAddress, SymbolsBuilder};
-use allotrope_symbols::{Locator, ModuleSymbols, Work};
-use allotrope_trace::model::Record;
+use allotrope_symbolize::{FileAddress, SymbolsBuilder, missing_names, sources_of};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran, Work};
+use allotrope_trace::model::{MissingNames, Record, Symbols};
 
 use crate::launcher::{Launcher, MessageSender};
 use crate::modules::KnownModule;
@@ -62,12 +62,28 @@ fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile
     addresses.sort_unstable();
     let module = known.module;
     let path = &module.path;
-    let Ok(symbols) = ModuleSymbols::load(locator, path, &module.build_id, known.file) else {
-        return;
+    let ran = Ran::new(&module.build_id, module.file);
+    let symbols = match ModuleSymbols::load(locator, path, &ran, known.file) {
+        Ok(symbols) => symbols,
+        // The path of a module that is in no file is not absolute (`linux-vdso.so.1`).
+        Err(_) if !path.is_absolute() => return,
+        Err(error) => {
+            trace.write(&Record::Symbols(Symbols {
+                module: module.module,
+                missing: missing_names(&error, known.was_seen),
+                ..Symbols::default()
+            }));
+            return;
+        }
     };
     let (unoptimised, compilers) = (symbols.unoptimised(), symbols.compilers().to_vec());
     let mut record = SymbolsBuilder::new(module.module, unoptimised, compilers);
-    for (address, resolved) in addresses.iter().zip(symbols.resolve(&addresses)) {
+    let resolved = symbols.resolve(&addresses);
+    if resolved.iter().any(|it| it.frames.is_empty()) {
+        record.set_missing(Some(MissingNames::Stripped));
+    }
+    record.set_sources(sources_of(&symbols));
+    for (address, resolved) in addresses.iter().zip(resolved) {
         if record.is_full() {
             trace.write(&Record::Symbols(record.take()));
         }

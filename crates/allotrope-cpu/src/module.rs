@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use allotrope_files::open_regular;
+use allotrope_symbols::{FileIdentity, identity_of};
 use framehop::ExplicitModuleSectionInfo;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 
@@ -34,6 +35,8 @@ pub(crate) struct Module {
     /// Its path, as the process has it.
     pub(crate) path: Vec<u8>,
     pub(crate) build_id: Vec<u8>,
+    /// The file that was read.
+    pub(crate) file: FileIdentity,
     pub(crate) exports: Exports,
     /// By offset in the file: the address that the program header states.
     segments: Vec<(Range<u64>, u64)>,
@@ -53,10 +56,14 @@ impl Module {
     fn parse(path: &Path) -> Option<Self> {
         let file = open_regular(path).ok()?;
         let size = file.metadata().ok()?.len();
+        let identity = identity_of(&file).unwrap_or_default();
         let mut bytes = Vec::new();
         // The file may grow.
         file.take(size.min(LARGEST)).read_to_end(&mut bytes).ok()?;
-        Self::from_bytes(&bytes)
+        Some(Self {
+            file: identity,
+            ..Self::from_bytes(&bytes)?
+        })
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -88,6 +95,7 @@ impl Module {
         }
         exports.malloc = malloc && free;
         Some(Self {
+            file: FileIdentity::default(),
             path: Vec::new(),
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             exports,

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_symbols::{Frame as Named, Locator, ModuleSymbols, Nearest, Resolved};
+use allotrope_symbols::{Frame as Named, Locator, ModuleSymbols, Nearest, Ran, Resolved};
 use allotrope_text::text_of;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
@@ -367,7 +367,13 @@ impl<'a> Names<'a> {
             // Read only if something has no name.
             let nearest = LazyCell::new(|| Nearest::read(locator, path));
             let addresses: Vec<(u64, bool)> = addresses.into_iter().collect();
-            let symbols = ModuleSymbols::load(locator, path, &module.build_id, None).ok();
+            let symbols = ModuleSymbols::load(
+                locator,
+                path,
+                &Ran::new(&module.build_id, module.file),
+                None,
+            );
+            let symbols = symbols.ok();
             let mut found = symbols.map(|it| it.resolve(&addresses)).unwrap_or_default();
             found.resize_with(addresses.len(), Resolved::default);
             for ((address, exact), found) in addresses.iter().zip(found) {

@@ -176,7 +176,7 @@ impl Glue {
                 Some(files) if files.contains(file) => Origin::Repository,
                 _ => Origin::Own,
             },
-            (true, true) if is_library => Origin::UnnamedLibrary,
+            (true, true) if is_library && !own_code::is_plugin(module) => Origin::UnnamedLibrary,
             (true, true) => Origin::Unnamed,
             (true, false) if is_library || is_generated => Origin::Library,
             (true, false) => Origin::Program,

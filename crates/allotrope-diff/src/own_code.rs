@@ -13,9 +13,10 @@ use crate::names;
 pub enum Origin {
     /// Allocators, language runtimes, standard libraries, thread starts.
     Glue,
-    /// An address in a library that no symbol names.
+    /// An address in an installed library that no symbol names.
     UnnamedLibrary,
-    /// An address in the program that no symbol names.
+    /// An address in the program, or in a library that may be a part of it, that no symbol
+    /// names. It may be the user's own, so no caller stands for it.
     Unnamed,
     /// A dependency's, or a library's of which no source is known; and functions that
     /// the compiler wrote, such as a derived `clone`.
@@ -274,6 +275,12 @@ pub(crate) fn is_c_library(module: &str) -> bool {
 /// Whether a module's file name is that of a shared library.
 pub(crate) fn is_library(module: &str) -> bool {
     module.contains(".so") || module.ends_with(".dylib") || module == "linux-vdso"
+}
+
+/// Whether a shared library may be a part of the program: installed libraries have a version
+/// behind `.so`, plugins and what a program unpacks have none.
+pub(crate) fn is_plugin(module: &str) -> bool {
+    module.ends_with(".so") && module != "libc.so"
 }
 
 /// Whether a function's name only says where it is: `libfmt.so.9+0x6aee`, `0x7f00`.

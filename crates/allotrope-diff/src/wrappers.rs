@@ -56,6 +56,9 @@ impl From<Origin> for Code {
 pub(crate) struct Standing {
     least: Origin,
     with_wrappers: bool,
+    /// Only code without a name, which is further in than all code that has one and is not a
+    /// library's: a caller must not be blamed for it.
+    nameless: bool,
 }
 
 /// Which frames of a stack head it, as indexes into the stack, innermost first.
@@ -106,12 +109,17 @@ impl Standing {
     fn within(frames: impl Iterator<Item = Code>, most: Origin) -> Self {
         let (mut others, mut all) = (BestOrigin::NONE, BestOrigin::NONE);
         let mut below = Origin::Glue;
+        // Whether code without a name is further in than the first of the program's.
+        let (mut nameless, mut is_named) = (false, false);
         for code in frames {
+            is_named |= code.origin >= Origin::Program && !code.is_wrapper;
+            nameless |= code.origin == Origin::Unnamed && !is_named;
             if code.is_root && below == Origin::Library {
                 // What a library does below a root stands for the stack, as below `main`.
                 return Self {
                     least: Origin::Library,
                     with_wrappers: false,
+                    nameless: false,
                 };
             }
             all.add(code.origin);
@@ -124,20 +132,26 @@ impl Standing {
                 return Self {
                     least: most,
                     with_wrappers: false,
+                    nameless,
                 };
             }
             others.add(code.origin);
         }
         let (others, all) = (others.get(), all.get());
         let is_enough = others == all || all < Origin::Own && others > Origin::Glue;
+        let least = if is_enough { others } else { all };
         Self {
-            least: if is_enough { others } else { all },
+            least,
             with_wrappers: !is_enough,
+            nameless: nameless && least >= Origin::Program,
         }
     }
 
     /// Whether this frame can stand for the stack.
     pub fn includes(&self, code: Code) -> bool {
+        if self.nameless {
+            return code.origin == Origin::Unnamed;
+        }
         code.origin >= self.least && (self.with_wrappers || !code.is_wrapper)
     }
 
@@ -245,7 +259,7 @@ fn forwards(callers: &[[u64; 2]]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Origin::{Glue as InGlue, Library, Own, Program, Unnamed};
+    use super::Origin::{Glue as InGlue, Library, Own, Program, Unnamed, UnnamedLibrary};
     use super::*;
 
     fn plain(origin: Origin) -> Code {
@@ -309,6 +323,16 @@ mod tests {
                 3,
                 3,
             ),
+            // Code without a name is not blamed on its caller.
+            (&[plain(InGlue), plain(Unnamed), plain(Own)], 1, 1),
+            (&[plain(Library), plain(Unnamed), plain(Own)], 1, 1),
+            (&[plain(Unnamed), plain(Unnamed), plain(Program)], 0, 0),
+            (&[wrapper(Own), plain(Unnamed), plain(Own)], 1, 0),
+            (&[plain(Own), plain(Unnamed), plain(Own)], 0, 0),
+            // An installed library's is, as its functions with names are.
+            (&[plain(UnnamedLibrary), plain(Own)], 1, 1),
+            // What calls `main` in a stripped program.
+            (&[plain(Program), plain(Unnamed)], 0, 0),
             (&[plain(InGlue), plain(InGlue)], 0, 0),
             (&[], 0, 0),
         ] {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use allotrope_cpu::allocator_code::{Kind, belongs, plain};
-use allotrope_symbols::{Locator, ModuleSymbols, Nearest};
+use allotrope_symbols::{Locator, ModuleSymbols, Nearest, Ran};
 use allotrope_text::text_of;
 use rustc_hash::FxHashMap;
 
@@ -103,7 +103,7 @@ impl Builder {
             _ if is_c_library(file) => Kind::CLibrary,
             _ => Kind::Other,
         };
-        let symbols = ModuleSymbols::load(locator, file, &[], None).ok();
+        let symbols = ModuleSymbols::load(locator, file, &Ran::unverified(), None).ok();
         let wanted: Vec<(u64, bool)> = addresses.iter().map(|it| (it.1, true)).collect();
         let resolved = symbols.map(|symbols| symbols.resolve(&wanted));
         // Read only if something has no name.

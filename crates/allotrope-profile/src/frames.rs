@@ -140,6 +140,12 @@ impl FrameTable {
             let all: BTreeSet<&String> = all.collect();
             all.into_iter().cloned().collect()
         };
+        let records = |id: &ModuleId| symbols.get(id).map_or(&[][..], |it| &it.records);
+        let missing = |id: &ModuleId| records(id).iter().find_map(|record| record.missing);
+        let sources = |id: &ModuleId| {
+            let all = records(id).iter().flat_map(|record| &record.sources);
+            all.cloned().collect()
+        };
         Self {
             module_indexes: (0..).zip(&in_order).map(|(i, m)| (m.module, i)).collect(),
             modules: in_order
@@ -149,6 +155,9 @@ impl FrameTable {
                     build_id: module.build_id.clone(),
                     unoptimised: unoptimised(&module.module),
                     compilers: compilers(&module.module),
+                    missing: missing(&module.module),
+                    modified_ns: module.file.modified_ns,
+                    sources: sources(&module.module),
                 })
                 .collect(),
             symbols,

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{
-    EntryPoint, Exit, ImageId, LossReason, Origin, Recording, StackId, ThreadId, Unrecorded,
+    EntryPoint, Exit, ImageId, LossReason, MissingNames, Origin, Recording, StackId, ThreadId,
+    Unrecorded,
 };
 
 use crate::evidence::Evidence;
@@ -65,6 +66,12 @@ pub struct Module {
     pub unoptimised: Option<bool>,
     /// The compilers and linkers that made it, sorted; empty if unknown.
     pub compilers: Vec<String>,
+    /// Why addresses in it have no names, if the recording says so.
+    pub missing: Option<MissingNames>,
+    /// When the file was modified that ran, in nanoseconds since 1970; 0 if unknown.
+    pub modified_ns: u64,
+    /// MD5 sums of source files as the compiler read them, by the path in frames.
+    pub sources: Vec<(String, [u8; 16])>,
 }
 
 impl Module {

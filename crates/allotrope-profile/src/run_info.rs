@@ -173,7 +173,7 @@ mod tests {
             path: path.into(),
             build_id: vec![build; 20],
             unoptimised,
-            compilers: Vec::new(),
+            ..Module::default()
         };
         RunInfo {
             executable: "/home/me/app".to_owned(),

@@ -58,6 +58,7 @@ fn module(unoptimised: Option<bool>) -> Vec<Record> {
             module: 4,
             path: "/lib/story.so".into(),
             build_id: vec![],
+            file: FileIdentity::default(),
         }),
         Record::Mapping(Mapping {
             image: 0,
@@ -94,6 +95,7 @@ fn module(unoptimised: Option<bool>) -> Vec<Record> {
                     frames: vec![2],
                 },
             ],
+            ..Symbols::default()
         }),
     ]
 }
@@ -176,6 +178,7 @@ fn the_executables_optimisation_is_found_by_its_path_or_file_name() {
         module: 4,
         path: "/proc/self/root/bin/story".into(),
         build_id: vec![],
+        file: FileIdentity::default(),
     });
     let profile = profile_of(&[], 8, &records);
     assert_eq!(profile.processes[0].unoptimised, Some(true));

@@ -20,6 +20,7 @@ mod json_series;
 mod json_sites;
 mod json_windows;
 pub mod markdown;
+mod nameless;
 pub use allotrope_text::numbers;
 pub mod sampled;
 mod selection;

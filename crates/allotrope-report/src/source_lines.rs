@@ -1,6 +1,6 @@
 //! Lines of source code. Files are read from the paths of the debug information,
-//! or from other folders that the user names. Files that are missing, newer than the
-//! recording or no source code are collected for one warning each.
+//! or from other folders that the user names. Files that are missing, not those that
+//! were compiled, or no source code are collected for one warning each.
 //!
 //! A recording may be from a stranger: what it names is read only if it is a regular file that
 //! some file system stores, and none by which the kernel shows secrets (`/proc/self/environ`).
@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_stored;
-use allotrope_profile::Frame;
+use allotrope_profile::{Frame, Profile};
 use rustc_hash::FxHashMap;
 
 use crate::numbers::count;
@@ -32,6 +32,8 @@ pub struct SourceLines {
     moved: Vec<(PathBuf, PathBuf)>,
     /// When the program ran: a file modified later may differ.
     recorded: Option<SystemTime>,
+    /// By path: the file as it was compiled.
+    compiled: FxHashMap<String, Compiled>,
     state: RefCell<State>,
 }
 
@@ -42,6 +44,16 @@ struct State {
     missing: BTreeSet<String>,
     newer: BTreeSet<String>,
     refused: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+/// What is known of a source file as it was compiled.
+#[derive(Debug, Default, Clone, Copy)]
+struct Compiled {
+    /// Its MD5 sum. Several modules may have been compiled from it; then that of one.
+    md5: Option<[u8; 16]>,
+    /// When the first module with code of it was linked: a file modified later may differ.
+    linked: Option<SystemTime>,
 }
 
 impl SourceLines {
@@ -52,8 +64,34 @@ impl SourceLines {
         Self {
             moved,
             recorded,
+            compiled: FxHashMap::default(),
             state: RefCell::default(),
         }
+    }
+
+    /// Compares the files with those that the profile's modules were compiled from, as far as
+    /// the recording says: by their MD5 sums or, without one, by when the module was linked.
+    #[must_use]
+    pub fn compared_with_build(mut self, profile: &Profile) -> Self {
+        for frame in profile.frames.iter().filter(|it| !it.file.is_empty()) {
+            let Some(module) = profile.modules.get(frame.module as usize) else {
+                continue;
+            };
+            if module.modified_ns == 0 {
+                continue;
+            }
+            let linked =
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(module.modified_ns));
+            let compiled = self.compiled.entry(frame.file.clone()).or_default();
+            compiled.linked = match (compiled.linked, linked) {
+                (Some(known), Some(new)) => Some(known.min(new)),
+                (known, new) => known.or(new),
+            };
+        }
+        for (file, md5) in profile.modules.iter().flat_map(|it| &it.sources) {
+            self.compiled.entry(file.clone()).or_default().md5 = Some(*md5);
+        }
+        self
     }
 
     /// The frame's line of code, trimmed; `None` if the file or the line is
@@ -125,9 +163,18 @@ impl SourceLines {
         let mut bytes = Vec::new();
         opened.take(room).read_to_end(&mut bytes)?;
         state.bytes += bytes.len() as u64;
-        let written = metadata.modified().ok();
-        if self.recorded.is_some() && written > self.recorded {
-            state.newer.insert(file.to_owned());
+        let compiled = self.compiled.get(file).copied().unwrap_or_default();
+        match compiled.md5 {
+            Some(md5) if *md5::compute(&bytes) != md5 => {
+                state.changed.insert(file.to_owned());
+            }
+            Some(_) => {}
+            None => {
+                let built = compiled.linked.or(self.recorded);
+                if built.is_some() && metadata.modified().ok() > built {
+                    state.newer.insert(file.to_owned());
+                }
+            }
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -138,7 +185,7 @@ impl SourceLines {
         moved.next().unwrap_or_else(|| file.to_owned())
     }
 
-    /// Sentences about the files that are missing, newer than the recording or no source code.
+    /// Sentences about the files that are missing, not those that were compiled, or no source code.
     pub fn warnings(&self) -> Vec<String> {
         let state = self.state.borrow();
         let files = |files: &BTreeSet<String>| {
@@ -156,7 +203,16 @@ impl SourceLines {
         }
         if let Some(files) = files(&state.newer) {
             warnings.push(format!(
-                "Written after the recording, so that lines may differ: {files}."
+                "Written after {}, so that lines may differ: {files}.",
+                match self.compiled.is_empty() {
+                    true => "the recording",
+                    false => "the program was built",
+                }
+            ));
+        }
+        if let Some(files) = files(&state.changed) {
+            warnings.push(format!(
+                "Not the source that was compiled, so that lines may differ: {files}."
             ));
         }
         if let Some(files) = files(&state.refused) {

@@ -7,6 +7,7 @@ use allotrope_profile::{Process, Profile};
 use allotrope_text::text_of_path;
 use allotrope_trace::model::LossReason;
 
+use crate::nameless;
 use crate::numbers::{count, duration};
 
 /// All warnings about the profile, the most serious first: one sentence each, on
@@ -41,6 +42,7 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
              optimised build."
         )
     }));
+    all.extend(nameless::warnings(profile));
     for image in &profile.unrecorded {
         if image.pid == 0 {
             all.push(format!("Not recorded: {}", image.reason));

@@ -300,6 +300,7 @@ fn recording() -> Vec<Record> {
             module,
             path: path.into(),
             build_id: vec![1, 2],
+            file: FileIdentity::default(),
         }));
     }
     start(&mut records, 0, None);

@@ -65,7 +65,7 @@ fn add_modules(
     records: &mut Vec<Record>,
 ) -> FxHashSet<u16> {
     for (number, module) in &state.modules {
-        let id = modules.id(&module.path, &module.build_id, records);
+        let id = modules.id(module, records);
         let mapping = u32::from(*number);
         records.push(Record::Mapping(Mapping {
             image,

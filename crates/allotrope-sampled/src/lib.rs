@@ -16,10 +16,9 @@ mod modules;
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use allotrope_files::Output;
-use allotrope_symbolize::Contents;
+use allotrope_symbolize::{Candidates, Contents};
 use allotrope_symbols::Locator;
 use allotrope_trace::model::{Clock, Exit, Record, Recording};
 use allotrope_trace::{ReadError, TraceReader, TraceWriter, WriteError};
@@ -97,7 +96,7 @@ pub fn write(
 ) -> Result<(), SaveError> {
     let mut records = records(watched, about);
     if let Some(locator) = locator {
-        let names = names(&records, watched, locator)?;
+        let names = names(&records, locator)?;
         records.extend(names);
     }
     let out = encode(BufWriter::new(out), &records)?;
@@ -148,28 +147,14 @@ fn records(watched: &[Watched<'_>], about: About<'_>) -> Vec<Record> {
 }
 
 /// Records of the names of the functions.
-fn names(
-    records: &[Record],
-    watched: &[Watched<'_>],
-    locator: &Locator,
-) -> Result<Vec<Record>, SaveError> {
+fn names(records: &[Record], locator: &Locator) -> Result<Vec<Record>, SaveError> {
     let encoded = encode(Vec::new(), records)?;
     let trace = TraceReader::sampled(&encoded[..])?;
     let contents = Contents::read(&trace)?;
-    let unverified = is_unchanged(&contents, watched);
-    let naming = contents.name(locator, unverified, |_, _| {});
+    let candidates = Candidates {
+        unverified: false,
+        of_processes: true,
+    };
+    let naming = contents.name(locator, candidates, |_, _| {});
     Ok(naming.symbols.into_iter().map(Record::Symbols).collect())
-}
-
-/// Whether the files of all modules without a build id are older than all processes, and so
-/// those that run.
-fn is_unchanged(contents: &Contents, watched: &[Watched<'_>]) -> bool {
-    let began = watched.iter().map(|it| it.state.process.began_real).min();
-    let began = began.and_then(|it| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(it)));
-    let modules = contents.modules().iter();
-    let mut unverified = modules.filter(|it| it.build_id.is_empty() && it.path.is_absolute());
-    unverified.all(|module| {
-        let changed = std::fs::metadata(&module.path).and_then(|it| it.modified());
-        changed.is_ok_and(|changed| began.is_some_and(|began| changed < began))
-    })
 }

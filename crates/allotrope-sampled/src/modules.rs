@@ -4,31 +4,34 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use allotrope_trace::model::{Module, ModuleId, Record};
+use allotrope_trace::model::{FileIdentity, Module, ModuleId, Record};
+use allotrope_watched::reader;
 use rustc_hash::FxHashMap;
 
-/// A map from a module's path and build id to its id in the file.
+/// A map from a module's path and what was mapped to its id in the file.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleTable {
-    ids: FxHashMap<(Vec<u8>, Vec<u8>), ModuleId>,
+    ids: FxHashMap<(Vec<u8>, Vec<u8>, FileIdentity), ModuleId>,
 }
 
 impl ModuleTable {
     /// The id of a module file. Appends its record if it is new.
-    pub(crate) fn id(
-        &mut self,
-        path: &[u8],
-        build_id: &[u8],
-        records: &mut Vec<Record>,
-    ) -> ModuleId {
+    pub(crate) fn id(&mut self, module: &reader::Module, records: &mut Vec<Record>) -> ModuleId {
+        let reader::Module {
+            path,
+            build_id,
+            file,
+            ..
+        } = module;
         let next = self.ids.len() as ModuleId;
-        let key = (path.to_vec(), build_id.to_vec());
+        let key = (path.clone(), build_id.clone(), *file);
         let id = *self.ids.entry(key).or_insert(next);
         if id == next {
             records.push(Record::Module(Module {
                 module: id,
                 path: path_of(path),
-                build_id: build_id.to_vec(),
+                build_id: build_id.clone(),
+                file: *file,
             }));
         }
         id

@@ -10,6 +10,7 @@
 //! - [`numbers`]: numbers with the same meaning in the trace file.
 //! - [`location`], [`handshake`]: how processes of the recording, and no others, get the
 //!   arena.
+//! - [`mapped_file`]: which file a module's code comes from.
 //! - [`hook_api`]: the recorder's functions for other libraries in its process.
 //!
 //! The recorder uses these without `std`. The feature `collector` adds `arena`,
@@ -60,6 +61,7 @@ pub mod layout;
 #[cfg(feature = "collector")]
 mod liveness;
 pub mod location;
+pub mod mapped_file;
 pub mod numbers;
 #[cfg(feature = "test-support")]
 pub mod producer;

@@ -10,6 +10,8 @@
 //! [`Encode`]. [`WireEvent`] is any event: [`decode`] reads it and its `Encode` writes
 //! it, so that tests can compare the two directions.
 
+use crate::mapped_file::{FileIdentity, IDENTITY_WORDS};
+
 /// Bits of an address in an event's first word.
 pub const ADDRESS_MASK: u64 = (1 << 48) - 1;
 /// Bits of a stack id.
@@ -477,20 +479,35 @@ pub struct Mapping<S> {
     pub end: u64,
     pub bias: u64,
     pub tick: u64,
+    /// The file that was mapped, if there is no build id.
+    pub file: FileIdentity,
     pub build_id: S,
     pub path: S,
 }
 
 impl<S: ByteString> Encode for Mapping<S> {
     fn most_words(&self) -> usize {
-        6 + self.build_id.words() + self.path.words()
+        6 + IDENTITY_WORDS + self.build_id.words() + self.path.words()
     }
 
     fn encode(&self, mut put: impl FnMut(usize, u64)) -> usize {
         let words = self.most_words();
         let head = long_head(kind::MAPPING, 0, words) | u64::from(self.mapping);
         let lengths = self.build_id.length() as u64 | (self.path.length() as u64) << 32;
-        let fixed = [head, self.start, self.end, self.bias, self.tick, lengths];
+        let [device, inode, size, modified_ns, code] = self.file.to_words();
+        let fixed = [
+            head,
+            self.start,
+            self.end,
+            self.bias,
+            self.tick,
+            lengths,
+            device,
+            inode,
+            size,
+            modified_ns,
+            code,
+        ];
         let path_at = fixed.encode(&mut put) + self.build_id.words();
         put_string(&self.build_id, fixed.len(), &mut put);
         put_string(&self.path, path_at, &mut put);
@@ -885,17 +902,37 @@ fn string(words: &[u64], at: usize, length: usize) -> Result<PackedBytes<'_>, Ma
 }
 
 fn decode_mapping(words: &[u64]) -> Result<Mapping<PackedBytes<'_>>, Malformed> {
-    let &[first, start, end, bias, tick, lengths, ..] = words else {
+    const FIXED: usize = 6 + IDENTITY_WORDS;
+    let &[
+        first,
+        start,
+        end,
+        bias,
+        tick,
+        lengths,
+        device,
+        inode,
+        size,
+        modified_ns,
+        code,
+        ..,
+    ] = words
+    else {
         return Err(Malformed::Length);
     };
-    let build_id = string(words, 6, lengths as u32 as usize)?;
-    let path = string(words, 6 + build_id.words.len(), (lengths >> 32) as usize)?;
+    let build_id = string(words, FIXED, lengths as u32 as usize)?;
+    let path = string(
+        words,
+        FIXED + build_id.words.len(),
+        (lengths >> 32) as usize,
+    )?;
     Ok(Mapping {
         mapping: first as u16,
         start,
         end,
         bias,
         tick,
+        file: FileIdentity::from_words([device, inode, size, modified_ns, code]),
         build_id,
         path,
     })

@@ -1,6 +1,7 @@
 //! Encoding and decoding of events are the inverse of each other.
 
 use allotrope_shm::layout::MAX_EVENT_WORDS;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::wire::{
     ADDRESS_MASK, COUNTS_WORDS, Encode, Exec, Image, LONG_SIZE, Malformed, Mapping, Node,
     PackedBytes, STACK_MASK, WINDOW_NAME_BYTES, Window, WireEvent, decode,
@@ -123,6 +124,7 @@ fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
             end: c,
             bias: size,
             tick,
+            file: FileIdentity::from_words([b, c, size, tick, address]),
             build_id: first,
             path: second,
         }),

@@ -3,13 +3,19 @@
 //! ([`Contents::name`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::path::PathBuf;
 
-use allotrope_symbols::{Frame, Locator, ModuleSymbols, Resolved, SymbolError, Work};
-use allotrope_trace::model::{ImageId, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols};
+use allotrope_symbols::{
+    Frame, Locator, ModuleSymbols, Ran, Resolved, SymbolError, Work, open_mapped,
+};
+use allotrope_trace::model::{
+    ImageId, MappingId, MissingNames, Module, ModuleId, NO_MAPPING, Record, Symbols,
+};
 use allotrope_trace::{Entry, ReadError, Source, TraceReader};
 
 use crate::frames::{FileAddress, SymbolsBuilder, from_trace};
+use crate::missing::{missing_names, sources_of};
 
 /// The part of a trace that naming needs.
 #[derive(Debug, Default)]
@@ -21,8 +27,24 @@ pub struct Contents {
     known: HashMap<(ModuleId, FileAddress), Vec<Frame>>,
     /// Whether a module was compiled without optimisation, if the trace has that.
     unoptimised: HashMap<ModuleId, Option<bool>>,
+    /// Why a module's addresses have no names, as far as the trace says it.
+    missing: HashMap<ModuleId, MissingNames>,
+    /// MD5 sums of a module's source files.
+    sources: HashMap<ModuleId, Vec<(String, [u8; 16])>>,
+    /// The process that mapped the module last, and at which address.
+    mapped: HashMap<ModuleId, (u32, u64)>,
     /// The compilers that made a module, as far as the trace has them.
     compilers: HashMap<ModuleId, Vec<String>>,
+}
+
+/// Which files may give names, besides those at the modules' paths and the debug files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Candidates {
+    /// For modules that were recorded without a build id: the file at the path, even if it
+    /// is not proven to be the one that ran.
+    pub unverified: bool,
+    /// The files that the processes of the trace have open, since they may still run.
+    pub of_processes: bool,
 }
 
 /// The names of all modules of a trace.
@@ -43,7 +65,7 @@ pub struct Naming {
 /// Why a module got no names.
 #[derive(Debug)]
 pub enum Warning {
-    /// It was recorded without a build id, so no file can be verified.
+    /// It was recorded without a build id, and no file is proven to be the one that ran.
     NoBuildId(PathBuf),
     /// Its symbols could not be read.
     Unreadable(SymbolError),
@@ -56,13 +78,20 @@ impl Contents {
     /// If the trace cannot be read or is damaged.
     pub fn read<S: Source>(trace: &TraceReader<S>) -> Result<Self, ReadError> {
         let mut contents = Self::default();
+        let mut pids: HashMap<ImageId, u32> = HashMap::new();
         let mut mappings: HashMap<(ImageId, MappingId), (ModuleId, u64)> = HashMap::new();
         // A stack may come before the mapping that its addresses are in.
         let mut addresses: HashMap<(ImageId, MappingId), BTreeSet<FileAddress>> = HashMap::new();
         for entry in trace.entries() {
             match entry? {
                 Entry::Record(Record::Module(module)) => contents.modules.push(module),
+                Entry::Record(Record::ImageStart(it)) => {
+                    pids.insert(it.image, it.pid);
+                }
                 Entry::Record(Record::Mapping(it)) => {
+                    if let Some(pid) = pids.get(&it.image) {
+                        contents.mapped.insert(it.module, (*pid, it.start));
+                    }
                     mappings.insert((it.image, it.mapping), (it.module, it.bias));
                 }
                 Entry::Record(Record::Stacks { image, nodes, .. }) => {
@@ -90,6 +119,11 @@ impl Contents {
         *unoptimised = unoptimised.or(symbols.unoptimised);
         let compilers = self.compilers.entry(symbols.module).or_default();
         compilers.extend_from_slice(&symbols.compilers);
+        if let Some(reason) = symbols.missing {
+            self.missing.insert(symbols.module, reason);
+        }
+        let sources = self.sources.entry(symbols.module).or_default();
+        sources.extend_from_slice(&symbols.sources);
         for location in &symbols.locations {
             let frames = location.frames.iter();
             let frames = frames.filter_map(|index| symbols.frames.get(*index as usize));
@@ -103,9 +137,17 @@ impl Contents {
         &self.modules
     }
 
+    /// Opens a module's file through a process that has it mapped, if that still runs.
+    fn open_mapped(&self, module: &Module) -> Option<File> {
+        let (pid, start) = self.mapped.get(&module.module)?;
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let ran = Ran::new(&module.build_id, module.file);
+        // Another process that got the same id later has another file, which is not proven.
+        open_mapped(&process, &module.path, *start, &ran)
+    }
+
     /// Finds names for every module. A name of the trace is replaced only by one that is
-    /// at least as detailed. `unverified`: use files for modules that were recorded
-    /// without a build id, too.
+    /// at least as detailed.
     ///
     /// `progress` is called with the number of modules done and, during long work on the
     /// next one, with the kind of work, the amount done and the total amount (0 if
@@ -113,7 +155,7 @@ impl Contents {
     pub fn name(
         &self,
         locator: &Locator,
-        unverified: bool,
+        candidates: Candidates,
         progress: impl Fn(usize, Option<(Work, u64, u64)>) + Clone + Send + Sync + 'static,
     ) -> Naming {
         let mut naming = Naming::default();
@@ -125,14 +167,24 @@ impl Contents {
             if wanted.is_empty() {
                 continue;
             }
+            let file = match candidates.of_processes {
+                true => self.open_mapped(module),
+                false => None,
+            };
             let progress = progress.clone();
             let report = move |work, part, parts| progress(done, Some((work, part, parts)));
             let locator = locator.clone().with_progress(report);
-            let symbols = load(module, &locator, unverified).unwrap_or_else(|warning| {
-                naming.warnings.push(warning);
-                None
-            });
-            self.name_module(module.module, wanted, symbols, &mut naming);
+            let mut missing = self.missing.get(&module.module).copied();
+            let symbols = match load(module, &locator, candidates.unverified, file) {
+                Ok(symbols) => symbols,
+                Err(error) => {
+                    // The recording says more: it knows whether the process was seen.
+                    missing = missing.or_else(|| missing_names(&error, true));
+                    naming.warnings.push(Warning::of(error));
+                    None
+                }
+            };
+            self.name_module(module.module, wanted, symbols, missing, &mut naming);
         }
         naming
     }
@@ -142,6 +194,7 @@ impl Contents {
         module: ModuleId,
         wanted: BTreeSet<FileAddress>,
         symbols: Option<ModuleSymbols>,
+        missing: Option<MissingNames>,
         naming: &mut Naming,
     ) {
         let wanted: Vec<FileAddress> = wanted.into_iter().collect();
@@ -156,6 +209,7 @@ impl Contents {
             _ => self.compilers.get(&module).cloned().unwrap_or_default(),
         };
         let mut record = SymbolsBuilder::new(module, now.or(before), compilers);
+        let (addresses, named) = (naming.addresses, naming.named);
         for (address, resolved) in wanted.into_iter().zip(resolved) {
             let known = self.known.get(&(module, address));
             let known = known.map_or(&[][..], |frames| frames);
@@ -165,6 +219,16 @@ impl Contents {
             naming.named += usize::from(!frames.is_empty());
             record.add(address, frames);
         }
+        let is_complete = naming.named - named == naming.addresses - addresses;
+        record.set_missing(match symbols {
+            _ if is_complete => None,
+            Some(_) => Some(MissingNames::Stripped),
+            None => missing,
+        });
+        record.set_sources(match &symbols {
+            Some(symbols) => sources_of(symbols),
+            None => self.sources.get(&module).cloned().unwrap_or_default(),
+        });
         // The writer splits a record that is too large.
         naming.symbols.push(record.take());
     }
@@ -175,18 +239,31 @@ fn load(
     module: &Module,
     locator: &Locator,
     unverified: bool,
-) -> Result<Option<ModuleSymbols>, Warning> {
+    file: Option<File>,
+) -> Result<Option<ModuleSymbols>, SymbolError> {
     // The path of a module that is not in a file is not absolute (`linux-vdso.so.1`).
-    if !module.path.is_absolute() {
+    if !module.path.is_absolute() && file.is_none() {
         return Ok(None);
     }
-    if module.build_id.is_empty() && !unverified {
-        return Err(Warning::NoBuildId(module.path.clone()));
-    }
-    match ModuleSymbols::load(locator, &module.path, &module.build_id, None) {
+    let ran = match module.build_id.is_empty() && unverified {
+        true => Ran::unverified(),
+        false => Ran::new(&module.build_id, module.file),
+    };
+    match ModuleSymbols::load(locator, &module.path, &ran, file) {
         Ok(symbols) => Ok(Some(symbols)),
         Err(SymbolError::NotAFile { .. }) => Ok(None),
-        Err(error) => Err(Warning::Unreadable(error)),
+        Err(error) => Err(error),
+    }
+}
+
+impl Warning {
+    fn of(error: SymbolError) -> Self {
+        match error {
+            SymbolError::Unproven { path } | SymbolError::FileDiffers { path } => {
+                Self::NoBuildId(path)
+            }
+            error => Self::Unreadable(error),
+        }
     }
 }
 

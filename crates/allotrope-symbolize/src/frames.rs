@@ -3,7 +3,7 @@
 //! `allotrope-symbols` and those of the trace.
 
 use allotrope_symbols::Frame;
-use allotrope_trace::model::{self, Location, ModuleId, Symbols};
+use allotrope_trace::model::{self, Location, MissingNames, ModuleId, Symbols};
 use rustc_hash::FxHashMap;
 
 use crate::source_files::SourceFiles;
@@ -88,6 +88,8 @@ pub struct SymbolsBuilder {
     module: ModuleId,
     unoptimised: Option<bool>,
     compilers: Vec<String>,
+    missing: Option<MissingNames>,
+    sources: Vec<(String, [u8; 16])>,
     table: FrameTable,
     locations: Vec<Location>,
 }
@@ -100,9 +102,21 @@ impl SymbolsBuilder {
             module,
             unoptimised,
             compilers,
+            missing: None,
+            sources: Vec::new(),
             table: FrameTable::default(),
             locations: Vec::new(),
         }
+    }
+
+    /// Sets why addresses have no names.
+    pub fn set_missing(&mut self, reason: Option<MissingNames>) {
+        self.missing = reason;
+    }
+
+    /// Sets the MD5 sums of source files.
+    pub fn set_sources(&mut self, sources: Vec<(String, [u8; 16])>) {
+        self.sources = sources;
     }
 
     /// Adds the frames of an address; an address without frames is left out.
@@ -122,11 +136,14 @@ impl SymbolsBuilder {
         // The module's first record has the compilers.
         let mut next = Self::new(self.module, self.unoptimised, Vec::new());
         next.table.sources = std::mem::take(&mut self.table.sources);
+        next.missing = self.missing;
         let full = std::mem::replace(self, next);
         Symbols {
             module: full.module,
             unoptimised: full.unoptimised,
             compilers: full.compilers,
+            missing: full.missing,
+            sources: full.sources,
             frames: full.table.into_frames(),
             locations: full.locations,
         }

@@ -11,9 +11,11 @@
 
 mod contents;
 mod frames;
+mod missing;
 mod rewrite;
 mod source_files;
 
-pub use contents::{Contents, Naming, Warning};
+pub use contents::{Candidates, Contents, Naming, Warning};
 pub use frames::{FileAddress, FrameTable, SymbolsBuilder};
+pub use missing::{missing_names, sources_of};
 pub use rewrite::{RewriteError, rewrite};

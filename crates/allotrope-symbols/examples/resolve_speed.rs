@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use allotrope_symbols::{IndexCache, Locator, ModuleSymbols};
+use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Ran};
 use object::{Object, ObjectSection};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cache = folder.first().map(IndexCache::at);
     let locator = Locator::new().with_index_cache(cache);
     let start = Instant::now();
-    let symbols = ModuleSymbols::load(&locator, Path::new(module), &[], None)?;
+    let symbols = ModuleSymbols::load(&locator, Path::new(module), &Ran::unverified(), None)?;
     let loaded = start.elapsed();
     let resolved = symbols.resolve(&addresses);
     let all = start.elapsed();

@@ -11,17 +11,21 @@ use std::io::ErrorKind;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use allotrope_shm::mapped_file::{FileIdentity, HASHED_CODE, code_hash};
 use lzma_rust2::XzReader;
 use object::read::{CompressedData, CompressionFormat};
 
 use crate::content::Content;
 use crate::error::SymbolError;
+use crate::proof::identity_of;
 
 const HEADER_SIZE: usize = 64;
 const SECTION_HEADER_SIZE: usize = 64;
 const PROGRAM_HEADER_SIZE: usize = 56;
 const MACHINE_X86_64: u16 = 62;
+const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
@@ -273,6 +277,42 @@ impl ElfFile {
         bytes.resize(size, 0);
         self.content.read_exact_at(&mut bytes, offset).ok()?;
         Some(bytes)
+    }
+
+    /// The open file itself; `None` if the bytes are in memory.
+    pub(crate) fn into_file(self) -> Option<File> {
+        match self.content {
+            Content::File(file) => Some(file),
+            Content::Memory(_) => None,
+        }
+    }
+
+    /// Which file it is, with the hash of the code that a process maps of it.
+    pub(crate) fn identity(&self) -> Option<FileIdentity> {
+        let Content::File(file) = &self.content else {
+            return None;
+        };
+        let identity = identity_of(file)?;
+        let code = self.code_hash().unwrap_or(0);
+        Some(FileIdentity { code, ..identity })
+    }
+
+    /// As the recorder computes it from memory.
+    fn code_hash(&self) -> Option<u64> {
+        let header = self.read(0, HEADER_SIZE as u64)?;
+        let headers = self.read(
+            u64_at(&header, 32)?,
+            u64::from(u16_at(&header, 56)?) * PROGRAM_HEADER_SIZE as u64,
+        )?;
+        let is_code = |segment: &&[u8]| {
+            u32_at(segment, 0) == Some(PT_LOAD)
+                && u32_at(segment, 4).is_some_and(|it| it & PF_X != 0)
+        };
+        let code = headers.chunks_exact(PROGRAM_HEADER_SIZE).find(is_code)?;
+        // A whole page is mapped, from the start of the page.
+        let offset = u64_at(code, 8)? & !(HASHED_CODE as u64 - 1);
+        let bytes = self.length.checked_sub(offset)?.min(HASHED_CODE as u64);
+        Some(code_hash(&headers, &self.read(offset, bytes)?))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -39,6 +39,18 @@ pub enum SymbolError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is not the one that was mapped.
+    #[error("{} is not the file that the program ran with: it was changed or replaced since; put the old file back, or link with --build-id", path.shown())]
+    FileDiffers {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Nothing is known of the file that ran, so that no file can be proven to be it.
+    #[error("{} was recorded without a build id, so it is unknown whether a file is the one that ran; link with --build-id", path.shown())]
+    Unproven {
+        /// The path of the module.
+        path: PathBuf,
+    },
     /// The file is another build than the one that ran.
     #[error("{} has build id {found}, the program ran with {expected}; it was rebuilt since, put the old file or its debug file back to get names", path.shown())]
     BuildIdDiffers {

@@ -25,6 +25,7 @@ mod locator;
 mod module;
 mod nearest;
 mod progress;
+mod proof;
 mod shared_strings;
 mod symbol_table;
 
@@ -36,3 +37,4 @@ pub use locator::Locator;
 pub use module::ModuleSymbols;
 pub use nearest::{Nearby, Nearest};
 pub use progress::Work;
+pub use proof::{FileIdentity, Ran, identity_of, open_at, open_mapped};

@@ -2,21 +2,23 @@
 //! and the debug information are combined into the frames of an address.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use allotrope_demangle::{Demangler, Names, is_mangled};
 use rustc_hash::FxHashMap;
 
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
-use crate::error::{SymbolError, hexadecimal};
+use crate::error::SymbolError;
 use crate::frame::{Frame, Resolved};
 use crate::index::{self, Index, IndexCache};
 use crate::locator::Locator;
 use crate::progress::Progress;
-use crate::shared_strings::SharedStrings;
+use crate::proof::Ran;
+use crate::shared_strings::{Md5, SharedStrings};
 use crate::symbol_table::SymbolTable;
 
 /// The symbols of one loaded module.
@@ -26,6 +28,8 @@ pub struct ModuleSymbols {
     compilers: Vec<String>,
     progress: Progress,
     demangler: Arc<Demangler>,
+    /// MD5 sums of the source files of the frames resolved so far, by path.
+    sources: Mutex<BTreeMap<Arc<str>, Md5>>,
 }
 
 /// The source of the names.
@@ -41,24 +45,24 @@ enum Source {
 impl ModuleSymbols {
     /// Finds and reads the symbols of a module.
     ///
-    /// `path` is the path as the program's loader knew it; `build_id` the one
-    /// the running image had, empty if none. `file` is the image's file if it is
-    /// still open; it is preferred, because the path may have been deleted or
-    /// replaced since. A file with another build id is refused; debug files that
-    /// are found by the build id alone are then used.
+    /// `path` is the path as the program's loader knew it; `ran` is what is known of the
+    /// file that was mapped. `file` is that file if it is still open; it is preferred,
+    /// because the path may have been deleted or replaced since. A file that is not
+    /// proven to be the one that ran is refused; debug files that are found by the build
+    /// id alone are then used.
     ///
     /// # Errors
     /// Fails if neither the module nor a debug file of it can be read.
     pub fn load(
         locator: &Locator,
         path: &Path,
-        build_id: &[u8],
+        ran: &Ran<'_>,
         file: Option<File>,
     ) -> Result<Self, SymbolError> {
-        let module = open_module(&locator.module_path(path), build_id, file);
+        let module = open_module(&locator.module_path(path), ran, file);
         let wanted = match &module {
             Ok(module) => module.build_id(),
-            Err(_) => build_id,
+            Err(_) => ran.build_id(),
         };
         let mut compilers = module
             .as_ref()
@@ -109,6 +113,7 @@ impl ModuleSymbols {
             compilers,
             progress: locator.progress().clone(),
             demangler: Arc::clone(locator.demangler()),
+            sources: Mutex::default(),
         }
     }
 
@@ -133,6 +138,7 @@ impl ModuleSymbols {
                     Some(information) => information.locate(&lookups, &mut strings, &self.progress),
                     None => vec![None; lookups.len()],
                 };
+                self.add_sources(strings.take_sums());
                 let mut resolver = Resolver::new(strings, &self.demangler);
                 in_order(addresses, &lookups, |address, index| {
                     let symbol = symbols.containing(lookups[index]);
@@ -152,6 +158,22 @@ impl ModuleSymbols {
                 })
             }
         }
+    }
+
+    fn add_sources(&self, sums: BTreeMap<Arc<str>, Md5>) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.extend(sums);
+    }
+
+    /// The source files of the frames resolved so far whose MD5 sums the compiler wrote
+    /// (DWARF 5; clang does, gcc does not), by the path that frames have. Empty for a module
+    /// that is read from an index.
+    pub fn source_sums(&self) -> Vec<(Arc<str>, [u8; 16])> {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources
+            .iter()
+            .map(|(path, md5)| (path.clone(), *md5))
+            .collect()
     }
 
     /// The compilers and linkers that made the module, as its section `.comment` names
@@ -333,23 +355,17 @@ fn function_name<'a>(described: Option<Name<'a>>, symbol: Option<Name<'a>>) -> O
     }
 }
 
-/// The module's own file, if it is the one that ran.
-fn open_module(path: &Path, build_id: &[u8], file: Option<File>) -> Result<ElfFile, SymbolError> {
-    let same_build = |module: ElfFile| {
-        if build_id.is_empty() || module.build_id() == build_id {
-            return Ok(module);
-        }
-        Err(SymbolError::BuildIdDiffers {
+/// The module's own file, if it is proven to be the one that ran.
+fn open_module(path: &Path, ran: &Ran<'_>, file: Option<File>) -> Result<ElfFile, SymbolError> {
+    let proven = |module: ElfFile| ran.check(&module).map(|()| module);
+    let from_file = file.map(|file| ElfFile::from_file(file, path).and_then(proven));
+    // A relative path would be looked up in another folder than the program's.
+    let from_path = || match path.is_absolute() || ran.is_unverified() {
+        true => ElfFile::open(path).and_then(proven),
+        false => Err(SymbolError::Unproven {
             path: path.to_owned(),
-            found: match module.build_id() {
-                [] => "none".to_owned(),
-                found => hexadecimal(found),
-            },
-            expected: hexadecimal(build_id),
-        })
+        }),
     };
-    let from_file = file.map(|file| ElfFile::from_file(file, path).and_then(same_build));
-    let from_path = || ElfFile::open(path).and_then(same_build);
     match from_file {
         Some(Ok(module)) => Ok(module),
         // The error about the image's own file is the more useful one: the

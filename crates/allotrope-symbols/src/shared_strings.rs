@@ -1,5 +1,7 @@
-//! String interning: one copy of each string, shared by all frames that have it.
+//! String interning: one copy of each string, shared by all frames that have it; and the
+//! sums of the source files among them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -8,7 +10,12 @@ use rustc_hash::FxHashSet;
 #[derive(Debug, Default)]
 pub(crate) struct SharedStrings {
     known: FxHashSet<Arc<str>>,
+    /// MD5 sums of source files, by path.
+    sums: BTreeMap<Arc<str>, Md5>,
 }
+
+/// An MD5 sum.
+pub(crate) type Md5 = [u8; 16];
 
 impl SharedStrings {
     pub(crate) fn share(&mut self, text: &str) -> Arc<str> {
@@ -18,6 +25,18 @@ impl SharedStrings {
         let shared: Arc<str> = text.into();
         self.known.insert(shared.clone());
         shared
+    }
+
+    /// Interns the path of a source file with the sum that the compiler wrote of it.
+    pub(crate) fn share_source(&mut self, path: &str, md5: Md5) -> Arc<str> {
+        let shared = self.share(path);
+        self.sums.insert(shared.clone(), md5);
+        shared
+    }
+
+    /// The sums of the source files.
+    pub(crate) fn take_sums(&mut self) -> BTreeMap<Arc<str>, Md5> {
+        std::mem::take(&mut self.sums)
     }
 }
 

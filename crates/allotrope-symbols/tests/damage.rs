@@ -5,7 +5,7 @@ mod fixture;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran};
 use fixture::{C_SOURCE, CPP_SOURCE, Program, compile, compile_in_parts, instructions};
 
 /// Marsaglia's xorshift64, so that the damage is the same in each run.
@@ -23,7 +23,7 @@ impl Random {
 /// Resolves the addresses, and returns how many have frames.
 fn read_all(path: &Path, addresses: &[u64]) -> usize {
     let locator = Locator::new();
-    let Ok(symbols) = ModuleSymbols::load(&locator, path, &[], None) else {
+    let Ok(symbols) = ModuleSymbols::load(&locator, path, &Ran::unverified(), None) else {
         return 0;
     };
     let _ = symbols.unoptimised();

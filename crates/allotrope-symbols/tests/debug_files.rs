@@ -5,7 +5,7 @@ mod fixture;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allotrope_symbols::{Locator, ModuleSymbols, SymbolError};
+use allotrope_symbols::{FileIdentity, Locator, ModuleSymbols, Ran, SymbolError};
 use fixture::{C_SOURCE, Program, compile, run};
 
 const OPTIONS: [&str; 3] = ["-O2", "-g", "-Wl,--build-id=sha1"];
@@ -72,7 +72,12 @@ impl Split {
 
     /// The functions at the mark, innermost first.
     fn functions(&self, locator: &Locator) -> Vec<String> {
-        let symbols = ModuleSymbols::load(locator, &self.program.path, &self.build_id, None);
+        let symbols = ModuleSymbols::load(
+            locator,
+            &self.program.path,
+            &Ran::new(&self.build_id, FileIdentity::default()),
+            None,
+        );
         functions(&symbols.unwrap(), self.mark)
     }
 }
@@ -128,7 +133,7 @@ fn a_debug_file_is_found_by_build_id_in_a_debug_folder() {
     let locator = Locator::new().with_debug_folder(extra.path());
     assert_eq!(split.functions(&locator), FULL);
     assert_eq!(
-        ModuleSymbols::load(&locator, &split.program.path, &[], None)
+        ModuleSymbols::load(&locator, &split.program.path, &Ran::unverified(), None)
             .unwrap()
             .unoptimised(),
         Some(false)
@@ -147,7 +152,12 @@ fn with_a_sysroot_modules_and_debug_files_are_read_below_it() {
     let locator = Locator::new().with_sysroot(image.path());
     let functions = |locator: &Locator| {
         let path = Path::new("/opt/program");
-        let symbols = ModuleSymbols::load(locator, path, &split.build_id, None);
+        let symbols = ModuleSymbols::load(
+            locator,
+            path,
+            &Ran::new(&split.build_id, FileIdentity::default()),
+            None,
+        );
         symbols.map_or_else(
             |error| vec![error.to_string()],
             |it| functions(&it, split.mark),
@@ -206,8 +216,13 @@ fn a_rebuilt_module_is_refused_and_its_old_debug_file_is_used() {
     let extra = tempfile::tempdir().unwrap();
     let locator = Locator::new().with_debug_folder(extra.path());
     std::fs::copy(&other.path, &split.program.path).unwrap();
-    let error =
-        ModuleSymbols::load(&locator, &split.program.path, &split.build_id, None).unwrap_err();
+    let error = ModuleSymbols::load(
+        &locator,
+        &split.program.path,
+        &Ran::new(&split.build_id, FileIdentity::default()),
+        None,
+    )
+    .unwrap_err();
     assert!(
         matches!(error, SymbolError::BuildIdDiffers { .. }),
         "{error}"
@@ -224,9 +239,16 @@ fn a_deleted_module_is_read_through_its_open_file() {
     let mark = program.address("mark_inner");
     let file = File::open(&program.path).unwrap();
     std::fs::remove_file(&program.path).unwrap();
-    let gone = ModuleSymbols::load(&Locator::new(), &program.path, &[], None).unwrap_err();
+    let gone =
+        ModuleSymbols::load(&Locator::new(), &program.path, &Ran::unverified(), None).unwrap_err();
     assert!(matches!(gone, SymbolError::Unreadable { .. }), "{gone}");
-    let symbols = ModuleSymbols::load(&Locator::new(), &program.path, &[], Some(file)).unwrap();
+    let symbols = ModuleSymbols::load(
+        &Locator::new(),
+        &program.path,
+        &Ran::unverified(),
+        Some(file),
+    )
+    .unwrap();
     assert_eq!(functions(&symbols, mark), FULL);
 }
 
@@ -238,7 +260,13 @@ fn if_the_open_file_is_of_another_build_the_path_is_read() {
     };
     let file = File::open(&other.path).unwrap();
     let path = &split.program.path;
-    let symbols = ModuleSymbols::load(&Locator::new(), path, &split.build_id, Some(file)).unwrap();
+    let symbols = ModuleSymbols::load(
+        &Locator::new(),
+        path,
+        &Ran::new(&split.build_id, FileIdentity::default()),
+        Some(file),
+    )
+    .unwrap();
     assert_eq!(functions(&symbols, split.mark), FULL);
 }
 
@@ -255,7 +283,7 @@ fn the_c_library_has_lines_if_its_debug_package_is_installed() {
         .find(|line| line.contains(" malloc@@"))
         .unwrap();
     let address = u64::from_str_radix(malloc.split(' ').next().unwrap(), 16).unwrap();
-    let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).unwrap();
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &Ran::unverified(), None).unwrap();
     let resolved = symbols.resolve(&[(address, true), (address + 4, true)]);
     let frame = resolved[0].frames.last().unwrap();
     assert!(frame.function.ends_with("malloc"), "{frame:?}");
@@ -345,7 +373,8 @@ fn names_in_a_supplementary_file_are_followed() {
         let add = format!(".gnu_debugaltlink={}", content.display());
         let paths = [sharing.path.to_str().unwrap(), linked.to_str().unwrap()];
         run("objcopy", &["--add-section", &add, paths[0], paths[1]]).unwrap();
-        let symbols = ModuleSymbols::load(&Locator::new(), &linked, &[], None).unwrap();
+        let symbols =
+            ModuleSymbols::load(&Locator::new(), &linked, &Ran::unverified(), None).unwrap();
         functions(&symbols, sharing.address("symbol_name"))
     };
     let build_id = [0x01, 0x23, 0x45, 0x67, 0x89];

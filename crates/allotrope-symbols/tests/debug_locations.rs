@@ -8,7 +8,7 @@ mod fixture;
 
 use std::path::{Path, PathBuf};
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran};
 use fixture::{
     C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, compile_in_parts, instructions, run,
 };
@@ -306,7 +306,7 @@ fn stripped_symbols_are_found_in_gnu_debugdata() {
         }
     }
     let functions = |path: &Path| -> Vec<String> {
-        let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).unwrap();
+        let symbols = ModuleSymbols::load(&Locator::new(), path, &Ran::unverified(), None).unwrap();
         let resolved = symbols.resolve(&[(mark, true)]);
         let frames = resolved[0].frames.iter();
         frames.map(|frame| frame.function.to_string()).collect()

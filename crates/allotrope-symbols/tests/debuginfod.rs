@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran};
 use fixture::{C_SOURCE, Program, compile, run};
 
 /// A stripped program, its debug file in another folder, and its build id.
@@ -41,7 +41,8 @@ fn stripped() -> Option<Stripped> {
 
 impl Stripped {
     fn functions(&self, locator: &Locator) -> Vec<String> {
-        let symbols = ModuleSymbols::load(locator, &self.program.path, &[], None).unwrap();
+        let symbols =
+            ModuleSymbols::load(locator, &self.program.path, &Ran::unverified(), None).unwrap();
         let resolved = symbols.resolve(&[(self.mark, true)]);
         let frames = resolved[0].frames.iter();
         frames.map(|frame| frame.function.to_string()).collect()

@@ -6,7 +6,7 @@ mod fixture;
 use std::fs;
 use std::path::PathBuf;
 
-use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved};
+use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Ran, Resolved};
 use fixture::{C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, instructions};
 
 fn program(compiler: &str, options: &[&str], name: &str, source: &'static str) -> Option<Program> {
@@ -25,7 +25,7 @@ fn frames_of_all(program: &Program, locator: &Locator) -> Vec<Resolved> {
     let outside = [0, 1, 0x10, u64::from(u32::MAX), u64::MAX];
     let outside = outside.into_iter().flat_map(|it| [(it, true), (it, false)]);
     let all: Vec<_> = outside.chain(both).collect();
-    let symbols = ModuleSymbols::load(locator, &program.path, &[], None).unwrap();
+    let symbols = ModuleSymbols::load(locator, &program.path, &Ran::unverified(), None).unwrap();
     let resolved = symbols.resolve(&all);
     assert_eq!(resolved.len(), all.len());
     resolved
@@ -75,7 +75,7 @@ fn an_index_gives_the_frames_of_the_debug_information() {
             "{compiler} {options:?}, read"
         );
         let unoptimised = |locator: &Locator| {
-            let symbols = ModuleSymbols::load(locator, &program.path, &[], None);
+            let symbols = ModuleSymbols::load(locator, &program.path, &Ran::unverified(), None);
             symbols.unwrap().unoptimised()
         };
         assert_eq!(unoptimised(&locator), unoptimised(&Locator::new()));

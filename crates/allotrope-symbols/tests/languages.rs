@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use allotrope_symbols::{Frame, Locator, ModuleSymbols, Resolved};
+use allotrope_symbols::{FileIdentity, Frame, Locator, ModuleSymbols, Ran, Resolved};
 use fixture::{C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, run};
 
 /// Checks the frames at a mark. `expected` has, innermost first, the function, a text in
@@ -253,7 +253,13 @@ fn optimisation_is_read_from_recorded_compiler_options() {
 #[test]
 fn the_error_for_a_missing_module_names_its_path() {
     let path = std::path::Path::new("/nonexistent/module.so");
-    let error = ModuleSymbols::load(&Locator::new(), path, &[1, 2], None).unwrap_err();
+    let error = ModuleSymbols::load(
+        &Locator::new(),
+        path,
+        &Ran::new(&[1, 2], FileIdentity::default()),
+        None,
+    )
+    .unwrap_err();
     assert!(
         error
             .to_string()

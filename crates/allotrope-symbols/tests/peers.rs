@@ -6,7 +6,7 @@ mod fixture;
 use std::path::Path;
 
 use addr2line::gimli::{self, EndianSlice, LittleEndian};
-use allotrope_symbols::{Locator, ModuleSymbols, Resolved};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran, Resolved};
 use fixture::{C_SOURCE, CPP_SOURCE, RUST_SOURCE, compile, instructions, run};
 use object::{Object, ObjectSection};
 
@@ -14,7 +14,7 @@ use object::{Object, ObjectSection};
 type Positions = Vec<(String, u32, u32)>;
 
 fn ours(path: &Path, addresses: &[u64]) -> Vec<Resolved> {
-    let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).unwrap();
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &Ran::unverified(), None).unwrap();
     let addresses: Vec<_> = addresses.iter().map(|address| (*address, true)).collect();
     symbols.resolve(&addresses)
 }

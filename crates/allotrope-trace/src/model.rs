@@ -17,6 +17,7 @@ mod window;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
 pub use samples::{LONGEST_PERIOD, Sample, SampleTotal, Sampling};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
@@ -27,7 +28,7 @@ pub type ImageId = u32;
 pub type StreamId = u32;
 /// Id of a thread; unique in a trace.
 pub type ThreadId = u32;
-/// Id of a module *file* (path and build id); unique in a trace.
+/// Id of a module *file* (path, and build id or what was mapped); unique in a trace.
 pub type ModuleId = u32;
 /// Id of one mapping of a module into one image; unique in that image.
 pub type MappingId = u32;
@@ -277,6 +278,8 @@ pub struct Module {
     pub path: PathBuf,
     /// GNU build id (`NT_GNU_BUILD_ID`); empty if the file has none.
     pub build_id: Vec<u8>,
+    /// The file that was mapped; all zero if unknown, as in traces before minor version 5.
+    pub file: FileIdentity,
 }
 
 /// A module mapped into an image.
@@ -474,6 +477,37 @@ pub struct Symbols {
     pub frames: Vec<Frame>,
     /// Code addresses as in the module file (run-time address minus bias).
     pub locations: Vec<Location>,
+    /// Why addresses of the module have no names, if it is known.
+    pub missing: Option<MissingNames>,
+    /// MD5 sums of source files as the compiler read them (DWARF 5, section 6.2.4.1), by
+    /// the path that frames have.
+    pub sources: Vec<(String, [u8; 16])>,
+}
+
+/// Why addresses of a module have no names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MissingNames {
+    /// Its file is not there any more.
+    FileGone = 1,
+    /// The file at its path is another build, or not proven to be the one that ran.
+    OtherBuild = 2,
+    /// Its process had ended before the file could be opened, and no file is at its path.
+    ProcessGone = 3,
+    /// The file that ran has no symbols for these addresses.
+    Stripped = 4,
+}
+
+impl MissingNames {
+    /// The reason with this number in a trace.
+    pub(crate) const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::FileGone),
+            2 => Some(Self::OtherBuild),
+            3 => Some(Self::ProcessGone),
+            4 => Some(Self::Stripped),
+            _ => None,
+        }
+    }
 }
 
 /// Names of JIT code: run-time code addresses outside all modules.

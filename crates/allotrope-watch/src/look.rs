@@ -8,7 +8,7 @@ use allotrope_watched::reader::{Module, State};
 use allotrope_watched::writer::Sample;
 use rustc_hash::FxHashMap;
 
-/// A stack: a hash of its frames, each by its module's path and build id and the address in the
+/// A stack: a hash of its frames, each by its module's path and what was mapped of it and the address in the
 /// module's file. The hash has a random key, so that no process can make its stacks be taken
 /// for another one's.
 pub type SiteKey = u64;
@@ -40,7 +40,11 @@ impl Look {
         for (number, module) in &state.modules {
             modules.insert(
                 *number,
-                (module, keys.0.hash_one((&module.path, &module.build_id))),
+                (
+                    module,
+                    keys.0
+                        .hash_one((&module.path, &module.build_id, module.file)),
+                ),
             );
         }
         let mut of_stacks = FxHashMap::default();

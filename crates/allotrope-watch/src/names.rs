@@ -1,15 +1,15 @@
 //! Names of frames, from the modules that a process lists in its memory.
 //!
 //! The paths and build ids are the process's, which may be hostile: as for a trace, only regular
-//! files are read, and only those with the build id that ran.
+//! files are read, and only those that are proven to be the ones that ran.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allotrope_shm::numbers::stack_end;
-use allotrope_symbols::{Frame, Locator, ModuleSymbols};
+use allotrope_symbols::{FileIdentity, Frame, Locator, ModuleSymbols, Ran, open_mapped};
 use allotrope_text::text_of;
 use allotrope_watched::reader::Module;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,8 +54,9 @@ impl NamedFrame {
     }
 }
 
-/// Where a module's file is: the process's root folder if that is another one, path, build id.
-type File = (Option<String>, Vec<u8>, Vec<u8>);
+/// A module's file: the process's root folder if that is another one, path, build id, what was
+/// mapped.
+type File = (Option<String>, Vec<u8>, Vec<u8>, FileIdentity);
 /// An address in a file, and whether it is exact.
 type Address = (u64, bool);
 
@@ -101,10 +102,7 @@ impl Names {
         let mut numbers = FxHashMap::default();
         for (mapping, addresses) in wanted {
             if let Some(module) = modules.get(&mapping) {
-                numbers.insert(
-                    mapping,
-                    self.resolve(module, look.root.as_deref(), addresses),
-                );
+                numbers.insert(mapping, self.resolve(module, look, addresses));
             }
         }
         let mut all = Vec::new();
@@ -133,21 +131,18 @@ impl Names {
     }
 
     /// Makes sure that these addresses of a module are known. Returns the number of its file.
-    fn resolve(
-        &mut self,
-        module: &Module,
-        root: Option<&str>,
-        addresses: FxHashSet<Address>,
-    ) -> u32 {
+    fn resolve(&mut self, module: &Module, look: &Look, addresses: FxHashSet<Address>) -> u32 {
+        let root = look.root.as_deref();
         let file = (
             root.map(str::to_owned),
             module.path.clone(),
             module.build_id.clone(),
+            module.file,
         );
         let (number, symbols) = match self.files.get(&file) {
             Some((number, symbols)) => (*number, symbols.clone()),
             None => {
-                let symbols = self.load(module, root).map(Arc::new);
+                let symbols = self.load(module, look).map(Arc::new);
                 let number = self.next;
                 self.next = self.next.wrapping_add(1);
                 self.files.insert(file, (number, symbols.clone()));
@@ -168,20 +163,24 @@ impl Names {
         number
     }
 
-    fn load(&self, module: &Module, root: Option<&str>) -> Option<ModuleSymbols> {
+    fn load(&self, module: &Module, look: &Look) -> Option<ModuleSymbols> {
         let path = Path::new(OsStr::from_bytes(&module.path));
-        // Without a build id nobody knows whether it is the file that runs. The path of a
-        // module that is in no file is not absolute.
-        if module.build_id.is_empty() || !path.is_absolute() {
+        // The path of a module that is in no file is not absolute.
+        if !path.is_absolute() {
             return None;
         }
-        let load = |locator: &Locator| {
-            let symbols = ModuleSymbols::load(locator, path, &module.build_id, None);
-            symbols.ok()
-        };
-        let below = root.and_then(|root| load(&self.locator.clone().with_sysroot(root)));
+        let ran = Ran::new(&module.build_id, module.file);
+        // Another process that got the same id later has another file, which is not proven.
+        let process = PathBuf::from(format!("/proc/{}", look.process));
+        let mapped = open_mapped(&process, path, module.start, &ran);
+        let load = |locator: &Locator, file| ModuleSymbols::load(locator, path, &ran, file).ok();
+        let root = look.root.as_deref();
+        let below = root.and_then(|root| {
+            let file = mapped.as_ref().and_then(|file| file.try_clone().ok());
+            load(&self.locator.clone().with_sysroot(root), file)
+        });
         // A process that has gone into a chroot after its start has its files outside.
-        below.or_else(|| load(&self.locator))
+        below.or_else(|| load(&self.locator, mapped))
     }
 }
 

@@ -22,12 +22,13 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use allotrope_shm::layout::PAGE;
+use allotrope_shm::mapped_file::IDENTITY_WORDS;
 use allotrope_shm::wire::ADDRESS_MASK;
 
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
@@ -50,7 +51,7 @@ pub const NODES: usize = 1 << 18;
 /// Longest path of the executable, and longest command line, in bytes.
 pub const TEXT: usize = 1024;
 /// Longest path of a module, in bytes; a longer one loses its start.
-pub const MODULE_PATH: usize = 53 * 8;
+pub const MODULE_PATH: usize = 48 * 8;
 /// Longest build id, in bytes.
 pub const BUILD_ID: usize = 32;
 
@@ -186,6 +187,8 @@ pub struct ModuleSlot {
     pub unmapped: AtomicU64,
     /// Bytes of the build id in the lower half, of the path in the upper one.
     pub lengths: AtomicU64,
+    /// The file that was mapped, if there is no build id: words of `FileIdentity`.
+    pub file: [AtomicU64; IDENTITY_WORDS],
     /// The build id.
     pub build_id: [AtomicU64; BUILD_ID / 8],
     /// The path.

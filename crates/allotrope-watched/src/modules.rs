@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use allotrope_shm::mapped_file::FileIdentity;
+
 use crate::layout::{BUILD_ID, MODULE_PATH, MODULES, module_state};
 use crate::writer::{Host, Writer, store_bytes};
 
@@ -14,6 +16,8 @@ pub struct Module<'a> {
     pub end: u64,
     /// What is added to the addresses of its file.
     pub bias: u64,
+    /// The file that was mapped, if there is no build id.
+    pub file: FileIdentity,
     /// Its build id; a longer one than [`BUILD_ID`] is cut.
     pub build_id: &'a [u8],
     /// Its path.
@@ -35,6 +39,9 @@ impl<H: Host> Writer<'_, H> {
         slot.mapped.store(now, Relaxed);
         let build_id = &module.build_id[..module.build_id.len().min(BUILD_ID)];
         let path = &module.path[module.path.len().saturating_sub(MODULE_PATH)..];
+        for (to, word) in slot.file.iter().zip(module.file.to_words()) {
+            to.store(word, Relaxed);
+        }
         store_bytes(&slot.build_id, build_id);
         store_bytes(&slot.path, path);
         let lengths = build_id.len() as u64 | (path.len() as u64) << 32;

@@ -126,7 +126,8 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
 
 fn source(options: &PageOptions<'_>, profile: &Profile) -> Option<SourceLines> {
     let moved = options.source?;
-    Some(SourceLines::new(moved.to_vec(), recorded_at(profile)))
+    let lines = SourceLines::new(moved.to_vec(), recorded_at(profile));
+    Some(lines.compared_with_build(profile))
 }
 
 fn render(page: &Page<'_>) -> Result<Vec<u8>, Failure> {

@@ -638,8 +638,9 @@ pub fn recorded_at(profile: &Profile) -> Option<SystemTime> {
 /// The reader of source lines, if `--source` is given.
 fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
     let recorded = recorded_at(profile);
-    let lines = || Rc::new(SourceLines::new(arguments.source_path.clone(), recorded));
-    arguments.source.then(lines)
+    let lines = || SourceLines::new(arguments.source_path.clone(), recorded);
+    let lines = arguments.source.then(lines)?;
+    Some(Rc::new(lines.compared_with_build(profile)))
 }
 
 /// Parses `PREFIX=DIR`, split at the first `=`.

@@ -107,15 +107,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let recorded = report::recorded_at(&profile);
+    let lines = SourceLines::new(arguments.source_path.clone(), recorded);
     let options = TextOptions {
         style: report::style(arguments.color),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         glue: arguments.glue.read()?,
         all_frames: arguments.all_frames,
-        source: Some(Rc::new(SourceLines::new(
-            arguments.source_path.clone(),
-            recorded,
-        ))),
+        source: Some(Rc::new(lines.compared_with_build(&profile))),
         ..TextOptions::default()
     };
     let headlines = Headlines::new(&profile, &options.glue);

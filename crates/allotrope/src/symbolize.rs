@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allotrope_files::{Output, Target};
-use allotrope_symbolize::{Contents, Naming, Warning, rewrite};
+use allotrope_symbolize::{Candidates, Contents, Naming, Warning, rewrite};
 use allotrope_symbols::{IndexCache, Locator, Work};
 use allotrope_text::Shown;
 use allotrope_trace::TraceReader;
@@ -53,8 +53,8 @@ pub struct Arguments {
     /// Use this file, a module or its debug file, for the module of its build id
     #[arg(long, value_name = "FILE")]
     module: Vec<PathBuf>,
-    /// Use files for modules that were recorded without a build id, too: it is
-    /// unknown whether they are the ones that ran
+    /// Use files for modules that were recorded without a build id even if they are not
+    /// proven to be the ones that ran
     #[arg(long)]
     unverified: bool,
     /// Print nothing but errors
@@ -84,7 +84,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check_given(&locator, &contents, path)?;
     let total = contents.modules().len() as u64;
     let shown = Arc::clone(&progress);
-    let mut naming = contents.name(&locator, arguments.unverified, move |done, work| {
+    let candidates = Candidates {
+        unverified: arguments.unverified,
+        of_processes: false,
+    };
+    let mut naming = contents.name(&locator, candidates, move |done, work| {
         show_naming(&shown, done as u64, total, work);
     });
     let output = arguments.output.as_deref().unwrap_or(path);
@@ -162,7 +166,7 @@ fn print_result(naming: &Naming, complaints: &[String], output: &Path, cut: Opti
     for warning in &naming.warnings {
         match warning {
             Warning::NoBuildId(path) => message::print(format_args!(
-                "warning: {} was recorded without a build id, so it is unknown whether a file is the one that ran; --unverified uses the file that is there",
+                "warning: {} was recorded without a build id, and no file is proven to be the one that ran; --unverified uses the file that is there",
                 path.shown()
             )),
             Warning::Unreadable(error) => message::print(format_args!("warning: {error}")),

@@ -4,14 +4,13 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_regular;
 use allotrope_formats::Limits;
 use allotrope_profile::{
     Options, Peak, Profile, ReplayError, TraceSource, peaks_readable, replay_readable,
 };
-use allotrope_symbolize::Contents;
+use allotrope_symbolize::{Candidates, Contents};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
 use allotrope_trace::model::{Record, Recording};
@@ -80,34 +79,19 @@ fn name(path: &Path, trace: &mut TraceReader, limits: Limits) -> Result<(), Fail
         .with_most_names(limits.names());
     let total = contents.modules().len() as u64;
     let shown = Arc::clone(&progress);
-    let naming = contents.name(
-        &locator,
-        is_unchanged(trace, &contents),
-        move |done, work| {
-            symbolize::show_naming(&shown, done as u64, total, work);
-        },
-    );
+    let candidates = Candidates {
+        unverified: false,
+        of_processes: true,
+    };
+    let naming = contents.name(&locator, candidates, move |done, work| {
+        symbolize::show_naming(&shown, done as u64, total, work);
+    });
     progress.finish();
     for complaint in locator.take_complaints() {
         message::print(format_args!("warning: {complaint}"));
     }
     trace.add_records(naming.symbols.into_iter().map(Record::Symbols));
     Ok(())
-}
-
-/// Whether the files of all modules without a build id are older than the recording, and
-/// so those that ran.
-fn is_unchanged(trace: &TraceReader, contents: &Contents) -> bool {
-    let started = Duration::from_nanos(recording(trace).started_unix_ns);
-    let Some(started) = SystemTime::UNIX_EPOCH.checked_add(started) else {
-        return false;
-    };
-    let modules = contents.modules().iter();
-    let mut unverified = modules.filter(|it| it.build_id.is_empty() && it.path.is_absolute());
-    unverified.all(|module| {
-        let changed = fs::metadata(&module.path).and_then(|it| it.modified());
-        changed.is_ok_and(|changed| changed < started)
-    })
 }
 
 /// What a trace says about the recording as a whole.

@@ -11,11 +11,13 @@ use allotrope_shm::layout::{
     region_offset,
 };
 use allotrope_shm::location::Location;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::producer::{Producer, words_of};
 use allotrope_shm::wire::{
     self, ADDRESS_MASK, Exec, Image, Mapping, NO_MAPPING, Node, STACK_BITS, Window, head, kind,
     origin, window_flag,
 };
+use allotrope_symbols::identity_of;
 use allotrope_trace::model::EntryPoint;
 
 use crate::session::program;
@@ -78,6 +80,7 @@ fn mapping<'t>(
         end,
         bias: start,
         tick: tick_now(),
+        file: FileIdentity::default(),
         build_id,
         path: path.as_bytes(),
     }
@@ -386,7 +389,12 @@ impl Program {
             .find(|line| line.ends_with(executable))
             .unwrap();
         let bias = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
-        let mapping = mapping(0, bias, bias + (1 << 30), b"", executable);
+        let file = std::fs::File::open(executable).unwrap();
+        // Without a build id the file itself shows that it is the one that runs.
+        let mapping = Mapping {
+            file: identity_of(&file).unwrap(),
+            ..mapping(0, bias, bias + (1 << 30), b"", executable)
+        };
         self.producer.write_event(ring, &mapping);
         let address = known_function as fn(u64) -> u64 as usize as u64;
         let second = [node(0, MAIN, 0)];

@@ -321,8 +321,7 @@ fn recorded(figures: &[(Metric, u64)]) -> StackSet {
         modules: vec![Module {
             path: "/srv/app".into(),
             build_id: vec![0xab, 0x01],
-            unoptimised: None,
-            compilers: Vec::new(),
+            ..Module::default()
         }],
     };
     set

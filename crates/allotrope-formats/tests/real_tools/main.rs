@@ -369,8 +369,7 @@ fn pprof_shows_the_run_and_drops_allocation_functions() {
     set.run.modules = vec![Module {
         path: "/srv/truth".into(),
         build_id: vec![0xab, 0xcd],
-        unoptimised: None,
-        compilers: Vec::new(),
+        ..Module::default()
     }];
     let path = folder.path().join("ours.pb.gz");
     export(&set, "pprof", &path);

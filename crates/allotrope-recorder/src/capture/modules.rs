@@ -1,10 +1,12 @@
 //! Which module an address lies in, and when that may have changed. The loader is
 //! asked; what it answered is in the image's table of modules.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::state::detours;
-use crate::state::module_table::{Change, Found, Module};
+use crate::state::module_files;
+use crate::state::module_table::{Change, Found, Module, program_headers};
 use crate::state::process::{self, Lock};
 use crate::sys::loader::{self, Debug, FindObject, LinkMap, Object};
 use crate::sys::next::{self, Function};
@@ -27,16 +29,93 @@ fn loader_is_at_work() -> bool {
 /// The loader allocated: if that was for a module, rules will be void when it
 /// has finished. Libraries that libc opens and closes by itself (name service,
 /// character sets) are noticed by this, without hooks.
+/// Returns whether it is at work.
 #[cold]
-pub fn loader_allocated() {
-    if loader_is_at_work() {
+pub fn loader_allocated() -> bool {
+    let is_at_work = loader_is_at_work();
+    if is_at_work {
         GENERATION.fetch_or(1, Relaxed);
     }
+    is_at_work
 }
 
 /// A library may have been unloaded.
 pub fn unloaded() {
     GENERATION.fetch_add(2, Relaxed);
+    LAST_REPORTED.store(ptr::null_mut(), Relaxed);
+    if process::is_recording() && !module_files::is_empty() {
+        forget_unmapped_files();
+    }
+}
+
+#[cold]
+fn forget_unmapped_files() {
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    module_files::retain(|start| at_address(start).is_some_and(|it| it.start == start));
+}
+
+/// The last entry of the loader's list that [`report_loaded`] has seen.
+static LAST_REPORTED: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
+
+/// Enters the modules that were added to the loader's list since the last call, whether or
+/// not a stack leads to them: their files can be opened now and may be gone later. Returns
+/// whether there was one.
+///
+/// The list does not change meanwhile: the caller is called by the loader, which adds one
+/// module after the other, or the program has only one thread and no constructor has run.
+/// The process lock is held.
+pub fn report_loaded(emit: &impl Fn(Change<'_>) -> bool) -> bool {
+    let Some(first) = next::loader_debug().and_then(Debug::first_module) else {
+        return false;
+    };
+    let known = LAST_REPORTED.load(Relaxed);
+    let is_known = |map: &&LinkMap| ptr::eq(*map, known);
+    let from = match first.and_following().find(is_known) {
+        Some(known) => known.next(),
+        None => Some(first),
+    };
+    let table = &process::fork_state().modules;
+    let mut found = false;
+    for map in from.into_iter().flat_map(LinkMap::and_following) {
+        LAST_REPORTED.store(ptr::from_ref(map).cast_mut(), Relaxed);
+        let Some(module) = of_link_map(map) else {
+            continue;
+        };
+        let module = module
+            .just_mapped()
+            .identified(generation() & !1, module_files::identity);
+        if table.recheck(&module, emit).is_none() {
+            table.add(module, emit);
+        }
+        found = true;
+    }
+    found
+}
+
+/// Notes the files of the modules that the loader has mapped so far, without entering them.
+/// The program has only one thread.
+pub fn note_files() {
+    let first = next::loader_debug().and_then(Debug::first_module);
+    let _locked = Lock::take();
+    for map in first.into_iter().flat_map(LinkMap::and_following) {
+        if let Some(module) = of_link_map(map) {
+            module.just_mapped().identified(0, module_files::identity);
+        }
+    }
+}
+
+/// The module of an entry of the loader's list; `None` for one that is in no file, and
+/// where its headers are not known. The loader's tables do not have a module yet that it is
+/// about to load.
+fn of_link_map(map: &LinkMap) -> Option<Module> {
+    let headers = match map.path() {
+        [] => loader::program_headers(),
+        path if path.contains(&b'/') => program_headers(map.bias)?,
+        _ => return None,
+    };
+    let (start, end, unwind) = extent(headers, map.bias);
+    (start < end).then(|| Module::new(start..end, map.bias, unwind, map.name))
 }
 
 /// The generation, moved on if the loader has finished.
@@ -59,11 +138,13 @@ pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
         return Found::Nothing;
     };
     let table = &process::fork_state().modules;
-    if let Some(found) = table.known(&seen) {
+    let generation = generation() & !1;
+    if let Some(found) = table.known(&seen, generation) {
         return found;
     }
     let _blocked = SignalsBlocked::new();
     let _locked = Lock::take();
+    let seen = seen.identified(generation, module_files::identity);
     if let Some(found) = table.recheck(&seen, &emit) {
         return found;
     }
@@ -174,11 +255,10 @@ pub fn own_address() -> u64 {
 
 /// The module that lies at `address` now.
 pub fn at_address(address: u64) -> Option<Module> {
-    let module = match next::dl_find_object() {
-        Some(find) => find_object(find, address)?,
-        None => iterate(address)?,
-    };
-    Some(module.identified(generation() & !1))
+    match next::dl_find_object() {
+        Some(find) => find_object(find, address),
+        None => iterate(address),
+    }
 }
 
 fn find_object(find: FindObject, address: u64) -> Option<Module> {

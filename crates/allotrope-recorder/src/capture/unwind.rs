@@ -18,14 +18,15 @@ use crate::capture::modules;
 use crate::capture::stack_ids;
 use crate::capture::unseen;
 use crate::emit::events::{self, Space};
-use crate::state::module_table::{Change, Found, Module};
-use crate::state::process;
+use crate::state::module_table::{Change, Found, Module, PATH_BYTES};
+use crate::state::process::{self, Lock};
 use crate::state::thread::OwnThread;
 use crate::state::watched::Pages;
 use crate::sys::arch;
 use crate::sys::arch::stack_switch;
 use crate::sys::clock;
 use crate::sys::readable;
+use crate::sys::system::SignalsBlocked;
 
 /// The id of the stack of a hook's caller; `None` if there is no space to emit it.
 #[inline(always)]
@@ -85,6 +86,9 @@ trait Definitions: Copy {
 
     /// Emits a change of the mapped modules; `false`: there is no space.
     fn emit(self, change: Change<'_>) -> bool;
+
+    /// Gives the collector time to open the files of new modules.
+    fn wait_until_reported(self);
 }
 
 /// The thread's ring.
@@ -120,11 +124,15 @@ impl Definitions for Space {
 
     fn emit(self, change: Change<'_>) -> bool {
         match change {
-            Change::Mapped(module, number) => events::write_long(*self, &mapping(module, number)),
+            Change::Mapped(module, number) => write_mapping(*self, module, number),
             Change::Unmapped(number) => events::reserve(*self, 1)
                 .map(|space| space.write(wire::unmapped(number)))
                 .is_some(),
         }
+    }
+
+    fn wait_until_reported(self) {
+        events::wait_until_reported(*self);
     }
 }
 
@@ -169,12 +177,14 @@ impl Definitions for InMemory {
         let now = clock::monotonic();
         match change {
             Change::Mapped(module, number) => {
+                let mut path = [0; PATH_BYTES];
                 let module = watched::Module {
                     start: module.start,
                     end: module.end,
                     bias: module.bias,
+                    file: module.file(),
                     build_id: module.build_id(),
-                    path: module.path(),
+                    path: module.absolute_path(&mut path),
                 };
                 self.writer.map(number, &module, now)
             }
@@ -184,6 +194,9 @@ impl Definitions for InMemory {
             }
         }
     }
+
+    /// There is no collector.
+    fn wait_until_reported(self) {}
 }
 
 /// The calling thread's own state, while its hook is at work and may define ids.
@@ -270,7 +283,17 @@ impl<D: Definitions> Modules for Capturing<D> {
 
     fn loader_allocated(self) {
         unseen::diagnose_namespaces();
-        modules::loader_allocated();
+        if modules::loader_allocated() {
+            // It has mapped what it was asked to open, and nothing of that has run yet.
+            let found = self.on_second_stack(|| {
+                let _blocked = SignalsBlocked::new();
+                let _locked = Lock::take();
+                modules::report_loaded(&|change| self.0.emit(change))
+            });
+            if found {
+                self.0.wait_until_reported();
+            }
+        }
     }
 }
 
@@ -302,15 +325,27 @@ impl<D: Definitions> StackIds for Capturing<D> {
     }
 }
 
-/// The `Mapping` event of a module.
-fn mapping(module: &Module, number: u16) -> wire::Mapping<&[u8]> {
-    wire::Mapping {
+/// Writes the modules that the loader has mapped so far. The process lock is held, and the
+/// program has only one thread.
+pub fn write_modules(thread: OwnThread) {
+    modules::report_loaded(&|change| match change {
+        Change::Mapped(module, number) => write_mapping(thread, module, number),
+        Change::Unmapped(_) => true,
+    });
+}
+
+/// Writes the `Mapping` event of a module.
+fn write_mapping(thread: OwnThread, module: &Module, number: u16) -> bool {
+    let mut path = [0; PATH_BYTES];
+    let event = wire::Mapping {
         mapping: number,
         start: module.start,
         end: module.end,
         bias: module.bias,
         tick: arch::tick(),
+        file: module.file(),
         build_id: module.build_id(),
-        path: module.path(),
-    }
+        path: module.absolute_path(&mut path),
+    };
+    events::write_long(thread, &event)
 }

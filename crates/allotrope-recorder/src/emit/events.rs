@@ -8,7 +8,7 @@
 use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 
 use allotrope_shm::layout::{self, COUNTED_ENTRIES, OWNER_DIED, RING_WORDS, RingHeader};
 use allotrope_shm::numbers::{EntryPoint, LossReason};
@@ -43,6 +43,8 @@ pub const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 4;
 /// Longest sleep for space, in milliseconds. Then the thread checks whether the
 /// collector is still there.
 const SPACE_TIMEOUT: u64 = 100;
+/// Longest sleep of a wait that has a deadline, in milliseconds.
+const SHORT_TIMEOUT: u64 = 5;
 
 /// The words that the most detailed `Counts` event takes.
 const _: () = assert!(1 + 2 * COUNTED_ENTRIES * wire::COUNTS_WORDS < layout::MAX_EVENT_WORDS);
@@ -341,15 +343,56 @@ pub fn wait_until_read(thread: OwnThread) -> bool {
     thread.writer.wait_until_read(doorbell, &host(&thread))
 }
 
+/// Longest wait for the collector to open the files of new modules, in milliseconds.
+const OPENING_TIMEOUT: u64 = 50;
+
+/// The collector may not have read which modules are mapped.
+static HAS_UNREAD_MODULES: AtomicBool = AtomicBool::new(false);
+
+/// Waits until the collector has read everything that this thread wrote, new modules among
+/// it, and has opened their files; at most [`OPENING_TIMEOUT`].
+pub fn wait_until_reported(thread: OwnThread) {
+    let doorbell = &process::shared().doorbell;
+    let host = RecorderHost {
+        deadline: Some(system::milliseconds() + OPENING_TIMEOUT),
+        ..host(&thread)
+    };
+    let is_read = thread.writer.wait_until_read(doorbell, &host);
+    HAS_UNREAD_MODULES.store(!is_read, Relaxed);
+}
+
+/// The collector has not acknowledged the image, whose first events are its modules.
+pub fn note_unread_modules() {
+    HAS_UNREAD_MODULES.store(true, Relaxed);
+}
+
+/// At the end of the process: if the collector may not have opened the files of all
+/// modules, gives it time to, because nobody else can open them afterwards.
+pub fn wait_for_modules(thread: OwnThread) {
+    if HAS_UNREAD_MODULES.load(Relaxed) && !collector_is_gone() {
+        wait_until_reported(thread);
+    }
+}
+
 /// What the ring needs from this process.
 struct RecorderHost {
     header: &'static RingHeader,
+    /// When to wait no longer, in milliseconds of the monotonic clock.
+    deadline: Option<u64>,
+}
+
+impl RecorderHost {
+    fn is_over(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| system::milliseconds() >= deadline)
+    }
 }
 
 fn host(thread: &Thread) -> RecorderHost {
     let index = thread.ring_index.load(Relaxed) as usize;
     RecorderHost {
         header: &process::rings()[index % layout::RINGS],
+        deadline: None,
     }
 }
 
@@ -361,10 +404,15 @@ impl Host<ArenaRing> for RecorderHost {
             && !collector_is_gone()
             && self.header.owner.load(Relaxed) == process::owner()
             && process::slot().state.load(Relaxed) != layout::image_state::FREE
+            && !self.is_over()
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32) {
-        system::futex_wait(word, expected, SPACE_TIMEOUT);
+        let timeout = match self.deadline {
+            None => SPACE_TIMEOUT,
+            Some(_) => SHORT_TIMEOUT,
+        };
+        system::futex_wait(word, expected, timeout);
     }
 
     fn futex_wake(&self, word: &AtomicU32) {

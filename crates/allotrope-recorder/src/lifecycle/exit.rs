@@ -24,6 +24,7 @@ pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
         enter::without_caller(|thread| {
             if let Some(space) = ready::ready_for_note(thread) {
                 space.write(wire::exit(status));
+                events::wait_for_modules(thread);
             }
         });
     }

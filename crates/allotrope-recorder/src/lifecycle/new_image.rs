@@ -8,12 +8,18 @@ use core::sync::atomic::{AtomicUsize, fence};
 use allotrope_shm::layout::{self, image_state};
 use allotrope_shm::wire;
 
+use crate::capture::unwind;
 use crate::emit::events;
+use crate::emit::mode;
 use crate::state::image;
 use crate::state::process;
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch;
 use crate::sys::system;
+
+/// Longest wait for the collector, and for how long it sleeps at once, in milliseconds.
+const LONGEST_WAIT: u64 = 40;
+const SLEEP: u64 = 4;
 
 /// Most fork points that an image event can hold beside its texts.
 const MAX_FORK_POINTS: usize = 180;
@@ -110,18 +116,24 @@ pub fn announce(thread: OwnThread) -> bool {
     if !events::write_long(thread, &event) {
         return false;
     }
+    // A forked child has its parent's modules, whose files are open.
+    if origin != wire::origin::FORK && mode::current().writes_events {
+        unwind::write_modules(thread);
+    }
     let ring = thread.ring_index.load(Relaxed);
     slot.first_ring.store(ring, Relaxed);
     slot.state.store(image_state::READY, Release);
     fence(SeqCst);
     events::ring_doorbell();
     // The collector opens a descriptor of this process meanwhile, with which
-    // it learns of its end and status; without one it learns less.
-    for _ in 0..5 {
+    // it learns of its end and status, and the files of the modules; without them it
+    // learns less.
+    for _ in 0..LONGEST_WAIT / SLEEP {
         if slot.state.load(Acquire) != image_state::READY {
-            break;
+            return true;
         }
-        system::futex_wait(&slot.state, image_state::READY, 4);
+        system::futex_wait(&slot.state, image_state::READY, SLEEP);
     }
+    events::note_unread_modules();
     true
 }

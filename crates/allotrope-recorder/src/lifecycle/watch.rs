@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use allotrope_sampling::Period;
 use allotrope_unwind::DEPTH;
 
+use crate::capture::modules;
 use crate::capture::unseen;
 use crate::emit::mode;
 use crate::state::arena;
@@ -37,6 +38,8 @@ pub fn begin(period: u64) -> bool {
         return false;
     }
     begin_process();
+    // A stack may lead to a module only when its file is another one already.
+    modules::note_files();
     mode::choose_watching();
     true
 }

@@ -60,6 +60,7 @@ impl<const N: usize> Text<N> {
 }
 
 static EXECUTABLE: Text<1024> = Text::new();
+static PROGRAM: Text<1024> = Text::new();
 static COMMAND: Text<4096> = Text::new();
 
 unsafe extern "C" {
@@ -134,6 +135,63 @@ pub fn was_preloaded() -> bool {
 pub fn remember_self() {
     EXECUTABLE.fill(|into| system::read_link(c"/proc/self/exe", into));
     COMMAND.fill(|into| system::read_file(c"/proc/self/cmdline", into));
+    if is_started_by_loader() {
+        PROGRAM.fill(started_program);
+    }
+}
+
+/// Whether the loader itself was executed, with the program as its argument: then it has no
+/// loader. (Of a static program the recorder is not a part.)
+pub fn is_started_by_loader() -> bool {
+    system::auxiliary_value(libc::AT_BASE) == 0
+}
+
+/// The absolute path of the program that the loader was executed for. The loader puts what
+/// it was given in the place of its own name.
+fn started_program(into: &mut [u8]) -> usize {
+    let name = system::auxiliary_value(libc::AT_EXECFN) as *const c_char;
+    // SAFETY: the argument's text stays as long as the process runs.
+    match unsafe { c_strings::c_string(name) } {
+        Some(name) => absolute(name.to_bytes(), into),
+        None => 0,
+    }
+}
+
+/// Writes the absolute path of `path`, which is relative to the current folder unless it
+/// begins at the root; returns its length, 0 if it does not fit.
+pub fn absolute(path: &[u8], into: &mut [u8]) -> usize {
+    let mut length = 0;
+    let mut path = path;
+    if !path.starts_with(b"/") {
+        length = system::read_link(c"/proc/self/cwd", into);
+        if length == 0 {
+            return 0;
+        }
+        while let Some(rest) = path.strip_prefix(b"./") {
+            path = rest;
+        }
+        if into[..length] != *b"/" {
+            let Some(separator) = into.get_mut(length) else {
+                return 0;
+            };
+            *separator = b'/';
+            length += 1;
+        }
+    }
+    let Some(rest) = into.get_mut(length..length + path.len()) else {
+        return 0;
+    };
+    rest.copy_from_slice(path);
+    length + path.len()
+}
+
+/// Path of the file of the program, which is the executable unless the loader was executed
+/// for it.
+pub fn program() -> &'static [u8] {
+    match PROGRAM.get() {
+        [] => executable(),
+        program => program,
+    }
 }
 
 /// Path of the executable.

@@ -6,6 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
+use allotrope_shm::mapped_file::{FileIdentity, HASHED_CODE};
 use allotrope_unwind::Memory;
 
 use crate::state::image;
@@ -15,7 +16,7 @@ use crate::sys::readable;
 const MODULES: usize = 16 << 10;
 
 /// Longest path that is written, in bytes.
-const PATH_BYTES: usize = 2048;
+pub const PATH_BYTES: usize = 2048;
 
 /// A mapped module.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +29,13 @@ pub struct Module {
     pub bias: u64,
     /// Address of `.eh_frame_hdr`; 0 if there is none.
     pub eh_frame_hdr: u64,
-    /// A hash of path and build id: another module may have been mapped at the same
+    /// A hash of path, build id and file: another module may have been mapped at the same
     /// addresses before.
     identity: u64,
+    /// The file that is mapped, if there is no build id.
+    file: FileIdentity,
+    /// The loader has just mapped it.
+    is_new: bool,
     /// The generation in which the identity was determined last.
     checked: u32,
     name: *const c_char,
@@ -96,6 +101,8 @@ impl Entry {
             eh_frame_hdr: self.eh_frame_hdr.load(Relaxed),
             identity: self.identity.load(Relaxed),
             checked: self.checked.load(Relaxed),
+            file: FileIdentity::default(),
+            is_new: false,
             name: self.name.load(Relaxed),
         }
     }
@@ -115,11 +122,11 @@ impl Table {
     }
 
     /// The module `seen`, if it is entered and has been checked in this generation.
-    pub fn known(&self, seen: &Module) -> Option<Found> {
+    pub fn known(&self, seen: &Module, generation: u32) -> Option<Found> {
         let entries = self.entries();
         let index = entries
             .iter()
-            .position(|entry| entry.is_at(seen) && entry.checked.load(Relaxed) == seen.checked)?;
+            .position(|entry| entry.is_at(seen) && entry.checked.load(Relaxed) == generation)?;
         Some(Found::Module(entries[index].get(), index as u16))
     }
 
@@ -163,6 +170,8 @@ impl Module {
             bias,
             eh_frame_hdr,
             identity: 0,
+            file: FileIdentity::default(),
+            is_new: false,
             checked: 0,
             name,
         }
@@ -173,26 +182,99 @@ impl Module {
         self.start == other.start && self.end == other.end && self.bias == other.bias
     }
 
-    /// With its identity, determined in this generation.
-    pub fn identified(self, generation: u32) -> Self {
+    /// As the loader has just mapped it: a relative path is relative to the current folder.
+    pub fn just_mapped(self) -> Self {
         Self {
-            checked: generation,
-            identity: identity(&self),
+            is_new: true,
             ..self
         }
     }
 
+    /// With its file, which `find_file` finds if there is no build id, and its identity,
+    /// determined in this generation. The process lock is held.
+    pub fn identified(
+        self,
+        generation: u32,
+        find_file: impl FnOnce(&Self) -> FileIdentity,
+    ) -> Self {
+        let has_build_id = !self.build_id().is_empty();
+        let file = match has_build_id {
+            true => FileIdentity::default(),
+            false => find_file(&self),
+        };
+        Self {
+            checked: generation,
+            identity: identity(&self, file),
+            file,
+            ..self
+        }
+    }
+
+    /// The file that is mapped, if there is no build id and it is known.
+    pub fn file(&self) -> FileIdentity {
+        self.file
+    }
+
+    /// Whether the loader has just mapped it.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Whether it is the program itself.
+    pub fn is_program(&self) -> bool {
+        self.name_bytes().is_empty()
+    }
+
+    /// Its name, as the loader knows it; empty for the program itself.
+    pub fn name_bytes(&self) -> &[u8] {
+        if self.name.is_null() {
+            return &[];
+        }
+        // SAFETY: the loader's own string, alive while the module is mapped.
+        unsafe { CStr::from_ptr(self.name) }.to_bytes()
+    }
+
+    /// Its path for a reader in another folder: a relative one becomes absolute as long as
+    /// the current folder is the one to which it is relative.
+    pub fn absolute_path<'a>(&'a self, into: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
+        let path = self.path();
+        if !self.is_new || path.starts_with(b"/") || !path.contains(&b'/') {
+            return path;
+        }
+        match image::absolute(path, into) {
+            0 => path,
+            length => &into[..length],
+        }
+    }
+
+    /// Its program headers and the first page of its code, in memory; `None` if they are not
+    /// readable or the ELF header is not mapped.
+    pub fn headers_and_code(&self) -> Option<(&[u8], &[u8])> {
+        let headers = program_headers(self.start)?;
+        let code = headers
+            .iter()
+            .find(|it| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_X != 0)?;
+        let page = self.bias.wrapping_add(code.p_vaddr) & !4095;
+        let bytes = HASHED_CODE as u64;
+        if page < self.start || page >= self.end {
+            return None;
+        }
+        let mut memory = Memory::unknown(readable::page_is_readable);
+        memory.holds(page, bytes).then_some(())?;
+        // SAFETY: it was asked for.
+        let code = unsafe { core::slice::from_raw_parts(page as *const u8, HASHED_CODE) };
+        // SAFETY: the bytes of a slice of plain numbers.
+        let headers = unsafe {
+            core::slice::from_raw_parts(headers.as_ptr().cast::<u8>(), size_of_val(headers))
+        };
+        Some((headers, code))
+    }
+
     /// Its path, as the loader knows it.
     pub fn path(&self) -> &[u8] {
-        let mut name: &[u8] = &[];
-        if !self.name.is_null() {
-            // SAFETY: the loader's own string, alive while the module is mapped.
-            name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
-        }
-        let name = if name.is_empty() {
-            image::executable()
-        } else {
-            name
+        let name = match self.name_bytes() {
+            [] => image::program(),
+            name => name,
         };
         &name[..name.len().min(PATH_BYTES)]
     }
@@ -204,11 +286,10 @@ impl Module {
     }
 }
 
-/// A module's first page holds its ELF header where the header is mapped at all,
-/// which the magic number shows; notes are in memory if their segment is within the
-/// module. Nothing is read before it was asked whether it can be.
-fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
-    const NT_GNU_BUILD_ID: u32 = 3;
+/// The program headers of the module that begins at `start`: its first page holds its ELF
+/// header where the header is mapped at all, which the magic number shows. Nothing is read
+/// before it was asked whether it can be.
+pub fn program_headers<'a>(start: u64) -> Option<&'a [libc::Elf64_Phdr]> {
     let mut memory = Memory::unknown(readable::page_is_readable);
     memory
         .holds(start, size_of::<libc::Elf64_Ehdr>() as u64)
@@ -224,12 +305,19 @@ fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
         .holds(headers_at, u64::from(header.e_phnum) * header_bytes)
         .then_some(())?;
     // SAFETY: it was asked for.
-    let headers = unsafe {
+    Some(unsafe {
         core::slice::from_raw_parts(
             headers_at as *const libc::Elf64_Phdr,
             usize::from(header.e_phnum),
         )
-    };
+    })
+}
+
+/// Notes are in memory if their segment is within the module.
+fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let headers = program_headers(start)?;
+    let mut memory = Memory::unknown(readable::page_is_readable);
     for note in headers
         .iter()
         .filter(|header| header.p_type == libc::PT_NOTE)
@@ -259,12 +347,14 @@ fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
     None
 }
 
-fn identity(module: &Module) -> u64 {
+fn identity(module: &Module, file: FileIdentity) -> u64 {
+    let file = file.to_words().map(u64::to_ne_bytes);
     // FNV-1a (Fowler, Noll, Vo).
     module
         .path()
         .iter()
         .chain(module.build_id())
+        .chain(file.as_flattened())
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })

@@ -104,6 +104,8 @@ system_calls! {
     fn access(path: &CStr, mode: i32) = ACCESS(path.as_ptr(), mode);
     fn fstat(descriptor: i32, into: &mut libc::stat)
         = NEWFSTATAT(descriptor, c"".as_ptr(), into, libc::AT_EMPTY_PATH);
+    fn stat(path: &CStr, into: &mut libc::stat)
+        = NEWFSTATAT(libc::AT_FDCWD, path.as_ptr(), into, 0);
     // `struct statfs` (`asm-generic/statfs.h`) where all fields have 64 bits.
     fn fstatfs(descriptor: i32, into: &mut [u64; 15]) = FSTATFS(descriptor, into);
     fn fgetxattr(descriptor: i32, name: &CStr, into: &mut [u8])

@@ -40,6 +40,12 @@ impl LinkMap {
         iter::successors(Some(self), next).take(MOST_MODULES)
     }
 
+    /// The entry behind it.
+    pub fn next(&self) -> Option<&'static Self> {
+        // SAFETY: as in `and_following`.
+        unsafe { self.next.load(Relaxed).as_ref() }
+    }
+
     /// Whether this is the address of its dynamic section.
     pub fn has_dynamic_section_at(&self, address: usize) -> bool {
         self.dynamic as usize == address

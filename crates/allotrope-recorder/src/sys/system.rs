@@ -216,6 +216,14 @@ pub fn status_of(descriptor: i32) -> Option<libc::stat> {
     (kernel::fstat(descriptor, &mut status) == 0).then_some(status)
 }
 
+/// The status of the file at a path. It is the system call with which the loader looks at
+/// a library.
+pub fn status_at(path: &CStr) -> Option<libc::stat> {
+    // SAFETY: zeroes are a valid structure of numbers.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    (kernel::stat(path, &mut status) == 0).then_some(status)
+}
+
 /// Whether an open file lies on a file system that is mounted `nosuid`.
 pub fn is_nosuid(descriptor: i32) -> bool {
     const FLAGS: usize = 10;

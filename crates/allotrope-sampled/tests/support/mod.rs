@@ -8,6 +8,7 @@ use allotrope_sampled::{About, Watched, save};
 use allotrope_sampling::Period;
 use allotrope_sampling::countdown::Countdown;
 use allotrope_sampling::exponential::Generator;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_trace::model::Exit;
 use allotrope_watched::file::Mapped;
@@ -75,6 +76,7 @@ impl Story {
             start: 0x10_0000,
             end: 0x20_0000,
             bias: 0x10_0000,
+            file: FileIdentity::default(),
             build_id: &[0xab, 0xcd],
             path: b"/opt/story/server",
         };

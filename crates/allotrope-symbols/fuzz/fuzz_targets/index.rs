@@ -7,7 +7,7 @@
 
 #![no_main]
 
-use allotrope_symbols::{IndexCache, Locator, ModuleSymbols};
+use allotrope_symbols::{FileIdentity, Ran, IndexCache, Locator, ModuleSymbols};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
             return;
         }
         for _ in 0..2 {
-            if let Ok(symbols) = ModuleSymbols::load(&locator, &path, &[], None) {
+            if let Ok(symbols) = ModuleSymbols::load(&locator, &path, &Ran::unverified(), None) {
                 assert_eq!(symbols.resolve(&addresses).len(), addresses.len());
             }
         }
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     let written =
         std::fs::create_dir(folder.path().join("cache")).and_then(|()| std::fs::write(index, file));
     if written.is_ok()
-        && let Ok(symbols) = ModuleSymbols::load(&locator, &path, &[1, 2, 3, 4], None)
+        && let Ok(symbols) = ModuleSymbols::load(&locator, &path, &Ran::new(&[1, 2, 3, 4], FileIdentity::default()), None)
     {
         assert_eq!(symbols.resolve(&addresses).len(), addresses.len());
     }

@@ -10,7 +10,7 @@
 
 use std::io::Write;
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Ran, Locator, ModuleSymbols};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let path = std::path::Path::new("/nonexistent/module");
-    let Ok(symbols) = ModuleSymbols::load(&Locator::new(), path, &[], Some(file)) else {
+    let Ok(symbols) = ModuleSymbols::load(&Locator::new(), path, &Ran::unverified(), Some(file)) else {
         return;
     };
     let _ = symbols.unoptimised();

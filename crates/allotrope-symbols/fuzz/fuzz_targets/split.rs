@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Ran, Locator, ModuleSymbols};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
     if written.is_err() {
         return;
     }
-    let Ok(symbols) = ModuleSymbols::load(&Locator::new(), &path, &[], None) else {
+    let Ok(symbols) = ModuleSymbols::load(&Locator::new(), &path, &Ran::unverified(), None) else {
         return;
     };
     let _ = symbols.unoptimised();

@@ -135,6 +135,13 @@ pub(super) fn file_path(unit: UnitRef<'_, '_>, index: u64) -> Option<String> {
     Some(path)
 }
 
+/// The MD5 sum of a file in the unit's table as the compiler read it; gcc writes none.
+pub(super) fn file_md5(unit: UnitRef<'_, '_>, index: u64) -> Option<[u8; 16]> {
+    let header = unit.line_program.as_ref()?.header();
+    let file = header.file(index).filter(|_| header.file_has_md5())?;
+    Some(*file.md5())
+}
+
 fn push_path(path: &mut String, part: &str) {
     if part.starts_with('/') {
         path.clear();

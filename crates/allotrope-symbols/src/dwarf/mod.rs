@@ -368,8 +368,14 @@ impl<'a> Describe<'_, '_, '_, '_, 'a> {
     }
 
     fn file(&mut self, index: Option<u64>) -> Arc<str> {
-        let path = index.and_then(|index| lines::file_path(self.lines, index));
-        self.strings.share(&path.unwrap_or_default())
+        let Some(index) = index else {
+            return self.strings.share("");
+        };
+        let path = lines::file_path(self.lines, index).unwrap_or_default();
+        match lines::file_md5(self.lines, index) {
+            Some(md5) => self.strings.share_source(&path, md5),
+            None => self.strings.share(&path),
+        }
     }
 }
 

@@ -4,13 +4,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use allotrope_shm::mapped_file::{FileIdentity, IDENTITY_WORDS};
+
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
-    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, Module, Origin,
-    QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId, StackNode, Symbols,
-    ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window, WindowCounts, WindowEnd,
-    WindowSums,
+    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, MissingNames,
+    Module, Origin, QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId,
+    StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window,
+    WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -93,6 +95,10 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             module: from.varint_u32()?,
             path: raw(from)?,
             build_id: bytes(from)?.to_vec(),
+            file: match from.left() {
+                0 => FileIdentity::default(),
+                _ => file_identity(from)?,
+            },
         }),
         tag::MAPPING => Record::Mapping(mapping(from)?),
         tag::UNMAPPED => Record::Unmapped {
@@ -446,13 +452,41 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         0 => Vec::new(),
         _ => list(from, string)?,
     };
+    let missing = match from.left() {
+        0 => None,
+        // A reason of a later minor version is unknown.
+        _ => MissingNames::from_number(from.varint()?),
+    };
+    let sources = match from.left() {
+        0 => Vec::new(),
+        _ => list(from, source_file)?,
+    };
     Ok(Symbols {
         module,
         unoptimised,
         compilers,
         frames,
         locations,
+        missing,
+        sources,
     })
+}
+
+fn source_file(from: &mut Cursor<'_>) -> Result<(String, [u8; 16]), Malformed> {
+    let file = string(from)?;
+    let md5 = bytes(from)?.try_into();
+    Ok((
+        file,
+        md5.map_err(|_| Malformed("an MD5 sum is not 16 bytes"))?,
+    ))
+}
+
+fn file_identity(from: &mut Cursor<'_>) -> Result<FileIdentity, Malformed> {
+    let mut words = [0; IDENTITY_WORDS];
+    for word in &mut words {
+        *word = from.varint()?;
+    }
+    Ok(FileIdentity::from_words(words))
 }
 
 fn jit_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {

@@ -77,6 +77,10 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             put(out, it.module.into());
             raw(&it.path, out);
             bytes(&it.build_id, out);
+            // An addition of minor version 5, left out where there is nothing.
+            if it.file.is_known() {
+                numbers(out, &it.file.to_words());
+            }
         }
         Record::Mapping(it) => {
             let ids = [it.image.into(), it.mapping.into(), it.module.into()];
@@ -134,14 +138,24 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             };
             numbers(out, &[it.module.into(), unoptimised]);
             let has_generated = frames_and_locations(&it.frames, &it.locations, out);
-            // An addition of minor version 2, after that of minor version 1.
-            if !it.compilers.is_empty() {
+            // Additions of minor version 2 and 5, after that of minor version 1. One is left
+            // out if none follows it.
+            let has_missing = it.missing.is_some() || !it.sources.is_empty();
+            if !it.compilers.is_empty() || has_missing {
                 if !has_generated {
                     put(out, 0);
                 }
                 put(out, it.compilers.len() as u64);
                 for compiler in &it.compilers {
                     string(compiler, out);
+                }
+            }
+            if has_missing {
+                put(out, it.missing.map_or(0, |reason| reason as u64));
+                put(out, it.sources.len() as u64);
+                for (file, md5) in &it.sources {
+                    string(file, out);
+                    bytes(md5, out);
                 }
             }
         }

@@ -61,9 +61,13 @@ fn symbol_parts(symbols: &Symbols) -> Vec<Symbols> {
         module: symbols.module,
         unoptimised: symbols.unoptimised,
         compilers: symbols.compilers.clone(),
+        missing: symbols.missing,
         ..Symbols::default()
     };
-    let mut parts = vec![empty()];
+    let mut parts = vec![Symbols {
+        sources: symbols.sources.clone(),
+        ..empty()
+    }];
     let mut bytes = 0;
     // Maps a frame's index in `symbols` to its index in the current part.
     let mut moved = FxHashMap::default();
@@ -157,6 +161,7 @@ mod tests {
                     frames: vec![i, i / 2],
                 })
                 .collect(),
+            ..Symbols::default()
         };
         let named = |symbols: &Symbols| -> Vec<(u64, Vec<u32>)> {
             let lines = |it: &Location| {

@@ -201,13 +201,26 @@ fn thread() -> impl Strategy<Value = Record> {
 fn module() -> impl Strategy<Value = Record> {
     let addresses = (number(), number(), number());
     prop_oneof![
-        (id(), raw(), vec(any::<u8>(), 0..21)).prop_map(|(module, path, build_id)| {
-            Record::Module(Module {
-                module,
-                path,
-                build_id,
-            })
-        }),
+        (
+            id(),
+            raw(),
+            vec(any::<u8>(), 0..21),
+            option::of(any::<[u64; 5]>())
+        )
+            .prop_map(|(module, path, build_id, file)| {
+                let file = file.map_or_else(FileIdentity::default, FileIdentity::from_words);
+                // Without an inode there is no file.
+                let file = match file.is_known() {
+                    true => file,
+                    false => FileIdentity::default(),
+                };
+                Record::Module(Module {
+                    module,
+                    path,
+                    build_id,
+                    file,
+                })
+            }),
         (id(), id(), id(), addresses, number()).prop_map(
             |(image, mapping, module, (start, end, bias), tick)| {
                 Record::Mapping(Mapping {
@@ -413,21 +426,33 @@ fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> 
 
 fn symbols() -> impl Strategy<Value = Record> {
     let compilers = vec(text(), 0..3);
+    let missing = prop::sample::select(vec![
+        MissingNames::FileGone,
+        MissingNames::OtherBuild,
+        MissingNames::ProcessGone,
+        MissingNames::Stripped,
+    ]);
     (
         id(),
         option::of(any::<bool>()),
         compilers,
         frames_and_locations(),
+        option::of(missing),
+        vec((text(), any::<[u8; 16]>()), 0..3),
     )
-        .prop_map(|(module, unoptimised, compilers, (frames, locations))| {
-            Record::Symbols(Symbols {
-                module,
-                unoptimised,
-                compilers,
-                frames,
-                locations,
-            })
-        })
+        .prop_map(
+            |(module, unoptimised, compilers, (frames, locations), missing, sources)| {
+                Record::Symbols(Symbols {
+                    module,
+                    unoptimised,
+                    compilers,
+                    frames,
+                    locations,
+                    missing,
+                    sources,
+                })
+            },
+        )
 }
 
 fn jit_symbols() -> impl Strategy<Value = Record> {

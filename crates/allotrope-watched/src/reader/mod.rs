@@ -20,6 +20,7 @@ use core::sync::atomic::fence;
 
 use allotrope_sampling::Period;
 use allotrope_shm::layout::PAGE;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::stack_end::FIRST_NODE;
 
 pub use stacks::Stack;
@@ -148,6 +149,8 @@ pub struct Module {
     pub mapped: u64,
     /// When it was found to be gone.
     pub unmapped: Option<u64>,
+    /// The file that was mapped, if there is no build id.
+    pub file: FileIdentity,
     /// Its build id.
     pub build_id: Vec<u8>,
     /// Its path, perhaps without its start.
@@ -410,6 +413,7 @@ fn module(slot: &ModuleSlot) -> Found<Module> {
         bias: slot.bias.load(Relaxed),
         mapped: slot.mapped.load(Relaxed),
         unmapped: is_unmapped.then(|| slot.unmapped.load(Relaxed)),
+        file: FileIdentity::from_words(slot.file.each_ref().map(|word| word.load(Relaxed))),
         build_id: bytes(&slot.build_id, low(lengths).min(BUILD_ID)),
         path: bytes(&slot.path, high(lengths).min(MODULE_PATH)),
     };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::stack_end;
 use allotrope_watched::frees::Deallocation;
-use allotrope_watched::layout::{BUCKETS, FREES, MODULES, NODES, TOTALS, WAYS};
+use allotrope_watched::layout::{BUCKETS, FREES, MODULE_PATH, MODULES, NODES, TOTALS, WAYS};
 use allotrope_watched::modules::Module;
 use allotrope_watched::reader::{ReadError, State};
 use allotrope_watched::stacks::Frame;
@@ -282,6 +283,7 @@ fn modules_stay_after_they_are_unmapped() {
             start,
             end: start + 0x1000,
             bias: start - 0x500,
+            file: FileIdentity::from_words([number.into(), 2, 3, 4, 5]),
             build_id: &[number as u8; 20],
             path: if number == 7 { &path } else { b"/lib/libx.so" },
         };
@@ -303,7 +305,8 @@ fn modules_stay_after_they_are_unmapped() {
         (&[9; 20][..], &b"/lib/libx.so"[..])
     );
     assert_eq!(state.modules[8].1.unmapped, None);
-    assert_eq!(state.modules[7].1.path, path[..424]);
+    assert_eq!(module.file.to_words(), [9, 2, 3, 4, 5]);
+    assert_eq!(state.modules[7].1.path, path[..MODULE_PATH]);
 }
 
 /// Without memory nothing is written to a page that does not exist; with it again all goes on.

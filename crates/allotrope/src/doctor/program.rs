@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_symbols::{Locator, ModuleSymbols, Ran};
 use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, OF_STRIPPED, SymbolFacts};
 use allotrope_target::executable::{Executable, Kind, Program};
 use allotrope_target::linked_allocator::{self, LinkedAllocator};
@@ -168,7 +168,7 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
 }
 
 fn optimisation(path: &Path) -> Option<Finding> {
-    let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).ok()?;
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &Ran::unverified(), None).ok()?;
     let topic = "optimisation";
     Some(if symbols.unoptimised()? {
         Finding::note(

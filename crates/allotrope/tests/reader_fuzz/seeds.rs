@@ -72,6 +72,7 @@ impl Program {
                 module,
                 path: path.into(),
                 build_id: vec![module as u8; 20],
+                file: FileIdentity::from_words([1, 2, 3, 4, u64::from(module)]),
             })
         };
         Self {
@@ -275,6 +276,8 @@ impl Program {
                 compilers: vec!["GCC: 12.2.0".to_owned()],
                 frames: frames.collect(),
                 locations: locations.collect(),
+                missing: Some(MissingNames::Stripped),
+                sources: vec![("a.c".to_owned(), [7; 16])],
             };
             self.push(Record::Symbols(symbols));
         }

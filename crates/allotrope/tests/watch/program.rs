@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
+use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::{EntryPoint, stack_end};
 use allotrope_watched::file::Mapped;
 use allotrope_watched::frees::Deallocation;
@@ -162,6 +163,7 @@ impl Story {
             start,
             end: start + (1 << 30),
             bias: start,
+            file: FileIdentity::default(),
             build_id: &id,
             path: path.as_bytes(),
         };

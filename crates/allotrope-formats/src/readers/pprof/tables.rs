@@ -95,8 +95,7 @@ impl Tables {
             modules.push(Module {
                 path: path.into(),
                 build_id: bytes_of_hex(self.text(mapping.build_id)?),
-                unoptimised: None,
-                compilers: Vec::new(),
+                ..Module::default()
             });
         }
         Ok(modules)
