@@ -56,11 +56,7 @@ fn demangle_within(raw: &str, work: &Work) -> Names {
 
 #[cfg(feature = "swift")]
 fn swift(name: &str, work: &Work) -> Option<Names> {
-    let names = swift::demangle(name)?;
-    // A name of this scheme has at most 4 KiB in both spellings.
-    work.take(names.function.len() + names.signature.len())
-        .ok()?;
-    Some(names)
+    swift::demangle(name, work)
 }
 
 #[cfg(not(feature = "swift"))]

@@ -9,6 +9,7 @@ use symbolic_common::{Language, Name, NameMangling};
 use symbolic_demangle::{Demangle, DemangleOptions};
 
 use super::Names;
+use super::work::Work;
 
 /// Longest name in bytes. It bounds the recursion of the C++ code, which is as deep as a
 /// name nests.
@@ -18,11 +19,90 @@ const MAX_LENGTH: usize = 4 << 10;
 /// compiler's.
 const INCOMPLETE: &str = "<null node pointer>";
 
-/// Returns `None` if the name is not Swift's.
-pub(super) fn demangle(name: &str) -> Option<Names> {
+/// The most nodes that the C++ code may print, by a rough bound. It has no bound of its own, and
+/// a name of 250 bytes would keep it busy for ever.
+const MOST_PRINTED: u64 = 1 << 20;
+
+/// Returns `None` if the name is not Swift's, or would be too long.
+pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
     if !is_swift(name) || name.len() > MAX_LENGTH {
         return None;
     }
+    if bound(name) > MOST_PRINTED {
+        work.exhaust();
+        return None;
+    }
+    let names = demangle_short(name);
+    // A name that stays raw may have been too long for the demangler's buffer, after it was
+    // printed as a whole. The bound is rough, and many such names are merely damaged.
+    let printed = match &names {
+        Some(names) => names.function.len() + names.signature.len(),
+        None => usize::try_from(bound(name) / 4).unwrap_or(usize::MAX),
+    };
+    work.take(printed).ok()?;
+    names
+}
+
+/// A bound on the length of the printed name. The only parts that a name can repeat are those to
+/// which an `A` refers: with the letter of an earlier part, lower case if another reference
+/// follows, and how often it is repeated before the letter (Swift's `docs/ABI/Mangling.rst`,
+/// "Substitutions"). What is before a reference is at most printed so many times more.
+///
+/// Letters of identifiers, which are no references, are left out where that is certain.
+fn bound(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
+    let number = |from: usize| {
+        let digits = bytes[from..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        let end = from + digits.count();
+        (name[from..end].parse().unwrap_or(u64::MAX), end)
+    };
+    let mut length = bytes.len() as u64;
+    let mut index = 0;
+    while index < bytes.len() {
+        if at(index) == b'A' {
+            index += 1;
+            loop {
+                let (repeated, end) = match at(index).is_ascii_digit() {
+                    true => number(index),
+                    false => (1, index),
+                };
+                // With `_`, the number is that of the part.
+                let times = if at(end) == b'_' { 1 } else { repeated };
+                length = length.saturating_mul(times.saturating_add(1));
+                index = end + 1;
+                if !at(end).is_ascii_lowercase() {
+                    break;
+                }
+            }
+            continue;
+        }
+        if !at(index).is_ascii_digit() {
+            index += 1;
+            continue;
+        }
+        let before = |distance: usize| index.checked_sub(distance).map_or(0, at);
+        // A number of another meaning: `S2i`, `Tg5`, `0_`.
+        let (count, end) = number(index);
+        if before(1) == b'S' || before(2) == b'T' || at(end) == b'_' {
+            index = end;
+        } else if at(index) == b'0' {
+            // Words of earlier identifiers, the last in upper case.
+            index += 1;
+            while at(index).is_ascii_lowercase() {
+                index += 1;
+            }
+            index += usize::from(at(index).is_ascii_uppercase());
+        } else {
+            index = usize::try_from(count).map_or(bytes.len(), |count| end.saturating_add(count));
+        }
+    }
+    length
+}
+
+fn demangle_short(name: &str) -> Option<Names> {
     let symbol = Name::new(name, NameMangling::Mangled, Language::Swift);
     let signature = symbol.demangle(DemangleOptions::complete())?;
     if signature.contains(INCOMPLETE) {
@@ -104,6 +184,34 @@ mod tests {
         ] {
             assert_eq!(demangle(raw).function, raw);
         }
+    }
+
+    /// A dictionary of the type before it, twice, in each step: the part with this letter.
+    #[test]
+    fn a_short_name_of_a_long_one_stays_raw() {
+        let nested = |steps: u8| {
+            let start = "SDy".repeat(usize::from(steps));
+            let references = (0..steps).map(|step| format!("A{}G", char::from(b'C' + step)));
+            format!(
+                "$s4main1fyy{start}SDyS2iG{}F",
+                references.collect::<String>()
+            )
+        };
+        let names = demangle(&nested(2));
+        assert_eq!(names.signature.matches("Swift.Int").count(), 8, "{names:?}");
+        for steps in [9, 16, 23] {
+            assert_eq!(demangle(&nested(steps)).function, nested(steps));
+        }
+        // The same with a number before the letter.
+        let repeated = "$s4main1fyySDyS2iGA2000aA2000aA2000aA2000aF";
+        assert_eq!(demangle(repeated).function, repeated);
+    }
+
+    #[test]
+    fn letters_of_identifiers_are_no_references() {
+        let many = "5Async".repeat(30);
+        assert!(super::bound(&format!("$s4main{many}yyF")) < 1_000);
+        assert!(super::bound(REABSTRACTION) < super::MOST_PRINTED / 16);
     }
 
     /// The demangler is C++ code; damaged names must not crash it.

@@ -29,11 +29,16 @@ impl Work {
         // Only one thread works on a name.
         let done = self.done.load(Relaxed).saturating_add(steps as u64);
         if done > self.limit {
-            self.exhausted.store(true, Relaxed);
+            self.exhaust();
             return Err(fmt::Error);
         }
         self.done.store(done, Relaxed);
         Ok(())
+    }
+
+    /// Notes that the name needs more than is allowed.
+    pub fn exhaust(&self) {
+        self.exhausted.store(true, Relaxed);
     }
 
     /// The work done.
@@ -75,7 +80,7 @@ impl fmt::Write for BoundedText<'_> {
         // A part without text is a step, too.
         self.work.take(part.len().max(1))?;
         if self.text.len() + part.len() > self.longest {
-            self.work.exhausted.store(true, Relaxed);
+            self.work.exhaust();
             return Err(fmt::Error);
         }
         self.text.push_str(part);

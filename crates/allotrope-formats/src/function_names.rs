@@ -27,6 +27,12 @@ pub(crate) fn parse_name(demangler: &Demangler, printed: &str, file: &str) -> Fu
                 signature: names.signature,
             };
         }
+        if is_c_identifier(name) {
+            return FunctionName {
+                function: names.function,
+                signature: String::new(),
+            };
+        }
     }
     if is_c_identifier(name) {
         return FunctionName {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::numbers::Numbers;
-use super::supervise::{DEADLINE, MEMORY, keep, wanted};
+use super::supervise::{CPU_SECONDS, DEADLINE, MEMORY, how, keep, wanted};
 use super::{Mutant, Seeds};
 
 /// Arguments of commands that read traces; MUTANT, WHOLE and OUTPUT stand for files.
@@ -76,13 +76,17 @@ fn command_of(mutant: &Mutant, numbers: &mut Numbers) -> &'static str {
     commands[numbers.below(commands.len())]
 }
 
-/// Runs the command with limited memory; it must end by itself, with a documented
+/// Runs the command with limited memory and CPU time; it must end by itself, with a documented
 /// status.
 fn ends(arguments: &[std::ffi::OsString], folder: &Path) -> Result<(), String> {
     let output = fs::File::create(folder.join("stderr")).expect("the folder is ours");
     let mut child = Command::new("sh")
-        .args(["-c", "ulimit -d \"$1\"; shift; exec \"$@\"", "sh"])
-        .arg((MEMORY >> 10).to_string())
+        .args([
+            "-c",
+            "ulimit -d \"$1\"; ulimit -t \"$2\"; shift 2; exec \"$@\"",
+            "sh",
+        ])
+        .args([(MEMORY >> 10).to_string(), CPU_SECONDS.to_string()])
         .arg(env!("CARGO_BIN_EXE_allotrope"))
         .args(arguments)
         .env("DEBUGINFOD_URLS", "")
@@ -106,6 +110,6 @@ fn ends(arguments: &[std::ffi::OsString], folder: &Path) -> Result<(), String> {
     let printed = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
     match status.code() {
         Some(0..=3) if !printed.contains("panicked") => Ok(()),
-        _ => Err(format!("{status}: {printed}")),
+        _ => Err(format!("{}: {printed}", how(status))),
     }
 }

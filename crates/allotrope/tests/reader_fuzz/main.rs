@@ -1,6 +1,6 @@
 //! Damaged and hostile files, read by whole commands, helper threads included: mutants
 //! of traces of all kinds and of every format that is imported. No mutant may hang a
-//! reader, make it panic, or fill memory.
+//! reader, make it panic, fill memory, or take more CPU time than a bound.
 //!
 //! Each mutant follows from a seed and its number. The short form is among the ordinary
 //! tests, with a seed of its own each time, which it prints; `scripts/fuzz-reader` is the
@@ -123,7 +123,7 @@ fn the_seeds_themselves_are_read_whole() {
     }
 }
 
-/// Runs in a process of its own, which is supervised and has limited memory: see
+/// Runs in a process of its own, which is supervised, and has limited memory and CPU time: see
 /// [`supervise`].
 #[test]
 fn mutants_are_read_to_an_end() {

@@ -6,19 +6,23 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Seeds;
 
 /// Limit of the child's writable memory. A mutant has some 50 KiB, and its chunks may
 /// claim to hold 32 MiB each.
 pub const MEMORY: u64 = 1 << 30;
-/// A mutant takes a millisecond; after so long, even under load, it hangs.
+/// CPU time of a mutant in seconds, all threads together. A mutant takes a millisecond.
+pub const CPU_SECONDS: u64 = 20;
+/// One that uses no CPU time waits for ever: after so long, even under load, it hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 /// After so many findings the run ends.
 const MOST_FINDINGS: usize = 20;
@@ -119,18 +123,28 @@ fn batch(seed: u64, from: u64, until: u64) -> Ended {
     };
     match wait(&mut child, at) {
         None => Ended::Badly(at(), format!("hangs: it had {} s", DEADLINE.as_secs())),
-        Some(true) => Ended::Well,
-        Some(false) => Ended::Badly(at(), "ends the reader".to_owned()),
+        Some(status) if status.success() => Ended::Well,
+        Some(status) => Ended::Badly(at(), how(status)),
     }
 }
 
-/// Waits while the child makes progress. Returns whether it ended well; `None` if it
-/// made none and was killed.
-fn wait(child: &mut Child, at: impl Fn() -> u64) -> Option<bool> {
+/// How a reader or a command ended that did not end well.
+pub fn how(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) if signal == Signal::XCPU.as_raw() => {
+            format!("takes more than {CPU_SECONDS} s of CPU time")
+        }
+        _ => format!("ends the reader: {status}"),
+    }
+}
+
+/// Waits while the child makes progress. Returns how it ended; `None` if it made none and was
+/// killed.
+fn wait(child: &mut Child, at: impl Fn() -> u64) -> Option<ExitStatus> {
     let (mut last, mut since) = (at(), Instant::now());
     loop {
         if let Some(status) = child.try_wait().expect("it is our child") {
-            return Some(status.success());
+            return Some(status);
         }
         let now = at();
         if now != last {
@@ -161,9 +175,23 @@ pub fn child() {
     for number in from..until {
         let written = progress.write_all_at(&number.to_le_bytes(), 0);
         written.expect("the parent made it");
+        limit_cpu_time();
         assert!(seeds.survives(seed, number), "mutant {number}");
         if (number + 1) % 100_000 == 0 {
             eprintln!("{} mutants", number + 1);
         }
     }
+}
+
+/// Lets the kernel end this process with SIGXCPU if it takes [`CPU_SECONDS`] from now on.
+fn limit_cpu_time() {
+    let taken = clock_gettime(ClockId::ProcessCPUTime)
+        .tv_sec
+        .cast_unsigned();
+    let limit = Rlimit {
+        // The seconds so far are rounded down.
+        current: Some(taken + 1 + CPU_SECONDS),
+        ..getrlimit(Resource::Cpu)
+    };
+    setrlimit(Resource::Cpu, limit).expect("there is no higher limit to keep to");
 }
