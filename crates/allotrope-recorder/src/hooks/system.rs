@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_long, c_ulong};
 use allotrope_shm::wire::ThreadName;
 
 use crate::emit::thread_names;
-use crate::hooks::x86_64::system as stubs;
+use crate::hooks::x86_64::unresolved;
 use crate::lifecycle::naming;
 use crate::sys::arch;
 use crate::sys::arch::time_stamp;
@@ -17,7 +17,7 @@ use crate::sys::next::{self, Function};
 pub extern "C" fn prepare_prctl(option: c_int) -> usize {
     note_option(option);
     match next::resolved(Function::Prctl) {
-        0 => stubs::system_prctl as *const () as usize,
+        0 => unresolved::system_prctl as *const () as usize,
         next => next,
     }
 }
@@ -30,7 +30,7 @@ pub extern "C" fn prepare_syscall(number: c_long, first: c_int) -> usize {
         note_option(first);
     }
     match next::resolved(Function::Syscall) {
-        0 => stubs::system_call as *const () as usize,
+        0 => unresolved::system_call as *const () as usize,
         next => next,
     }
 }

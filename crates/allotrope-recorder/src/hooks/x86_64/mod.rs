@@ -27,3 +27,4 @@ pub mod counting;
 pub mod detoured;
 pub mod entry;
 pub mod system;
+pub mod unresolved;

@@ -76,35 +76,3 @@ exported!(
     next = const Function::Syscall as usize * size_of::<usize>(),
     prepare = sym system::prepare_syscall,
 );
-
-stub!(
-    /// While the next definition cannot be known. There is no `errno` then.
-    system_prctl,
-    "mov r10, rcx",
-    "mov eax, {prctl}",
-    "syscall",
-    "cmp rax, -4095",
-    "jb 2f",
-    "mov rax, -1",
-    "2: ret",
-    ".cfi_endproc",
-    prctl = const number::PRCTL,
-);
-
-stub!(
-    /// The same.
-    system_call,
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "mov rsi, rdx",
-    "mov rdx, rcx",
-    "mov r10, r8",
-    "mov r8, r9",
-    "mov r9, [rsp + 8]",
-    "syscall",
-    "cmp rax, -4095",
-    "jb 2f",
-    "mov rax, -1",
-    "2: ret",
-    ".cfi_endproc",
-);
