@@ -249,23 +249,23 @@ fn living_server(project: &Project) -> Option<Pid> {
 #[test]
 fn a_server_that_the_program_leaves_behind_is_ended() {
     let project = leaving_a_server("", 0, "");
-    let printed = project.test(&["--accept"]).expect(0);
-    printed
-        .has("the program ended and left")
-        .has("/sleep behind, which was ended");
+    project.accept();
     assert_eq!(living_server(&project), None);
     let printed = project.test(&[]).expect(0);
+    let printed = printed
+        .has("the program ended and left")
+        .has("/sleep behind, which was ended");
     assert!(!printed.stdout.contains("SIGTERM"), "{}", printed.stdout);
     assert_eq!(living_server(&project), None);
 }
 
 #[test]
 fn a_server_that_ignores_sigterm_is_killed() {
-    let project = leaving_a_server("trap '' TERM;", 0, "");
-    project
-        .test(&["--accept"])
-        .expect(0)
-        .has("/sleep behind, which was ended");
+    let project = leaving_a_server("trap '' TERM;", 0, "runs = 1");
+    project.accept();
+    assert_eq!(living_server(&project), None);
+    let printed = project.test(&[]).expect(0);
+    printed.has("/sleep behind, which was ended");
     assert_eq!(living_server(&project), None);
 }
 
@@ -279,13 +279,16 @@ fn the_verdict_is_that_of_the_program_whatever_it_leaves_behind() {
 #[test]
 fn a_server_may_stay() {
     let project = leaving_a_server("", 0, "runs = 1\nleft-behind = \"leave\"");
-    let printed = project.test(&["--accept"]);
-    let server = living_server(&project);
-    if let Some(server) = server {
+    let end = || {
+        let server = living_server(&project).expect("it was ended");
         kill_process(server, Signal::KILL).expect("it is ours");
-    }
+    };
+    let accepted = project.test(&["--accept"]);
+    end();
+    accepted.expect(0);
+    let printed = project.test(&[]);
+    end();
     printed.expect(0).has("/sleep behind, which runs on");
-    assert!(server.is_some(), "it was ended");
 }
 
 #[test]
