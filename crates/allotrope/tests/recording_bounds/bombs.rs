@@ -52,6 +52,7 @@ impl Bomb {
             module: 0,
             path: "/bin/bomb".into(),
             build_id: vec![7; 20],
+            file: FileIdentity::default(),
         }));
         bomb
     }
@@ -221,6 +222,8 @@ impl Bomb {
                 compilers: Vec::new(),
                 frames: frames.collect(),
                 locations: locations.collect(),
+                missing: None,
+                sources: Vec::new(),
             }));
         }
         self.writer.finish().expect("memory takes everything")
@@ -368,6 +371,7 @@ pub fn many_modules(modules: u32, name: &str) -> Vec<u8> {
             module,
             path: format!("/lib/lib{module}.so").into(),
             build_id: vec![1; 20],
+            file: FileIdentity::default(),
         }));
         let start = (CODE << 8) + u64::from(module) * 0x1000;
         bomb.push(Record::Mapping(Mapping {
