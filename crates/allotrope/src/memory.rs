@@ -23,6 +23,9 @@ const EACH: Duration = Duration::from_millis(10);
 /// hundreds of thousands of call stacks takes about a third of that.
 const FACTOR: u64 = 128;
 
+/// No limit of memory is below this: about what a command takes by itself.
+const OWN: u64 = 32 << 20;
+
 /// `--input-limit` in bytes; 0 while there is no limit.
 static LEAST: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the files that are read.
@@ -63,6 +66,7 @@ fn watch() {
         let Some(limit) = limited_to() else {
             continue;
         };
+        let limit = limit.max(OWN);
         let mut text = [0; 128];
         let length = file.read_at(&mut text, 0).unwrap_or(0);
         let pages = own_pages(&String::from_utf8_lossy(&text[..length]));
