@@ -232,7 +232,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(test) = &arguments.history {
         return history::run(arguments, &configuration, test);
     }
-    arguments.check_files()?;
+    arguments.check_files(&configuration)?;
     let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
     let log = log.status(BAD_INPUT)?;
     let stop = Stop::on_signals().status(FAILED)?;
@@ -403,18 +403,28 @@ fn is_summary(file: &Path) -> bool {
 
 impl Arguments {
     /// Refuses files to write that are not to be replaced.
-    fn check_files(&self) -> Result<(), Failure> {
+    fn check_files(&self, configuration: &Configuration) -> Result<(), Failure> {
         for (format, file) in self.write.iter().filter(|(_, file)| !is_summary(file)) {
-            self.target(*format, file).status(BAD_INPUT)?;
+            self.target(*format, file, configuration)
+                .status(BAD_INPUT)?;
         }
         Ok(())
     }
 
-    fn target(&self, format: Format, file: &Path) -> anyhow::Result<Target> {
+    /// Where a format is written: not through a link of the repository, which may be from
+    /// elsewhere.
+    fn target(
+        &self,
+        format: Format,
+        file: &Path,
+        configuration: &Configuration,
+    ) -> anyhow::Result<Target> {
+        refuse_links(configuration.repository().root(), file)
+            .with_context(|| format!("cannot write {}", file.shown()))?;
         replacing::target(file, format.kind(), self.force.force, replacing::REMEDY)
     }
 
-    /// Writes a format to a file, not through a link of the repository, which may be from elsewhere.
+    /// Writes a format to a file.
     fn write_file(
         &self,
         format: Format,
@@ -433,8 +443,7 @@ impl Arguments {
                 .and_then(|mut file| file.write_all(&bytes))
                 .with_context(cannot);
         }
-        refuse_links(configuration.repository().root(), file).with_context(cannot)?;
-        let output = Output::at(self.target(format, file)?);
+        let output = Output::at(self.target(format, file, configuration)?);
         output
             .and_then(|mut output| {
                 output.write_all(&bytes)?;

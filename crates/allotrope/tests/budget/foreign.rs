@@ -388,7 +388,7 @@ fn files_of_results_are_no_links_of_the_repository() {
         foreign
             .project
             .test(&["--write", &write])
-            .expect(3)
+            .expect(2)
             .stderr_has("symbolic link");
         foreign.assert_nothing_changed(file);
     }
