@@ -95,7 +95,7 @@ fn bad_usage() {
         assert!(text.contains("cannot be used with"), "{option}: {text}");
     }
     let output = program.watch(&["--save", "/"]);
-    assert_refused(&output, "the profile cannot be written");
+    assert_refused(&output, "cannot write /: it is a folder; name a file");
     let output = program.watch(&["--log", "/no/such/folder/log", "--once"]);
     assert_refused(&output, "cannot append to /no/such/folder/log");
     let output = program.watch(&["--log", "/dev/full", "--once"]);
