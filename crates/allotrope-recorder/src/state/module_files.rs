@@ -85,7 +85,7 @@ fn look_up(module: &Module) -> Option<FileIdentity> {
         false => {
             let name = module.path();
             // A relative path is relative to the folder in which the loader opened it.
-            if !name.starts_with(b"/") && !(module.is_new() && name.contains(&b'/')) {
+            if !(name.starts_with(b"/") || module.is_new() && name.contains(&b'/')) {
                 return None;
             }
             path.get_mut(..name.len())?.copy_from_slice(name);
