@@ -250,9 +250,10 @@ fn exports_have_the_estimates() {
     assert!(of(row, "leaked_bytes_high") > 10 * HUGE);
     assert!(of(row, "allocations_low") <= of(row, "allocations"));
     for format in ["pprof", "dhat", "stacks", "speedscope", "perfetto", "csv"] {
-        let arguments = ["export", "huge.allotrope", "--to", format, "-o", "out"];
+        let out = format!("out.{format}");
+        let arguments = ["export", "huge.allotrope", "--to", format, "-o", &out];
         fine(folder.path(), &arguments);
-        assert!(folder.path().join("out").metadata().expect("a file").len() > 0);
+        assert!(folder.path().join(out).metadata().expect("a file").len() > 0);
     }
     let graph = ["report", "huge.allotrope", "--flamegraph", "out.svg"];
     fine(folder.path(), &graph);
