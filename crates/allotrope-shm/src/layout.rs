@@ -31,6 +31,8 @@ pub const PAGE: usize = 4096;
 pub const IMAGES: usize = 1024;
 /// Number of rings for all images together.
 pub const RINGS: usize = 2048;
+/// Most bytes of the state that the recorder keeps of a thread. A larger number is not the recorder's.
+pub const MOST_STATE: u64 = 4 << 20;
 /// Most diagnostics that can wait to be read.
 pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.

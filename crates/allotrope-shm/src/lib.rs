@@ -14,7 +14,7 @@
 //! - [`hook_api`]: the recorder's functions for other libraries in its process.
 //!
 //! The recorder uses these without `std`. The feature `collector` adds `arena`,
-//! which creates the arena and gives safe access to it; `test-support` adds
+//! which creates the arena and gives safe access to it, and `page_map`; `test-support` adds
 //! `producer`, a stand-in for the recorder.
 //!
 //! # Who writes what
@@ -63,6 +63,8 @@ mod liveness;
 pub mod location;
 pub mod mapped_file;
 pub mod numbers;
+#[cfg(feature = "collector")]
+pub mod page_map;
 #[cfg(feature = "test-support")]
 pub mod producer;
 pub mod ring;

@@ -7,6 +7,7 @@
 //! - [`history`]: the trend of each stack.
 //! - [`watch`]: what is remembered between looks; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
+//! - [`resident`]: resident memory, and the recorder's part of it.
 //! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
 //! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs.
 //!
@@ -30,6 +31,7 @@ pub mod perf_report;
 pub mod poireau;
 pub mod prometheus;
 pub mod report;
+pub mod resident;
 pub mod sites;
 pub mod text;
 pub mod watch;

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use allotrope_sampling::estimate::{Estimate, Figures};
 
 use crate::look::Look;
+use crate::resident::Resident;
 use crate::sites::Sites;
 
 /// Most processes with lines of their own. Others are only counted.
@@ -34,7 +35,7 @@ struct Estimates {
 struct Process<'a> {
     labels: String,
     look: &'a Look,
-    resident: Option<u64>,
+    resident: Option<Resident>,
     /// `None`: sampling was never on.
     estimates: Option<Estimates>,
 }
@@ -87,9 +88,16 @@ pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()
         "Parts of the memory that made no sense.",
         |it| Some((it.look.state.unstable + it.look.state.malformed) as f64),
     )?;
-    page.gauge("resident_bytes", "Resident memory (VmRSS).", |it| {
-        it.resident.map(|it| it as f64)
-    })?;
+    page.gauge(
+        "resident_bytes",
+        "Resident memory as the kernel counts it (VmRSS), with recorder_bytes.",
+        |it| it.resident.map(|it| it.bytes as f64),
+    )?;
+    page.gauge(
+        "recorder_bytes",
+        "Resident memory of the recorder in the process.",
+        |it| it.resident?.recorder_bytes.map(|it| it as f64),
+    )?;
     page.gauge(
         "period_bytes",
         "One of this many bytes is sampled on average; 0: off.",
@@ -180,7 +188,7 @@ impl<'a> Process<'a> {
         Self {
             labels: format!("{{pid=\"{}\",name=\"{}\"}}", look.process, label(&name)),
             look,
-            resident: resident(look.process),
+            resident: Resident::of(look),
             estimates: Estimates::new(look, old_age),
         }
     }
@@ -234,14 +242,6 @@ fn label(text: &str) -> String {
         }
     }
     label
-}
-
-/// Resident bytes (`proc_pid_status(5)`); `None`: the process has ended.
-fn resident(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The structures in the memory of a watched process, their sizes, and who writes them.
 //!
 //! ```text
-//! header | control | counters | modules … | freed blocks … | buckets of samples … | totals … | index of nodes … | nodes …
+//! header | control | counters | states of threads | modules … | freed blocks … | buckets of samples … | totals … | index of nodes … | nodes …
 //! ```
 //!
 //! | part | written by | publishes it |
@@ -9,6 +9,7 @@
 //! | [`Header`] | the process, once; [`Header::committed`] as pages are used | `magic` |
 //! | [`Control`] | the watcher | each word by itself |
 //! | [`Counters`] | the process, by atomic additions | each word by itself |
+//! | an entry of [`Memory::states`] | the process, under the lock of its thread states | each word by itself |
 //! | [`ModuleSlot`] | the process, under the lock of its module table | `state` |
 //! | [`FreedSlot`] | the thread that claimed it | `version`, even |
 //! | [`Bucket`] | of a sample, the thread that claimed its key | the key, even |
@@ -21,18 +22,20 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use allotrope_shm::layout::PAGE;
+use allotrope_shm::layout::{PAGE, RINGS};
 use allotrope_shm::mapped_file::IDENTITY_WORDS;
 use allotrope_shm::wire::ADDRESS_MASK;
 
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
 
+/// Most states of threads.
+pub const STATES: usize = RINGS;
 /// Most mapped modules, over the life of the process.
 pub const MODULES: usize = 1024;
 /// Number of the latest deallocations of samples that are kept.
@@ -56,8 +59,15 @@ pub const MODULE_PATH: usize = 48 * 8;
 pub const BUILD_ID: usize = 32;
 
 /// Pages of the memory.
-pub const PAGES: usize =
-    3 + (MODULES * 512 + FREES * 64 + BUCKETS * 512 + TOTALS * 64 + INDEX * 4 + NODES * 16) / PAGE;
+pub const PAGES: usize = 3
+    + (STATES * 8
+        + MODULES * 512
+        + FREES * 64
+        + BUCKETS * 512
+        + TOTALS * 64
+        + INDEX * 4
+        + NODES * 16)
+        / PAGE;
 /// Bytes of the memory, and of its file.
 pub const BYTES: usize = PAGES * PAGE;
 
@@ -70,6 +80,9 @@ pub struct Memory {
     pub control: OnPages<Control>,
     /// See [`Counters`].
     pub counters: OnPages<Counters>,
+    /// By number of the state: where the recorder keeps that of a thread; 0: nowhere. Each has
+    /// [`Header::state_bytes`]. The kernel counts them as the program's memory, as it does this one.
+    pub states: [AtomicU64; STATES],
     /// By number of the mapping.
     pub modules: [ModuleSlot; MODULES],
     /// A ring: a deallocation goes to its number modulo [`FREES`].
@@ -114,6 +127,10 @@ pub struct Header {
     pub other_malloc: AtomicU64,
     /// The address of the `malloc` to which the recorder passes the calls on.
     pub next_malloc: AtomicU64,
+    /// Where the memory is mapped in the process.
+    pub address: AtomicU64,
+    /// Bytes of the state of a thread.
+    pub state_bytes: AtomicU64,
     /// The path of the executable.
     pub executable: [AtomicU64; TEXT / 8],
     /// The arguments, each followed by a zero byte.
@@ -291,6 +308,7 @@ pub const fn pack_place(address: u64, mapping: u16) -> u64 {
 const _: () = {
     assert!(size_of::<Memory>() == BYTES);
     assert!(size_of::<OnPages<Header>>() == PAGE);
+    assert!((STATES * 8).is_multiple_of(PAGE));
     assert!(size_of::<ModuleSlot>() == 512);
     assert!(size_of::<FreedSlot>() == 64);
     // None of them lies on two pages.

@@ -72,6 +72,8 @@ pub struct Process<'a> {
     pub other_malloc: u64,
     /// See [`Header`](crate::layout::Header).
     pub next_malloc: u64,
+    /// See [`Header`](crate::layout::Header).
+    pub state_bytes: u64,
 }
 
 /// A sampled block.
@@ -145,6 +147,9 @@ impl<'a, H: Host> Writer<'a, H> {
         header.lengths.store(lengths, Relaxed);
         header.other_malloc.store(process.other_malloc, Relaxed);
         header.next_malloc.store(process.next_malloc, Relaxed);
+        let address = core::ptr::from_ref(memory).addr();
+        header.address.store(address as u64, Relaxed);
+        header.state_bytes.store(process.state_bytes, Relaxed);
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);
         memory.control.0.of_children.store(period, Relaxed);
@@ -182,6 +187,15 @@ impl<'a, H: Host> Writer<'a, H> {
     pub fn note_exit(&self, status: i32) {
         let status = EXITED | u64::from(status as u32);
         self.memory.header.0.exit.store(status, Relaxed);
+    }
+
+    /// Where the recorder keeps the state of a thread, by the number of the state.
+    pub fn note_state(&self, number: usize, address: u64) {
+        if let Some(state) = self.memory.states.get(number)
+            && self.commits(state)
+        {
+            state.store(address, Relaxed);
+        }
     }
 
     /// A thread could not sample: it has no place for its own state.

@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -397,4 +398,38 @@ fn a_program_that_the_view_starts_writes_to_a_file_and_is_ended() {
     // By SIGTERM.
     let screen = terminal.wait_for_text("status=143");
     assert!(screen.contains(output), "{screen}");
+}
+
+/// `figures resident_stacks` lives until its input ends; plain it has 2.3 MiB, watched 68.
+#[test]
+fn the_resident_set_is_that_of_the_program() {
+    let mut program = command()
+        .args(["standby", "--no-holder", "--period", "1", "--"])
+        .arg(compiled("figures.c"))
+        .arg("resident_stacks")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let output = program.stdout.take().expect("a pipe");
+    let read = BufReader::new(output).read_line(&mut line);
+    read.expect("its resident set");
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = program.id().to_string();
+    let terminal = Terminal::new(100, 30, folder.path(), &watch(&options));
+    if let Some(terminal) = terminal {
+        // `resident  2.9 MiB`
+        let found = |screen: &str| {
+            let (_, rest) = screen.split_once("resident")?;
+            let mut words = rest.split_whitespace();
+            let number: f64 = words.find_map(|it| it.parse().ok())?;
+            words.next()?.starts_with("MiB").then_some(number)
+        };
+        let screen = terminal.wait_for(|it| found(it).is_some());
+        let mib = found(&screen).expect("it was found");
+        assert!((1.0..8.0).contains(&mib), "{line}{screen}");
+    }
+    drop(program.stdin.take());
+    program.wait().expect("our child");
 }

@@ -61,7 +61,10 @@ struct Server {
 
 impl Server {
     fn new(options: &[&str]) -> Self {
-        let program = program();
+        Self::of(program(), options)
+    }
+
+    fn of(program: Ended, options: &[&str]) -> Self {
         let mut watcher = command()
             .args(["watch", &program.0.id().to_string(), "--every", "1h"])
             .args(options)
@@ -101,6 +104,49 @@ impl Server {
         assert_eq!(answer.status, 200, "{text}");
         answer.body
     }
+}
+
+/// `figures resident_stacks` states its resident set when each of its 100 threads has called from
+/// 4,096 stacks: plain 2.3 MiB, watched 68.
+#[test]
+fn the_recorders_memory_is_a_metric_of_its_own() {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let program = || compiled("figures.c");
+    let kib = |line: &str| {
+        let number = line
+            .split_whitespace()
+            .next()
+            .and_then(|it| it.parse().ok());
+        let kib: f64 = number.expect("KiB");
+        kib * 1024.0
+    };
+    let plain = Command::new(program()).arg("resident_stacks").output();
+    let plain = kib(&String::from_utf8_lossy(&plain.expect("it ran").stdout));
+    let mut child = command()
+        .args(["standby", "--no-holder", "--period", "1", "--"])
+        .arg(program())
+        .arg("resident_stacks")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    let read = BufReader::new(output).read_line(&mut line);
+    read.expect("its resident set");
+    let by_kernel = kib(&line);
+    let server = Server::of(Ended(child), &["--prometheus", "127.0.0.1:0"]);
+    let page = String::from_utf8(server.page("/metrics")).expect("UTF-8");
+    let resident = metric(&page, "allotrope_resident_bytes");
+    let recorder = metric(&page, "allotrope_recorder_bytes");
+    let own = resident - recorder;
+    let mib = [plain, by_kernel, resident, own].map(|it| it / MIB);
+    let what = format!("plain, by the kernel, in the metric, without the recorder's: {mib:.1?}");
+    eprintln!("{what}");
+    assert!((resident - by_kernel).abs() <= MIB, "{what}");
+    assert!(recorder >= 50.0 * MIB, "{what}");
+    // The recorder's code and static data are not measured.
+    assert!(own >= plain && own <= plain + 4.0 * MIB, "{what}");
 }
 
 fn metric(page: &str, name: &str) -> f64 {

@@ -57,10 +57,11 @@ pub fn begin_child() {
     begin_process();
 }
 
-/// Prepares a state that was just claimed, or that a forked child goes on with.
+/// Prepares a state that was just claimed, or that a forked child goes on with. The lock is held.
 pub fn begin_thread(thread: OwnThread) {
     thread.fork_local().unwinder.forget_stack();
     thread.fork_local().sampling.reset();
     thread.depth_limit.store(DEPTH as u32, Relaxed);
     thread.tid.store(system::thread_id(), Relaxed);
+    watched::note_state(thread.state());
 }

@@ -15,6 +15,8 @@ use allotrope_watched::layout::{self, Memory};
 use allotrope_watched::writer::{Host, Private, Process, Writer};
 
 use crate::state::image;
+use crate::state::process;
+use crate::state::thread::Thread;
 use crate::sys::clock;
 use crate::sys::kernel::Advice;
 use crate::sys::mapping::Mapping;
@@ -130,6 +132,7 @@ fn make(period: Option<Period>) -> bool {
         command: image::command(),
         other_malloc: OTHER_MALLOC.load(Relaxed),
         next_malloc: next::address(Function::Malloc) as u64,
+        state_bytes: size_of::<Thread>() as u64,
     };
     let begun =
         memory.and_then(|memory| Writer::begin(memory, &WATCHED.private, Pages, &process, period));
@@ -169,6 +172,14 @@ fn close_parents() {
         && system::status_of(number).is_some_and(|it| it.st_ino == FILE.load(Relaxed))
     {
         drop(Descriptor::owned(number));
+    }
+}
+
+/// Notes where the state of a thread is, which the kernel counts as the program's memory.
+pub fn note_state(state: &'static Thread) {
+    let number = process::threads().position(|it| it.is(state));
+    if let (Some(writer), Some(number)) = (writer(), number) {
+        writer.note_state(number, ptr::from_ref(state) as u64);
     }
 }
 

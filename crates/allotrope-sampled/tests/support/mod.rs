@@ -69,6 +69,7 @@ impl Story {
             command: b"server\0--quiet\0",
             other_malloc: 0,
             next_malloc: 0,
+            state_bytes: 0,
         };
         let memory = story.mapped.memory();
         let writer = Writer::begin(memory, &story.private, &Pages, &process, period);

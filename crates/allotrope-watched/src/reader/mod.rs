@@ -7,7 +7,7 @@
 //! milliseconds, may be missing, and a block that is reallocated during it may be there twice.
 //!
 //! What cannot be right is left out and counted. Bounds: 57,344 samples, 32,768 totals, 262,144 nodes, 4,096
-//! deallocations, 1,024 modules, about 14 MiB in all; the number of steps is
+//! deallocations, 1,024 modules, 2,048 states of threads, about 14 MiB in all; the number of steps is
 //! proportional to these.
 
 mod figures;
@@ -99,6 +99,19 @@ pub struct Process {
     pub other_malloc: u64,
     /// See [`Header`](crate::layout::Header).
     pub next_malloc: u64,
+    /// Where its recorder keeps what it needs.
+    pub recorder: RecorderMemory,
+}
+
+/// Where a process has its recorder's memory. The process can write anything here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecorderMemory {
+    /// Address of the memory that is read here, of [`BYTES`].
+    pub memory: u64,
+    /// Addresses of the states of threads.
+    pub states: Vec<u64>,
+    /// Bytes of each of them.
+    pub state_bytes: u64,
 }
 
 /// See [`crate::layout::Counters`].
@@ -181,6 +194,8 @@ impl State {
         let totals = reader.totals();
         let freed = reader.freed();
         let modules = reader.modules();
+        let states = reader.committed(&memory.states);
+        let states = states.map(|(_, state)| state.load(Relaxed));
         // Last: the nodes of all stacks above have been published by now.
         let nodes = reader.nodes();
         Ok(Self {
@@ -193,6 +208,11 @@ impl State {
                 command: bytes(&header.command, high(lengths).min(TEXT)),
                 other_malloc: header.other_malloc.load(Relaxed),
                 next_malloc: header.next_malloc.load(Relaxed),
+                recorder: RecorderMemory {
+                    memory: header.address.load(Relaxed),
+                    states: states.filter(|it| *it != 0).collect(),
+                    state_bytes: header.state_bytes.load(Relaxed),
+                },
             },
             period: Period::new(memory.control.0.period.load(Relaxed)),
             longest_period: Period::new(memory.counters.0.longest_period.load(Relaxed)),

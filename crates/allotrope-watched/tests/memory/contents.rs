@@ -7,7 +7,9 @@ use allotrope_sampling::Period;
 use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::stack_end;
 use allotrope_watched::frees::Deallocation;
-use allotrope_watched::layout::{BUCKETS, FREES, MODULE_PATH, MODULES, NODES, TOTALS, WAYS};
+use allotrope_watched::layout::{
+    BUCKETS, FREES, MODULE_PATH, MODULES, NODES, STATES, TOTALS, WAYS,
+};
 use allotrope_watched::modules::Module;
 use allotrope_watched::reader::{ReadError, State};
 use allotrope_watched::stacks::Frame;
@@ -54,6 +56,21 @@ fn a_file_without_a_header_or_of_another_version_is_refused() {
     watched.memory().header.0.magic.store(0, Relaxed);
     let error = State::read(watched.memory()).expect_err("no header");
     assert!(matches!(error, ReadError::Incomplete));
+}
+
+#[test]
+fn what_the_recorder_needs_is_found() {
+    let watched = Watched::new();
+    let recorder = watched.state().process.recorder;
+    let address = std::ptr::from_ref(watched.memory()).addr() as u64;
+    assert_eq!((recorder.memory, recorder.state_bytes), (address, 64));
+    assert_eq!(recorder.states, [0; 0]);
+    let writer = watched.writer();
+    // The state of a thread that ends is taken over by another one.
+    for (number, address) in [(0, 4096), (STATES - 1, 8192), (0, 4096), (STATES, 16_384)] {
+        writer.note_state(number, address);
+    }
+    assert_eq!(watched.state().process.recorder.states, [4096, 8192]);
 }
 
 #[test]

@@ -68,6 +68,7 @@ impl Watched {
             command: b"server\0--quiet\0",
             other_malloc: 16,
             next_malloc: 32,
+            state_bytes: 64,
         };
         Writer::begin(
             watched.memory(),

@@ -97,6 +97,7 @@ nonsense
             command: Vec::new(),
             other_malloc,
             next_malloc,
+            recorder: reader::RecorderMemory::default(),
         };
         sentences(7, &process, &Mappings::of(MAPS))
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use allotrope_live::{Action, View};
 use allotrope_watch::look::Look;
+use allotrope_watch::resident::Resident;
 use anyhow::Context;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
@@ -274,15 +275,10 @@ fn suspend(terminal: &mut DefaultTerminal) -> Result<(), Failure> {
     cleared.context("cannot use the terminal").status(FAILED)
 }
 
-/// The resident sets of the processes, in bytes (`proc_pid_statm(5)`); 0 of those that have ended.
+/// The resident sets of the programs, in bytes; 0 of those that have ended.
 fn resident(looks: &[Look]) -> u64 {
-    let page = rustix::param::page_size() as u64;
-    let pages = |look: &Look| -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", look.process)).ok()?;
-        text.split_whitespace().nth(1)?.parse().ok()
-    };
-    let pages: u64 = looks.iter().filter_map(pages).sum();
-    pages.saturating_mul(page)
+    let resident = looks.iter().filter_map(Resident::of);
+    resident.map(|it| it.of_program()).sum()
 }
 
 fn end_of(session: &mut Session<'_>) -> String {

@@ -1,7 +1,8 @@
 /* Programs of many kinds whose figures every command must say alike: `figures CASE [N]`.
- * What they allocate does not matter, but `resident` and `mixed_lives`, whose truth is stated
+ * What they allocate does not matter, but `resident`, `resident_stacks` and `mixed_lives`, whose truth is stated
  * above them. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -123,6 +124,14 @@ static void mixed_lives(void) {
         free(kept[i]);
 }
 
+/* Frees three blocks that the C library's own malloc has made, which nobody records. */
+static void not_seen(void) {
+    void *library = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    void *(*own_malloc)(size_t) = (void *(*)(size_t))dlsym(library, "malloc");
+    for (int i = 0; i < 3; i++)
+        free(own_malloc(100));
+}
+
 /* 100 threads that make 40,000 pairs of calls each, which fills the recorder's buffer of each
  * thread. They live until all have done this; then the program writes its resident set in
  * KiB. */
@@ -134,12 +143,21 @@ static void *pairs(void *argument) {
     pthread_barrier_wait(&over);
     return argument;
 }
-static void resident(void) {
+/* The same with 4,096 stacks in each thread, which fills what the recorder keeps of each thread. It
+ * lives until its input ends. */
+static void *stacks(void *argument) {
+    for (unsigned i = 0; i < 4096; i++)
+        free(deep(12, i));
+    pthread_barrier_wait(&done);
+    pthread_barrier_wait(&over);
+    return argument;
+}
+static void resident(void *(*work)(void *)) {
     pthread_t ids[100];
     pthread_barrier_init(&done, NULL, 101);
     pthread_barrier_init(&over, NULL, 101);
     for (int i = 0; i < 100; i++)
-        pthread_create(&ids[i], NULL, pairs, NULL);
+        pthread_create(&ids[i], NULL, work, NULL);
     pthread_barrier_wait(&done);
     /* The collector reads it ten times a second. */
     usleep(700 * 1000);
@@ -150,6 +168,9 @@ static void resident(void) {
             fputs(line + 6, stdout);
     fclose(status);
     fflush(stdout);
+    if (work == stacks)
+        while (getchar() != EOF)
+            ;
     pthread_barrier_wait(&over);
     for (int i = 0; i < 100; i++)
         pthread_join(ids[i], NULL);
@@ -176,7 +197,9 @@ int main(int count, char **words) {
         execl("/proc/self/exe", words[0], "work", "500", NULL);
     } else if (!strcmp(what, "many_sites")) many_sites(number, calls);
     else if (!strcmp(what, "mixed_lives")) mixed_lives();
-    else if (!strcmp(what, "resident")) resident();
+    else if (!strcmp(what, "not_seen")) not_seen();
+    else if (!strcmp(what, "resident")) resident(pairs);
+    else if (!strcmp(what, "resident_stacks")) resident(stacks);
     else return 2;
     return 0;
 }

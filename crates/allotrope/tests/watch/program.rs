@@ -130,6 +130,7 @@ impl Story {
             command: b"story\0",
             other_malloc: 0,
             next_malloc: 0,
+            state_bytes: 0,
         };
         let memory = story.mapped.memory();
         Writer::begin(memory, &story.private, Pages, &process, period).expect("a writer");
