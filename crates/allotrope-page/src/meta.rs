@@ -48,7 +48,7 @@ struct Meta<'a> {
     growing: bool,
     free_stacks: bool,
     /// Something was not recorded, though no event was lost: a process, a library's calls, or
-    /// allocations before the recording, whose blocks were freed.
+    /// allocations before the recording, whose blocks were freed; or events are missing.
     partly: bool,
     warnings: Vec<String>,
     findings: Vec<FindingForm<'a>>,
@@ -152,7 +152,8 @@ pub fn meta(
         growing: profile.is_growing,
         free_stacks: recording.free_stacks,
         partly: !profile.unrecorded.is_empty()
-            || (profile.processes.iter()).any(|it| it.unmatched_deallocations > 0),
+            || (profile.processes.iter())
+                .any(|it| it.unmatched_deallocations > 0 || !it.gaps.is_empty()),
         warnings: sentences
             .iter()
             .take(MOST_LISTED)

@@ -3,7 +3,7 @@
 import { type App, useApp } from "../app";
 import { ofGroup, ofTotal, sumsOf } from "../data/estimates";
 import { type Group, figuresOf } from "../data/groups";
-import { type Finding, type Process, ORIGIN } from "../data/recording";
+import { type Finding, type Meta, type Process, ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
 import { liveOverRun } from "../data/ranges";
 import { bytes, bytesParts, count, duration, moment, nameParts, plural, share } from "../format";
@@ -95,10 +95,16 @@ function facts({ recording, state, model }: App): string[] {
   if (meta.kind === "counts") facts.push("calls were counted, not recorded");
   else if (meta.kind === "sampled") facts.push(`one sample each ${bytes(meta.samples?.period ?? 0)} on average`);
   else {
-    const lost = processes.reduce((total, it) => total + it.lost, 0);
-    facts.push(lost > 0 ? `${plural(lost, "event")} lost` : !meta.complete ? "not complete" : meta.partly ? "recorded only in part" : "every allocation recorded, none lost");
+    facts.push(recordedFact(meta, processes.reduce((total, it) => total + it.lost, 0)));
   }
   return facts;
+}
+
+/** Whether everything was recorded; `lost` events were not. What is said first is what is known best. */
+export function recordedFact({ complete, partly }: Pick<Meta, "complete" | "partly">, lost: number): string {
+  if (lost > 0) return `${plural(lost, "event")} lost`;
+  if (!complete) return "not complete";
+  return partly ? "recorded only in part" : "every allocation recorded, none lost";
 }
 
 /** The answer, in a sentence. */

@@ -57,6 +57,11 @@ impl Compared {
         );
     }
 
+    /// A file in a folder of this comparison.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub fn disagree(&self, what: String) {
         self.disagreements.borrow_mut().push(what);
     }
@@ -577,7 +582,7 @@ impl Compared {
 }
 
 /// The sum of a metric over the stacks of an export; `None` if the format does not have it.
-fn sum_of(json: &Value, metric: &str) -> Option<u64> {
+pub fn sum_of(json: &Value, metric: &str) -> Option<u64> {
     let names = json["metrics"].as_array()?;
     let at = names.iter().position(|it| it == metric)?;
     let stacks = json["stacks"].as_array()?.iter();

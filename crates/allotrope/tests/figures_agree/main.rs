@@ -8,9 +8,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../exports/perfetto.rs"]
+mod perfetto;
+
 mod compare;
+mod exported;
 mod more;
 mod page;
+mod partial;
 mod ranges;
 mod resident;
 mod sampled;
@@ -38,6 +43,8 @@ fn agree(trace: &Path) {
     compared.windows();
     compared.exports();
     compared.formats();
+    compared.exported();
+    compared.rows_of_stat();
     compared.page();
     compared.differences();
     compared.ranges();

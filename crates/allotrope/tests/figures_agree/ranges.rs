@@ -12,6 +12,8 @@ struct Process {
     row: usize,
     id: u64,
     sites: std::ops::Range<usize>,
+    /// Its rows of threads, with the kernel's ids of these.
+    threads: Vec<(usize, u64)>,
     starts: Vec<u64>,
     end: u64,
     /// When it had ended, in microseconds since the start of the recording; none: it runs.
@@ -45,11 +47,10 @@ fn processes(page: &Page, compared: &Compared) -> Vec<Process> {
     let ids = page.numbers("process.id");
     let of_sites = page.sums("site.process");
     let ends = page.numbers("bucket.end_ns");
-    let all = starts
-        .into_iter()
-        .zip(ends)
-        .enumerate()
-        .map(|(row, (starts, end))| {
+    let threads: Vec<(usize, u64)> = page.numbers("thread.tid").into_iter().enumerate().collect();
+    let threads = page.by_row("thread.count", &threads);
+    let all = starts.into_iter().zip(ends).zip(threads).enumerate().map(
+        |(row, ((starts, end), threads))| {
             let json = compared.processes().iter().find(|it| it["id"] == ids[row]);
             let json = json.expect("it was compared");
             let has_ended = json["exit"]["running"] != true;
@@ -58,12 +59,14 @@ fn processes(page: &Page, compared: &Compared) -> Vec<Process> {
                 id: ids[row],
                 sites: of_sites.partition_point(|&it| it < row as u64)
                     ..of_sites.partition_point(|&it| it <= row as u64),
+                threads,
                 starts,
                 end,
                 ended_us: has_ended
                     .then(|| number(json, "started_us") + number(json, "duration_us")),
             }
-        });
+        },
+    );
     all.collect()
 }
 
@@ -93,7 +96,7 @@ impl Compared {
             return;
         };
         let at = |share: usize| bounds[last * share / 12];
-        let cells = ["cell", "total_cell"].map(|name| page.cells(name));
+        let cells = ["cell", "total_cell", "thread_cell"].map(|name| page.cells(name));
         for (from, to) in [(1, 2), (2, 11), (5, 6), (0, 7)] {
             let range = [at(from), at(to)];
             if range[0] < range[1] {
@@ -101,6 +104,7 @@ impl Compared {
             }
         }
         self.range(&processes, &cells, start, [at(6), end]);
+        self.halves(&seconds(at(6) - start));
         for share in [3, 8, 12] {
             self.moment(&processes, &cells, start, at(share));
         }
@@ -112,7 +116,7 @@ impl Compared {
         cells.widths.iter().filter(|&&width| width > 1).count()
     }
 
-    fn range(&self, processes: &[Process], cells: &[Cells; 2], start: u64, range: [u64; 2]) {
+    fn range(&self, processes: &[Process], cells: &[Cells; 3], start: u64, range: [u64; 2]) {
         let [from, to] = range.map(|ns| seconds(ns - start));
         let is_last = processes.iter().all(|process| process.end <= range[1]);
         let words = ["--from", &from, "--to", &to];
@@ -147,6 +151,7 @@ impl Compared {
                 continue;
             };
             let json = known.get(&process.id).copied();
+            self.threads_in(&what, process, &cells[2], buckets, json);
             for (mode, kept) in [(Mode::Allocated, false), (Mode::Kept, true)] {
                 let said = total(process, cells, buckets, mode);
                 let expected = truth(json.map(|it| &it["totals"]), kept);
@@ -174,7 +179,87 @@ impl Compared {
         }
     }
 
-    fn moment(&self, processes: &[Process], cells: &[Cells; 2], start: u64, ns: u64) {
+    /// What each thread allocated.
+    fn threads_in(
+        &self,
+        what: &str,
+        process: &Process,
+        cells: &Cells,
+        buckets: [u64; 2],
+        json: Option<&Value>,
+    ) {
+        let mut expected: BTreeMap<u64, Sum> = BTreeMap::new();
+        for thread in json
+            .and_then(|it| it["threads"].as_array())
+            .into_iter()
+            .flatten()
+        {
+            let sum = expected.entry(number(thread, "tid")).or_default();
+            sum.blocks += number(thread, "allocations");
+            sum.bytes += number(thread, "allocated_bytes");
+        }
+        // One id may be that of several threads, one after the other.
+        let mut said: BTreeMap<u64, [Sum; 2]> = BTreeMap::new();
+        for (row, tid) in &process.threads {
+            let bounds = cells.bounds(*row, buckets, Mode::Allocated);
+            for (sum, bound) in said.entry(*tid).or_default().iter_mut().zip(bounds) {
+                sum.blocks += bound.blocks;
+                sum.bytes += bound.bytes;
+            }
+        }
+        for (tid, bounds) in said {
+            let expected = expected.get(&tid).copied().unwrap_or_default();
+            self.within(&format!("{what}, thread {tid}"), bounds, expected);
+        }
+    }
+
+    /// What was allocated before a time and what was allocated after it is all; what was live then
+    /// is one side of a comparison of moments.
+    fn halves(&self, at: &str) {
+        let [before, after] = [["--to", at], ["--from", at]].map(|words| self.report(&words));
+        let sum = |json: &Value, name: &str| -> u64 {
+            let processes = json["processes"].as_array().expect("checked").iter();
+            processes.map(|it| number(&it["totals"], name)).sum()
+        };
+        for name in ["allocations", "allocated_bytes"] {
+            let said = sum(&before, name) + sum(&after, name);
+            self.same(
+                &format!("before and after {at}: {name}"),
+                said,
+                self.sum(name),
+            );
+        }
+        let moments = [at, "now"].map(|it| format!("{}@{it}", self.trace.display()));
+        let live = [at, "now"].map(|it| self.report(&["--at", it]));
+        for (metric, name) in [
+            ("allocations", "leaked_allocations"),
+            ("bytes", "leaked_bytes"),
+        ] {
+            let words = [
+                "diff",
+                &moments[0],
+                &moments[1],
+                "--format",
+                "json",
+                "--metric",
+                metric,
+            ];
+            let output = crate::support::allotrope(words);
+            let Ok(json) = serde_json::from_slice::<Value>(&output.stdout) else {
+                self.disagree(format!(
+                    "{words:?}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                ));
+                continue;
+            };
+            for (side, live) in ["before", "after"].iter().zip(&live) {
+                let what = format!("diff of {at} and the end: {metric} {side}");
+                self.same(&what, number(&json, side), sum(live, name));
+            }
+        }
+    }
+
+    fn moment(&self, processes: &[Process], cells: &[Cells; 3], start: u64, ns: u64) {
         let at = seconds(ns - start);
         let json = self.report(&["--at", &at]);
         let known = by_id(&json);
@@ -226,8 +311,8 @@ impl Compared {
 }
 
 /// The bounds of all blocks of a process.
-fn total(process: &Process, cells: &[Cells; 2], buckets: [u64; 2], mode: Mode) -> [Sum; 2] {
-    let [sites, totals] = cells;
+fn total(process: &Process, cells: &[Cells; 3], buckets: [u64; 2], mode: Mode) -> [Sum; 2] {
+    let [sites, totals, _] = cells;
     if !totals.rows[process.row].is_empty() {
         return totals.bounds(process.row, buckets, mode);
     }
