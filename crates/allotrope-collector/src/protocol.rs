@@ -219,8 +219,12 @@ pub enum ToLauncher {
 /// trace has, which depend on the order of the threads' events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ImageFigures {
+    /// Its number in the recording.
+    pub id: u32,
     /// Process id.
     pub pid: u32,
+    /// When it began, in nanoseconds since the start of the first image.
+    pub started_ns: u64,
     /// Bytes allocated.
     pub allocated_bytes: u64,
     /// Bytes freed, of blocks that the image allocated itself.

@@ -441,6 +441,7 @@ impl Recording {
             return;
         };
         let first = self.context.first_image_tick.unwrap_or(now.tick);
+        let ns = self.marks.between(first, now);
         let running = self.slots.iter().filter_map(Slot::image);
         let mut images: Vec<_> = running
             .map(|image| {
@@ -448,7 +449,9 @@ impl Recording {
                 let resident = image.pid_if_seen().and_then(process::resident_bytes);
                 let of_recorder = image.recorder_memory.bytes().unwrap_or(0);
                 let figures = ImageFigures {
+                    id: image.id,
                     pid: image.pid,
+                    started_ns: ns.saturating_sub(self.marks.between(image.tick, now)),
                     allocated_bytes: sums.allocated_bytes,
                     deallocated_bytes: sums.deallocated_bytes,
                     resident_bytes: resident.unwrap_or(0).saturating_sub(of_recorder),
@@ -463,7 +466,7 @@ impl Recording {
         figures.next_generation();
         // Lost if the launcher does not read.
         self.launcher.send(ToLauncher::Figures {
-            ns: self.marks.between(first, now),
+            ns,
             images: images.into_iter().map(|(_, figures)| figures).collect(),
         });
     }

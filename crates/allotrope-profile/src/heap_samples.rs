@@ -40,6 +40,8 @@ pub struct ProcessSamples {
     pub id: ImageId,
     /// Process id.
     pub pid: u32,
+    /// When it began, in nanoseconds since the start of the recording.
+    pub started_ns: u64,
     /// Path of the executable.
     pub executable: PathBuf,
     /// In order of time; the last one is at the end of the image.
@@ -135,6 +137,7 @@ pub fn heap_samples<S: TraceSource>(
         Some(ProcessSamples {
             id: done.image,
             pid: image.start.pid,
+            started_ns: index.timeline.ns(image.start.tick),
             executable: image.start.executable.clone(),
             samples: done.samples,
             resident: index.resident_of(image),

@@ -8,7 +8,6 @@
 mod plot;
 mod rows;
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -31,7 +30,7 @@ use crate::record::{self, Stat, WhenFull};
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::trace;
-use rows::{HEAD, Row, Rows};
+use rows::{HEAD, LastLines, Row, Rows};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -291,8 +290,7 @@ impl Outputs {
 #[derive(Default)]
 struct LiveLines {
     has_head: bool,
-    /// By process: the time and the allocations of its last line.
-    last: HashMap<u32, (f64, u64)>,
+    last: LastLines,
 }
 
 impl LiveLines {
@@ -306,16 +304,16 @@ impl LiveLines {
         for image in images {
             let row = Row {
                 seconds,
+                id: image.id,
                 pid: image.pid,
+                started: image.started_ns as f64 / 1e9,
                 allocated_bytes: image.allocated_bytes,
                 deallocated_bytes: image.deallocated_bytes,
                 resident_bytes: image.resident_bytes,
                 allocations: image.allocations,
                 deallocations: image.deallocations,
             };
-            let now = (seconds, image.allocations);
-            let before = self.last.insert(image.pid, now).unwrap_or_default();
-            text.push_str(&row.line(before));
+            text.push_str(&self.last.next(&row));
         }
         // Nobody may read it.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -329,7 +327,7 @@ fn print_last(rows: &Rows) {
     last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
     for row in last.iter().take(MOST_LAST) {
         // The rate is that of the whole run.
-        text.push_str(&row.line((0.0, 0)));
+        text.push_str(&row.line(None));
     }
     if last.len() > MOST_LAST {
         text.push_str(&format!("{} more processes\n", last.len() - MOST_LAST));
@@ -340,11 +338,9 @@ fn print_last(rows: &Rows) {
 /// Prints all rows, in order of time.
 fn print_all(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(HEAD.as_bytes())?;
-    let mut last: HashMap<u32, (f64, u64)> = HashMap::new();
+    let mut last = LastLines::default();
     for row in rows.in_order() {
-        let now = (row.seconds, row.allocations);
-        let before = last.insert(row.pid, now).unwrap_or_default();
-        out.write_all(row.line(before).as_bytes())?;
+        out.write_all(last.next(row).as_bytes())?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The numbers of each process at regular times, and their text forms.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_profile::{Mark, ProcessSamples, RunTimes};
@@ -14,7 +15,11 @@ pub const HEAD: &str =
 pub struct Row {
     /// Since the start of the first process.
     pub seconds: f64,
+    /// Number of the process in the recording.
+    pub id: u32,
     pub pid: u32,
+    /// When the process began, or its program after an `exec`, since the start of the first one.
+    pub started: f64,
     pub allocated_bytes: u64,
     pub deallocated_bytes: u64,
     pub resident_bytes: u64,
@@ -52,10 +57,12 @@ impl Row {
         self.allocated_bytes.wrapping_sub(self.deallocated_bytes)
     }
 
-    /// A line for people. `before` has the time and the allocations of the last line.
-    pub fn line(&self, before: (f64, u64)) -> String {
-        let passed = self.seconds - before.0;
-        let more = self.allocations.saturating_sub(before.1);
+    /// A line for people. `before` has the time and the allocations of the last line; `None`: the rate
+    /// is that since the process began.
+    pub fn line(&self, before: Option<(f64, u64)>) -> String {
+        let (time, allocations) = before.unwrap_or((self.started, 0));
+        let passed = self.seconds - time;
+        let more = self.allocations.saturating_sub(allocations);
         let rate = match passed > 0.0 {
             true => count((more as f64 / passed).round() as u64),
             false => "-".to_owned(),
@@ -69,6 +76,20 @@ impl Row {
             bytes(self.live_bytes()),
             bytes(self.resident_bytes),
         )
+    }
+}
+
+/// The time and the allocations of the last line of each process, by its number in the recording: after
+/// an `exec` it has another one.
+#[derive(Default)]
+pub struct LastLines(HashMap<u32, (f64, u64)>);
+
+impl LastLines {
+    /// The next line.
+    pub fn next(&mut self, row: &Row) -> String {
+        let now = (row.seconds, row.allocations);
+        let before = self.0.insert(row.id, now);
+        row.line(before)
     }
 }
 
@@ -86,7 +107,9 @@ impl Rows {
             };
             let row = |sample: &allotrope_profile::HeapSample| Row {
                 seconds: seconds(sample.time_ns),
+                id: process.id,
                 pid: process.pid,
+                started: seconds(process.started_ns),
                 allocated_bytes: sample.allocated_bytes,
                 deallocated_bytes: sample.deallocated_bytes(),
                 resident_bytes: resident(sample.time_ns),
@@ -223,6 +246,8 @@ mod tests {
         ProcessSamples {
             id: pid,
             pid,
+            // Half a second before its first sample.
+            started_ns: samples[0].0 * 1_000_000_000 - 500_000_000,
             executable: "/bin/x".into(),
             samples: samples.iter().map(sample).collect(),
             resident: vec![ResidentSample {
@@ -293,9 +318,25 @@ mod tests {
         );
     }
 
+    /// Nothing is known of the time before a process began.
+    #[test]
+    fn a_rate_is_that_of_the_time_in_which_the_process_ran() {
+        let rate = |line: &str| line.split_whitespace().last().map(str::to_owned);
+        let mut last = LastLines::default();
+        let rows = rows();
+        let lines = rows.in_order().into_iter().map(|row| last.next(row));
+        let rates: Vec<_> = lines.filter_map(|line| rate(&line)).collect();
+        // 10 in half a second, then 10 more in a second; 3 in half a second, then one in a second.
+        assert_eq!(rates, ["20", "10", "6", "1"]);
+        // Another program, which counts from 0.
+        let mut row = *rows.in_order()[3];
+        (row.id, row.started, row.seconds, row.allocations) = (9, 3.5, 4.0, 40);
+        assert_eq!(rate(&last.next(&row)).as_deref(), Some("80"));
+    }
+
     #[test]
     fn lines_fit_80_columns() {
-        let line = rows().processes[0][0].line((0.0, 0));
+        let line = rows().processes[0][0].line(None);
         assert!(HEAD.trim_end().len() <= 80 && line.trim_end().len() == HEAD.trim_end().len());
     }
 }
