@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crate::revisions::RevisionError;
 
 /// Settings of each command, which take precedence over all others.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
     // Hooks are code of the revision that is checked out, where tools put them into a folder of
     // the repository.
     "core.hooksPath=/dev/null",
@@ -19,6 +19,8 @@ const SETTINGS: [&str; 4] = [
     "safe.bareRepository=explicit",
     // The URL of a submodule is part of the contents, and `ext::` runs a command.
     "protocol.ext.allow=never",
+    // `revisions` checks out submodules itself.
+    "submodule.recurse=false",
 ];
 
 /// A git command for a folder.
@@ -39,32 +41,66 @@ pub fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S
     command
 }
 
-/// Runs git and returns its standard output.
+/// Runs git and returns its standard output as text, without the newlines at its end.
 pub fn git<S: AsRef<OsStr>>(
     folder: &Path,
     words: impl IntoIterator<Item = S>,
 ) -> Result<String, RevisionError> {
+    git_bytes(folder, words).map(text)
+}
+
+/// Runs git and returns its standard output.
+pub fn git_bytes<S: AsRef<OsStr>>(
+    folder: &Path,
+    words: impl IntoIterator<Item = S>,
+) -> Result<Vec<u8>, RevisionError> {
     let words: Vec<S> = words.into_iter().collect();
-    let shown = words.iter().map(|word| word.as_ref().to_string_lossy());
-    let shown: Vec<_> = shown.collect();
-    let shown = shown.join(" ");
-    run(&mut command(folder, words), shown)
+    let shown = shown(&words);
+    run_bytes(&mut command(folder, words), shown)
+}
+
+/// The same for a git directory, which need not have a working tree.
+pub fn git_in<'w>(
+    git_dir: &Path,
+    words: impl IntoIterator<Item = &'w OsStr>,
+) -> Result<Vec<u8>, RevisionError> {
+    let words: Vec<&OsStr> = words.into_iter().collect();
+    let shown = shown(&words);
+    // Git fails if the configured working tree does not exist.
+    let options = ["--git-dir", "--work-tree"].map(OsStr::new);
+    let options = options.into_iter().flat_map(|it| [it, git_dir.as_os_str()]);
+    let words = options.chain(words);
+    run_bytes(&mut command(git_dir, words), shown)
 }
 
 /// Runs a git command, which messages call by these words, and returns its standard output
-/// without the newlines at its end.
+/// as text, without the newlines at its end.
 pub fn run(command: &mut Command, words: String) -> Result<String, RevisionError> {
+    run_bytes(command, words).map(text)
+}
+
+/// The same, with its standard output as it is.
+pub fn run_bytes(command: &mut Command, words: String) -> Result<Vec<u8>, RevisionError> {
     let output: Output = command.output().map_err(|source| RevisionError::Io {
         what: "cannot run git; is it installed?".to_owned(),
         source,
     })?;
     if output.status.success() {
-        let text = String::from_utf8_lossy(&output.stdout);
-        return Ok(text.trim_end_matches('\n').to_owned());
+        return Ok(output.stdout);
     }
     let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(RevisionError::Git {
         command: words,
         stderr,
     })
+}
+
+fn shown<S: AsRef<OsStr>>(words: &[S]) -> String {
+    let words = words.iter().map(|word| word.as_ref().to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn text(output: Vec<u8>) -> String {
+    let text = String::from_utf8_lossy(&output);
+    text.trim_end_matches('\n').to_owned()
 }

@@ -205,6 +205,10 @@ impl Measurer<'_> {
                 Ok(started) => started,
                 Err(problem) => {
                     measured.problem = Some(problem);
+                    // A program that fails may leave processes behind, too.
+                    let trace = measured.trace.as_deref();
+                    let notes = trace.map(|trace| left_behind(trace, protocol.left_behind).0);
+                    measured.add_notes(notes.into_iter().flatten());
                     break;
                 }
             };
@@ -378,12 +382,16 @@ impl Measured {
         frames.map(|frame| frame.file.as_str())
     }
 
-    fn add(&mut self, test: &Test, started: ProgramRun) {
-        for note in started.notes {
+    fn add_notes(&mut self, notes: impl Iterator<Item = String>) {
+        for note in notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
         }
+    }
+
+    fn add(&mut self, test: &Test, started: ProgramRun) {
+        self.add_notes(started.notes.into_iter());
         if self.toolchain.is_none() {
             self.toolchain = started.toolchain;
             self.unoptimised = started.unoptimised;

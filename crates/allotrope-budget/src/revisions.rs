@@ -2,8 +2,10 @@
 //! user's cache. The worktrees stay, so that the next build there is
 //! incremental. The repository's own working tree and index are not modified.
 
+mod submodules;
+
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,8 +17,9 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::git::{command, git, run};
+use crate::git::{command, git, run, run_bytes};
 use crate::paths::cache_folder;
+use submodules::{Checkout, Source, checkout_at, forget, gitlinks};
 
 /// The name of the working tree with its uncommitted changes.
 pub const WORKING_TREE: &str = ".";
@@ -45,6 +48,24 @@ pub enum RevisionError {
         command: String,
         /// Its standard error output.
         stderr: String,
+    },
+    /// The commit of a submodule is not on this machine, and git cannot fetch it.
+    #[error(
+        "the submodule {} needs its commit {commit}, which is not on this machine and cannot be \
+         fetched ({why}); get it with `{command}` when its server can be reached, or leave the \
+         submodule out with `{leave_out}`", path.shown()
+    )]
+    Submodule {
+        /// Its path in the project.
+        path: PathBuf,
+        /// The commit.
+        commit: String,
+        /// What git says.
+        why: String,
+        /// A command that fetches it.
+        command: String,
+        /// A command that excludes the submodule.
+        leave_out: String,
     },
     /// A file operation in the cache failed.
     #[error("{what}: {source}")]
@@ -156,8 +177,7 @@ impl Repository {
         })?;
         if head(&folder).is_none() {
             // The remains of an incomplete worktree.
-            let _ = fs::remove_dir_all(&folder);
-            git(&self.root, ["worktree", "prune"])?;
+            Checkout::new(&folder).remove(&self.root)?;
             let path = folder.as_os_str();
             let words = ["worktree", "add", "--force", "--detach", "--quiet"].map(OsStr::new);
             let words = words.into_iter().chain([path, OsStr::new(&commit)]);
@@ -172,13 +192,20 @@ impl Repository {
     /// # Errors
     /// A folder that cannot be removed.
     pub fn remove_worktrees(&self) -> Result<(), RevisionError> {
+        if !self.cache.exists() {
+            return Ok(());
+        }
+        for folder in self.folders()? {
+            Checkout::new(&folder).remove(&self.root)?;
+        }
+        // Those whose folders an interrupted removal has left no trace of.
+        forget(&self.root, &self.cache);
         match fs::remove_dir_all(&self.cache) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(io_error("cannot remove", &self.cache)(error));
+                Err(io_error("cannot remove", &self.cache)(error))
             }
-            _ => {}
+            _ => Ok(()),
         }
-        git(&self.root, ["worktree", "prune"]).map(drop)
     }
 
     /// Removes the worktrees that did not exist when this value was made.
@@ -187,16 +214,11 @@ impl Repository {
     /// A folder that cannot be removed.
     pub fn remove_created(&self) -> Result<(), RevisionError> {
         for folder in self.created.take() {
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(io_error("cannot remove", &folder)(error));
-                }
-                _ => {}
-            }
+            Checkout::new(&folder).remove(&self.root)?;
             // Nothing is lost if it stays: it is empty.
             let _ = fs::remove_file(folder.with_extension("lock"));
         }
-        git(&self.root, ["worktree", "prune"]).map(drop)
+        Ok(())
     }
 
     /// The path beside the repository that a build asks for under a path which is beside
@@ -220,16 +242,8 @@ impl Repository {
         name: &str,
         lock: File,
     ) -> Result<Worktree, RevisionError> {
-        // Git writes only the files that differ; the others keep their
-        // modification times, so that builds are incremental.
-        let words = ["checkout", "--quiet", "--force", "--detach"];
-        git(&folder, words.into_iter().chain([commit.as_str()]))?;
-        if folder.join(".gitmodules").exists() {
-            git(
-                &folder,
-                ["submodule", "update", "--init", "--recursive", "--quiet"],
-            )?;
-        }
+        let source = Source::of_checkout(&self.root);
+        Checkout::new(&folder).check_out(&source, &commit)?;
         Ok(Worktree {
             folder,
             commit,
@@ -256,47 +270,8 @@ impl Repository {
         })
     }
 
-    /// Commits all files that are not ignored, through a temporary index and on
-    /// no branch, so that the repository stays as it is.
     fn commit_working_tree(&self) -> Result<String, RevisionError> {
-        let folder = tempfile::tempdir().map_err(io_error("cannot create", Path::new("/tmp")))?;
-        let index = folder.path().join("index");
-        let own = git(&self.root, ["rev-parse", "--git-path", "index"])?;
-        // A copy of the index has the file times, so git reads only changed
-        // files.
-        let own = self.root.join(own);
-        let _ = fs::copy(&own, &index).and_then(|_| {
-            // Git reads a file that is as old as the index, because a change in the same
-            // second leaves its time as it is. A younger copy would hide such a change.
-            let written = fs::metadata(&own)?.modified()?;
-            fs::File::options()
-                .write(true)
-                .open(&index)?
-                .set_modified(written)
-        });
-        let with_index = |words: &[&str]| {
-            let mut command = command(&self.root, words);
-            command.env("GIT_INDEX_FILE", &index);
-            run(&mut command, words.join(" "))
-        };
-        with_index(&["add", "--all"])?;
-        let tree = with_index(&["write-tree"])?;
-        let mut words = vec!["commit-tree", &tree, "-m", "uncommitted changes"];
-        let head = self.resolve("HEAD").ok();
-        if let Some(head) = &head {
-            words.extend(["-p", head]);
-        }
-        let mut command = command(&self.root, &words);
-        for (name, value) in [
-            ("NAME", "allotrope"),
-            ("EMAIL", "allotrope@localhost"),
-            // A fixed date, so that the same files give the same commit.
-            ("DATE", "2000-01-01T00:00:00Z"),
-        ] {
-            command.env(format!("GIT_AUTHOR_{name}"), value);
-            command.env(format!("GIT_COMMITTER_{name}"), value);
-        }
-        run(&mut command, "commit-tree".to_owned())
+        Ok(commit_working_tree(&self.root)?.commit)
     }
 
     fn folders(&self) -> Result<Vec<PathBuf>, RevisionError> {
@@ -331,6 +306,75 @@ impl Repository {
             Err(error) => Err(io_error("cannot lock", &path)(error.into())),
         }
     }
+}
+
+/// A working tree as a commit.
+struct WorkingTree {
+    commit: String,
+    /// The commit that is checked out there, if nothing is changed.
+    unchanged: Option<String>,
+}
+
+/// Commits all files that are not ignored, those of submodules, too, through temporary indexes and
+/// on no branch, so that the repositories stay as they are.
+fn commit_working_tree(root: &Path) -> Result<WorkingTree, RevisionError> {
+    let folder = tempfile::tempdir().map_err(io_error("cannot create", Path::new("/tmp")))?;
+    let index = folder.path().join("index");
+    let own = git(root, ["rev-parse", "--git-path", "index"])?;
+    // A copy of the index has the file times, so git reads only changed
+    // files.
+    let own = root.join(own);
+    let _ = fs::copy(&own, &index).and_then(|_| {
+        // Git reads a file that is as old as the index, because a change in the same
+        // second leaves its time as it is. A younger copy would hide such a change.
+        let written = fs::metadata(&own)?.modified()?;
+        fs::File::options()
+            .write(true)
+            .open(&index)?
+            .set_modified(written)
+    });
+    let with_index = |words: &[&OsStr]| {
+        let mut command = command(root, words);
+        command.env("GIT_INDEX_FILE", &index);
+        run_bytes(&mut command, words[0].to_string_lossy().into_owned())
+    };
+    with_index(&["add", "--all"].map(OsStr::new))?;
+    let entries = with_index(&["ls-files", "--stage", "-z"].map(OsStr::new))?;
+    for link in gitlinks(&entries) {
+        let Some(checkout) = checkout_at(root, &link.path) else {
+            continue;
+        };
+        let there = commit_working_tree(&checkout)?;
+        let commit = there.unchanged.unwrap_or(there.commit);
+        if commit != link.commit {
+            let mut entry = OsString::from(format!("160000,{commit},"));
+            entry.push(&link.path);
+            let words = ["update-index", "--cacheinfo"].map(OsStr::new);
+            with_index(&[words[0], words[1], &entry])?;
+        }
+    }
+    let tree = with_index(&[OsStr::new("write-tree")])?;
+    let tree = String::from_utf8_lossy(&tree).trim().to_owned();
+    let mut words = vec!["commit-tree", &tree, "-m", "uncommitted changes"];
+    let resolve = |name: &str| git(root, ["rev-parse", "--verify", "--quiet", name]).ok();
+    let head = resolve("HEAD^{commit}");
+    if let Some(head) = &head {
+        words.extend(["-p", head]);
+    }
+    let mut command = command(root, &words);
+    for (name, value) in [
+        ("NAME", "allotrope"),
+        ("EMAIL", "allotrope@localhost"),
+        // A fixed date, so that the same files give the same commit.
+        ("DATE", "2000-01-01T00:00:00Z"),
+    ] {
+        command.env(format!("GIT_AUTHOR_{name}"), value);
+        command.env(format!("GIT_COMMITTER_{name}"), value);
+    }
+    Ok(WorkingTree {
+        commit: run(&mut command, "commit-tree".to_owned())?,
+        unchanged: head.filter(|_| resolve("HEAD^{tree}").as_deref() == Some(&tree)),
+    })
 }
 
 fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> RevisionError + use<> {

@@ -306,13 +306,16 @@ impl ProcessTree {
     }
 
     /// Whether some process may still get an image. Called when no image is left; scans
-    /// all processes of the machine every [`PENDING_INTERVAL`].
+    /// all processes of the machine, every [`PENDING_INTERVAL`] while there is one.
     pub(crate) fn has_pending(&mut self, search: &Search, now: Instant) -> bool {
         if !self.follows {
             return false;
         }
-        if self.next_pending_scan.is_some_and(|next| now < next) {
-            return !self.pending.is_empty() || self.is_loading(now);
+        // A "no" ends the recording, so it is never that of an earlier scan: a process that
+        // was pending then may have got its image, forked and ended.
+        let was_pending = !self.pending.is_empty() || self.is_loading(now);
+        if was_pending && self.next_pending_scan.is_some_and(|next| now < next) {
+            return true;
         }
         self.next_pending_scan = Some(now + PENDING_INTERVAL);
         self.pending.clear();
@@ -388,6 +391,8 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
+        // However early it is found after a scan that found none.
+        assert!(process_tree.has_pending(&Search::new(u64::MAX), begin));
         let later = begin + PENDING_INTERVAL;
         assert!(process_tree.has_pending(&Search::new(u64::MAX), later));
         assert!(!process_tree.has_pending(&Search::new(u64::MAX), later + LOADING));

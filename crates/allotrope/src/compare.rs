@@ -30,10 +30,10 @@ To find the first commit at which a test allocates more than at the revision GOO
   git bisect start BAD GOOD
   git bisect run allotrope compare --bisect GOOD HEAD TEST
 
-Exit status: 0 if no number is worse, 1 if allotrope failed, 2 if a revision or
-configuration cannot be used, 3 if a number is worse, 5 if a revision cannot be
+Exit status: 0 if no number is worse, 1 if allotrope failed, 2 if a revision, one of
+its submodules or its configuration cannot be used, 3 if a number is worse, 5 if a revision cannot be
 built or tested, 128+N if signal N stopped it. With --bisect: 0 good, 1 bad, 125 if
-AFTER cannot be built or tested, 128 or more if anything else is wrong.";
+AFTER cannot be built or tested or lacks a submodule, 128 or more if anything else is wrong.";
 
 /// `git bisect run`: this revision is bad.
 const BISECT_BAD: u8 = 1;
@@ -152,7 +152,16 @@ fn measure_and_print(
         stop: stop.requested(),
     };
     let before = measure(&comparer, before, stop)?;
-    let mut after = measure(&comparer, after, stop)?;
+    let mut after = measure(&comparer, after, stop).map_err(|mut failure| {
+        // The next commit may have submodules that are there.
+        let error = failure.error.downcast_ref::<ComparisonError>();
+        if let Some(ComparisonError::Revision(RevisionError::Submodule { .. })) = error
+            && arguments.bisect
+        {
+            failure.status = BISECT_SKIP;
+        }
+        failure
+    })?;
     for protocol in after.protocols_mut() {
         arguments.glue.add_to(&mut protocol.glue)?;
         arguments.suppressions.add_to(&mut protocol.suppressions)?;

@@ -39,6 +39,7 @@ mod pager;
 mod paths;
 mod per;
 mod postmortem;
+mod process_one;
 mod program;
 mod progress;
 mod record;
@@ -80,6 +81,9 @@ fn main() -> ExitCode {
         Ok(command_line) => command_line,
         Err(error) => return usage(&error),
     };
+    if let Some(status) = process_one::run(&command_line.subcommand) {
+        return ExitCode::from(status);
+    }
     if let Some(limit) = command_line.subcommand.input_limit() {
         memory::limit(limit.bytes());
     }

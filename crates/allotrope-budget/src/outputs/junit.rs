@@ -52,16 +52,21 @@ fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
             for result in &test.cases {
                 case(xml, test, result)?;
             }
-            if troubles.is_empty() {
-                return Ok(());
+            if !troubles.is_empty() {
+                let log = format!("{}\n\n{}", troubles.join("\n"), test.output);
+                element(
+                    xml,
+                    test,
+                    &test.name,
+                    Some(("error", troubles.join("; "), log)),
+                )?;
             }
-            let log = format!("{}\n\n{}", troubles.join("\n"), test.output);
-            element(
-                xml,
-                test,
-                &test.name,
-                Some(("error", troubles.join("; "), log)),
-            )
+            if !test.notes.is_empty() {
+                let notes = test.notes.join("\n");
+                xml.create_element("system-out")
+                    .write_text_content(BytesText::new(&shown_lines(&notes)))?;
+            }
+            Ok(())
         })?;
     Ok(())
 }

@@ -17,5 +17,6 @@ mod outputs;
 mod project;
 mod python;
 mod starting;
+mod submodules;
 mod trouble;
 mod windows;

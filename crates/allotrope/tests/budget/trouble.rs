@@ -6,7 +6,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::project::Project;
-use crate::support::{record, run};
+use crate::support::{compiled, is_root, record, run, skip};
 
 #[test]
 fn each_way_to_fail_is_reported_as_what_it_is() {
@@ -272,8 +272,14 @@ fn a_server_that_ignores_sigterm_is_killed() {
 #[test]
 fn the_verdict_is_that_of_the_program_whatever_it_leaves_behind() {
     let project = leaving_a_server("", 7, "");
-    project.test(&[]).expect(5).has("ended with status 7");
+    let printed = project.test(&[]).expect(5);
+    printed
+        .has("ended with status 7")
+        .has("/sleep behind, which was ended");
     assert_eq!(living_server(&project), None);
+    let xml = project.test(&["--format", "junit"]).expect(5);
+    xml.has("<system-out>the program ended and left")
+        .has("/sleep behind, which was ended");
 }
 
 #[test]
@@ -298,4 +304,35 @@ fn what_becomes_of_a_server_is_one_of_two_words() {
         .test(&[])
         .expect(2)
         .stderr_has("tests.server.left-behind: it is \"end\" or \"leave\"");
+}
+
+/// As process 1 of a container, `test` inherits the processes whose parent has ended.
+#[test]
+fn orphans_are_waited_for_by_process_one() {
+    // Status 5: nobody has left a zombie.
+    let project = Project::new(&format!(
+        "warmup = 0\n[tests.orphans]\nruns = 1\ncommand = [\"sh\", \"-c\", \"{}; test $? = 5\"]\n",
+        compiled("orphans.c").display()
+    ));
+    let flags = if is_root() { "-pf" } else { "-Urpf" };
+    let unshare = || {
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args([flags, "--mount-proc"])
+            .current_dir(project.folder());
+        command
+    };
+    let is_possible = unshare().arg("true").output();
+    if !is_possible.is_ok_and(|output| output.status.success()) {
+        return skip("the kernel refuses a pid namespace");
+    }
+    let program = record::command();
+    let mut command = unshare();
+    command
+        .arg(program.get_program())
+        .args(["test", "--accept"])
+        .env("XDG_CACHE_HOME", project.folder().join(".cache"))
+        .env("TMPDIR", project.recordings());
+    let accepted: crate::project::Finished = run(&mut command, b"").into();
+    accepted.expect(0);
 }
