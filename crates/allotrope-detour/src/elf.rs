@@ -4,6 +4,8 @@
 
 use core::ops::Range;
 
+use crate::functions;
+
 /// Most sections that are read. (Without `SHN_XINDEX` a file has fewer than 0xff00.)
 const MAX_SECTIONS: u64 = 0xff00;
 /// Most program headers that are read. The kernel accepts no more than fit into 64 KiB.
@@ -85,8 +87,8 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
         is_it.then_some(Self { file, header })
     }
 
-    /// The functions in a symbol table that the file defines, except those with mangled
-    /// names of C++ namespaces and Rust, which are the most.
+    /// The functions in a symbol table that the file defines, and whose names could be those
+    /// of an allocator's ([`functions`](crate::functions)): few of hundreds of thousands.
     pub fn functions(&self, table: Table) -> impl Iterator<Item = Symbol<'a>> {
         let (symbols, strings) = self.table(table).unwrap_or_default();
         symbols
@@ -183,17 +185,18 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
 }
 
 fn function<'a>(symbol: &[u8], strings: &'a [u8]) -> Option<Symbol<'a>> {
-    let (kind, binding) = (symbol[4] & 15, symbol[4] >> 4);
+    // Most symbols end here: neither their other fields nor the rest of the name is read.
+    let (name, rest) = symbol.split_first_chunk::<4>()?;
+    let name = strings.get(u32::from_le_bytes(*name) as usize..)?;
+    if !functions::may_be_known(name) {
+        return None;
+    }
+    let (kind, binding) = (rest[0] & 15, rest[0] >> 4);
     let section = number(symbol, 6..8);
     let address = number(symbol, 8..16);
     let is_function = matches!(kind, STT_FUNC | STT_GNU_IFUNC);
     let is_defined = section != SHN_UNDEF && section < SHN_LORESERVE && address != 0;
     if !is_function || !is_defined {
-        return None;
-    }
-    let name = strings.get(number(symbol, 0..4) as usize..)?;
-    // Before the end of the name is searched.
-    if name.starts_with(b"_ZN") || name.starts_with(b"_R") {
         return None;
     }
     // No name of a function that is looked for is longer.

@@ -174,6 +174,24 @@ pub fn evidence(name: &[u8]) -> Option<Allocator> {
     known.map(|(_, allocator)| *allocator)
 }
 
+/// Whether [`by_name`] or [`evidence`] can know a name that begins so. A program may have
+/// hundreds of thousands of symbols, and this excludes nearly all of them by their first two
+/// bytes.
+#[inline(always)]
+pub fn may_be_known(name: &[u8]) -> bool {
+    let Some(first) = name.first_chunk::<2>() else {
+        return false;
+    };
+    let prefixes = matches!(first, b"_r" | b"je" | b"tc" | b"mi" | b"TC");
+    let standard = matches!(
+        first,
+        b"ma" | b"fr" | b"ca" | b"re" | b"po" | b"al" | b"me" | b"va" | b"pv" | b"cf"
+    );
+    let jemalloc = matches!(first, b"ra" | b"xa" | b"da" | b"sd");
+    let operators = first == b"_Z" && matches!(name.get(2), Some(b'n' | b'd'));
+    prefixes || standard || jemalloc || operators
+}
+
 /// No name of a function is longer.
 const LONGEST_NAME: usize = 40;
 
@@ -400,7 +418,21 @@ mod tests {
             for function in family.tables.iter().flat_map(|table| table.iter()) {
                 let name = format!("{}{}", family.prefix, function.name);
                 assert!(by_name(name.as_bytes()).is_some(), "{name}");
+                assert!(may_be_known(name.as_bytes()), "{name}");
             }
+        }
+        for (name, _) in EVIDENCE {
+            assert!(may_be_known(name), "{}", name.escape_ascii());
+        }
+        for name in [
+            "",
+            "m",
+            "_",
+            "_ZN3foo6mallocEv",
+            "_RNvC3foo3bar",
+            "base_GHC",
+        ] {
+            assert!(!may_be_known(name.as_bytes()), "{name}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use allotrope_detour::functions;
 use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, SectionIndex, elf};
@@ -45,6 +46,9 @@ pub struct SymbolFacts {
     /// The program reports the blocks of its global allocator, by `allotrope-client`'s
     /// `Recorded`.
     pub reported: bool,
+    /// A symbol has the name of an allocator's function that the recorder detours, or of one
+    /// that shows which allocator it is. Its definition may be in another file.
+    pub(crate) names_entry_point: bool,
     /// The sanitizer whose characteristic symbols the file defines.
     sanitizer: Option<&'static str>,
 }
@@ -146,10 +150,18 @@ impl SymbolFacts {
     }
 
     fn among(file: &File, tables: &[elf::SectionType]) -> Self {
-        let cache = ReadCache::new(file);
+        Self::in_tables(&ReadCache::new(file), tables)
+    }
+
+    /// As [`of`](Self::of), of a file whose parts are kept once they are read.
+    pub(crate) fn in_cache(cache: &ReadCache<&File>) -> Self {
+        Self::in_tables(cache, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB])
+    }
+
+    fn in_tables(cache: &ReadCache<&File>, tables: &[elf::SectionType]) -> Self {
         let mut facts = Self::default();
         for table in tables {
-            let _ = facts.read_symbols(&cache, *table);
+            let _ = facts.read_symbols(cache, *table);
         }
         facts
     }
@@ -174,15 +186,22 @@ impl SymbolFacts {
         }
         // Each is read as a whole: a program may have hundreds of thousands of symbols.
         let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data)?;
-        let strings = strings.data(endian, data)?;
-        let strings = StringTable::new(strings, 0, strings.len() as u64);
+        let bytes = strings.data(endian, data)?;
+        let strings = StringTable::new(bytes, 0, bytes.len() as u64);
         for symbol in symbols {
-            if !symbol.is_definition(endian, strings) {
+            // Most symbols end here.
+            let start = usize::try_from(symbol.st_name(endian)).unwrap_or(usize::MAX);
+            if !may_matter(bytes.get(start..).unwrap_or_default()) {
                 continue;
             }
             let Ok(name) = symbol.name(endian, strings) else {
                 continue;
             };
+            self.names_entry_point |=
+                functions::by_name(name).is_some() || functions::evidence(name).is_some();
+            if !symbol.is_definition(endian, strings) {
+                continue;
+            }
             if name == b"malloc" {
                 self.defines_malloc = true;
                 self.exports_malloc |= table == elf::SHT_DYNSYM;
@@ -198,6 +217,22 @@ impl SymbolFacts {
     }
 }
 
+/// Whether a symbol whose name begins so can be one that [`SymbolFacts`] shows. A program may
+/// have hundreds of thousands of symbols, and this excludes nearly all of them by their first
+/// bytes.
+#[inline(always)]
+fn may_matter(name: &[u8]) -> bool {
+    let Some(first) = name.first_chunk::<3>() else {
+        return false;
+    };
+    match first {
+        b"mal" | b"_Zn" | b"je_" | b"_rj" | b"mi_" | b"_mi" | b"tc_" | b"sn_" => true,
+        b"_ZN" => name.starts_with(METHODS[0]),
+        b"_RN" => name.starts_with(METHODS[1]),
+        _ => sanitizer::may_be_known(name) || functions::may_be_known(name),
+    }
+}
+
 fn contains(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|window| window == part)
 }
@@ -205,6 +240,24 @@ fn contains(name: &[u8], part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_symbols_that_matter_begin_as_expected() {
+        let known = ALLOCATOR_SYMBOLS.iter().map(|(name, _)| *name);
+        let known = known.chain(METHODS).chain([&b"malloc"[..], b"_Znwm"]);
+        for name in known {
+            assert!(may_matter(name), "{}", name.escape_ascii());
+        }
+        for name in [
+            "",
+            "__",
+            "main",
+            "_ZN3foo3barEv",
+            "base_GHCziBase_map_closure",
+        ] {
+            assert!(!may_matter(name.as_bytes()), "{name}");
+        }
+    }
 
     #[test]
     fn linked_in_allocators_and_libraries_are_distinguished() {

@@ -59,6 +59,9 @@ pub struct Program {
     pub debug_information: bool,
     /// The file has a symbol table besides the dynamic one.
     pub symbol_table: bool,
+    /// What the exported symbols show, if nothing else forbids a recording; perhaps together
+    /// with what the other ones show.
+    pub exported: Option<SymbolFacts>,
     /// GNU build id, by which a separate debug file is found.
     pub build_id: Option<Vec<u8>>,
 }
@@ -161,13 +164,15 @@ fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
     let kind = match judge(&file, &start) {
         Content::Program(found) => {
             reason = found.map(|reason| (reason, ""));
-            let linked = || SymbolFacts::of_file(&file).linked_sanitizer();
-            if reason.is_none()
-                && let Some(sanitizer) = linked()
-            {
+            let exported = reason.is_none().then(|| SymbolFacts::of_file(&file));
+            let sanitizer = exported.as_ref().and_then(SymbolFacts::linked_sanitizer);
+            if let Some(sanitizer) = sanitizer {
                 reason = Some((NotRecordable::LinkedSanitizer, sanitizer));
             }
-            Kind::Program(Program::read(&file))
+            Kind::Program(Program {
+                exported,
+                ..Program::read(&file)
+            })
         }
         Content::Script(interpreter) => {
             let interpreter = Path::new(OsStr::from_bytes(interpreter.path().to_bytes()));
@@ -281,8 +286,10 @@ mod tests {
         let after_symbols = reads().unwrap();
         LinkedAllocator::of(&own).unwrap();
         let after_allocator = reads().unwrap();
-        Executable::inspect(&own).unwrap();
+        let executable = Executable::inspect(&own).unwrap();
         let after_inspection = reads().unwrap();
+        LinkedAllocator::with_facts(&executable).unwrap();
+        let after_both = reads().unwrap();
         assert_eq!(symbols.name, None);
         // The ELF and section headers, two symbol tables with their names; for the inspection
         // also a name for each of some forty sections. (Reading the counter is one, too.)
@@ -290,6 +297,8 @@ mod tests {
         assert!(after_symbols - before <= most);
         assert!(after_allocator - after_symbols <= most);
         assert!(after_inspection - after_allocator <= most + 200);
+        // They are read once for the symbols' facts and the allocator.
+        assert!(after_both - after_inspection <= most);
     }
 
     #[test]

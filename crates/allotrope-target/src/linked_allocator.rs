@@ -12,6 +12,9 @@ use allotrope_detour::survey::Survey;
 use memchr::memmem;
 use object::{ReadCache, ReadRef};
 
+use crate::allocator::SymbolFacts;
+use crate::executable::{Executable, Kind};
+
 /// Texts in the allocators' code, of messages and settings.
 const TEXTS: [(&[u8], &str); 3] = [
     (b"<jemalloc>: ", "jemalloc"),
@@ -44,11 +47,29 @@ impl LinkedAllocator {
     /// If there is no regular file at `path` that can be opened.
     pub fn of(path: &Path) -> io::Result<Option<Self>> {
         let file = allotrope_files::open_regular(path)?;
+        Ok(Self::in_cache(&ReadCache::new(&file)))
+    }
+
+    /// These, and what all symbols of a program show. The symbol tables are read once, and
+    /// not at all if the inspection of the program has found all that they show.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn with_facts(executable: &Executable) -> io::Result<(SymbolFacts, Option<Self>)> {
+        if let Kind::Program(program) = &executable.kind
+            && let Some(exported) = &program.exported
+            && !program.symbol_table
+            && !exported.names_entry_point
+        {
+            return Ok((exported.clone(), None));
+        }
+        let file = allotrope_files::open_regular(&executable.path)?;
         let cache = ReadCache::new(&file);
-        let Some(elf) = Elf::open(&Cached(&cache)).map(|elf| Self::among(&elf)) else {
-            return Ok(None);
-        };
-        Ok(elf)
+        Ok((SymbolFacts::in_cache(&cache), Self::in_cache(&cache)))
+    }
+
+    fn in_cache<'a>(cache: &'a ReadCache<&'a File>) -> Option<Self> {
+        Elf::open(&Cached(cache)).and_then(|elf| Self::among(&elf))
     }
 
     fn among<B: Bytes>(elf: &Elf<'_, B>) -> Option<Self> {

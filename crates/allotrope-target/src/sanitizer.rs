@@ -27,6 +27,17 @@ pub(crate) fn defining(function: &[u8]) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
+/// Whether [`defining`] can know a function whose name begins so.
+#[cfg(feature = "std")]
+#[inline(always)]
+pub(crate) fn may_be_known(function: &[u8]) -> bool {
+    let first = function.first_chunk::<3>();
+    matches!(
+        first,
+        Some(b"__a" | b"__h" | b"__l" | b"__m" | b"__t" | b"dfs")
+    )
+}
+
 /// Whether a library of this name or path is AddressSanitizer's.
 pub fn is_address_library(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
@@ -64,6 +75,14 @@ mod tests {
         assert!(!is_address_library(b"/libasan.so/libubsan.so.1"));
         assert!(preloads_address_library(b"libm.so.6:/x/libasan.so.6"));
         assert!(!preloads_address_library(b"libm.so.6 libtsan.so.2"));
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn the_functions_begin_as_expected() {
+        for (function, _) in FUNCTIONS {
+            assert!(may_be_known(function), "{}", function.escape_ascii());
+        }
     }
 
     #[test]

@@ -3,8 +3,14 @@
 
 mod support;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::{Value, json};
-use support::{Recording, compiled, record};
+use support::{Recording, Report, compiled, compiled_with, is_root, record, run};
 
 fn expect(arguments: &[&str], status: i32, exit: &Value) -> Recording {
     let recording = record(compiled("endings.c"))
@@ -90,5 +96,61 @@ fn the_summary_has_counts_file_and_next_command() {
     let printed = &recording.stderr;
     for part in ["1,001", "allotrope report", "recorded.allotrope"] {
         assert!(printed.contains(part), "{part} in {printed}");
+    }
+}
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+
+/// Copies an executable in a process of its own: a process that another test starts could
+/// inherit a descriptor of ours that is open for writing, and then the copy could not be
+/// executed (ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status();
+    assert!(status.expect("cp(1) starts").success());
+}
+
+/// Only the collector can open the file of such a program, and only while the process lives.
+/// An ordinary user may not follow `/proc/PID/map_files`.
+#[test]
+fn programs_that_end_at_once_are_named_however_they_end() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do \
+                  mkdir d$i && cp program d$i/short && d$i/short $0 0; rm -rf d$i; done";
+    for build_id in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = folder.path();
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).expect("it is ours");
+        let command = support::record::command();
+        copy(Path::new(command.get_program()), &folder.join("allotrope"));
+        copy(
+            &compiled_with("endings.c", &[build_id]),
+            &folder.join("program"),
+        );
+        for way in ["return", "exit", "_exit", "exit_group", "quick_exit"] {
+            let trace = folder.join(way);
+            let mut command = Command::new(folder.join("allotrope"));
+            command
+                .args(["record", "-o"])
+                .arg(&trace)
+                .args(["--", "sh", "-c", script, way])
+                .env("HOME", folder)
+                .env_remove("XDG_CACHE_HOME")
+                .env_remove("XDG_RUNTIME_DIR")
+                .current_dir(folder);
+            if is_root() {
+                command.uid(NOBODY).gid(NOBODY);
+            }
+            let output = run(&mut command, b"");
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            let report = Report::of(&trace);
+            let processes = report.processes();
+            let short = processes.iter().filter(|process| {
+                let executable = process.json["executable"].as_str().expect("checked");
+                executable.ends_with("/short")
+            });
+            let named = short.map(|process| process.under("before").allocations);
+            let named: Vec<_> = named.collect();
+            assert_eq!(named, [1_000; 10], "{way} {build_id}");
+        }
     }
 }

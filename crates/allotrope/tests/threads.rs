@@ -223,7 +223,14 @@ fn expect_40_names(case: &str) {
 
 #[test]
 fn threads_that_end_at_once_have_their_names() {
-    for case in ["pthread", "prctl", "syscall", "file", "twice"] {
+    for case in [
+        "pthread",
+        "prctl",
+        "syscall",
+        "file",
+        "twice",
+        "file-raw-exit",
+    ] {
         expect_40_names(case);
     }
     // The first `pthread_exit` loads a library, which allocates.
@@ -246,6 +253,14 @@ fn threads_that_another_one_names_have_their_names() {
     expect_40_names("others");
     // The process ends while they live.
     expect_40_names("alive");
+}
+
+/// Nobody but the kernel notices that a comm file is written, and the process ends at once.
+#[test]
+fn threads_that_live_at_the_end_have_the_names_in_their_comm_files() {
+    for end in ["exit", "_exit", "quick_exit", "exit_group"] {
+        expect_40_names(&format!("alive-{end}"));
+    }
 }
 
 #[test]

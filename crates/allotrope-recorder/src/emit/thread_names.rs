@@ -65,6 +65,16 @@ pub fn emit_own(thread: OwnThread) {
     }
 }
 
+/// Emits the name of another thread of this process, unless it is the one that was emitted
+/// last, or the thread is gone. The kernel may be asked.
+pub fn emit_of(thread: OwnThread, tid: u32, state: &Thread) {
+    if let Some(name) = system::name_of_thread(tid)
+        && words(name) != state.name.each_ref().map(|word| word.load(Relaxed))
+    {
+        emit(thread, tid, name);
+    }
+}
+
 /// Emits the name of a thread of this process. `false`: there is no space for it.
 pub fn emit(thread: OwnThread, tid: u32, name: ThreadName) -> bool {
     let space = events::reserve(thread, WORDS);

@@ -1,12 +1,14 @@
-//! Functions of the C library that name threads, forbid the time stamp counter, or filter
-//! system calls. The recorder only observes them; their stubs are in `x86_64::system`.
+//! Functions of the C library that name threads, forbid the time stamp counter, filter
+//! system calls, or end a thread or the process by a system call. The recorder only observes them; their stubs are in `x86_64::system`.
 
 use core::ffi::{c_char, c_int, c_long, c_ulong};
+use core::ptr;
 
 use allotrope_shm::wire::ThreadName;
 
 use crate::emit::thread_names;
 use crate::hooks::x86_64::unresolved;
+use crate::lifecycle::exit;
 use crate::lifecycle::naming;
 use crate::sys::arch;
 use crate::sys::arch::time_stamp;
@@ -22,12 +24,16 @@ pub extern "C" fn prepare_prctl(option: c_int) -> usize {
     }
 }
 
-/// The same for `syscall`, whose first two arguments these are.
+/// The same for `syscall`, also if it ends the thread or the process; `syscall`'s first two arguments these are.
 pub extern "C" fn prepare_syscall(number: c_long, first: c_int) -> usize {
     if number == libc::SYS_seccomp {
         thread_names::filter_comes();
     } else if number == libc::SYS_prctl {
         note_option(first);
+    } else if number == libc::SYS_exit {
+        naming::thread_exits();
+    } else if number == libc::SYS_exit_group && thread_names::may_ask() && naming::has_own_state() {
+        exit::note_exit(first, ptr::null_mut());
     }
     match next::resolved(Function::Syscall) {
         0 => unresolved::system_call as *const () as usize,

@@ -26,6 +26,9 @@ extern "C" fn constructor() {
         if let Some(on_exit) = next::on_exit() {
             on_exit(exit::note_exit, ptr::null_mut());
         }
+        if let Some(at_quick_exit) = next::at_quick_exit() {
+            at_quick_exit(exit::note_quick_exit, ptr::null_mut());
+        }
         if !mode::is_watching() {
             thread_key::create(naming::thread_ends);
             if let Some(thread) = Thread::current() {

@@ -8,11 +8,19 @@ use allotrope_shm::wire;
 use crate::emit::events;
 use crate::emit::mode;
 use crate::lifecycle::enter;
+use crate::lifecycle::naming;
 use crate::lifecycle::ready;
 use crate::state::process;
 use crate::state::watched;
 
-/// Writes the status with which the image exits.
+/// [`note_exit`] for `quick_exit`: glibc passes the argument first and the status second to
+/// the functions that it calls for `quick_exit`, as to those of `__cxa_atexit` (`struct
+/// exit_function`).
+pub extern "C" fn note_quick_exit(argument: *mut c_void, status: c_int) {
+    note_exit(status, argument);
+}
+
+/// Writes the status with which the image exits, and the names that its threads have now.
 pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
     #[cfg(feature = "verify")]
     crate::capture::verify::report();
@@ -22,6 +30,10 @@ pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
             return watched::note_exit(status);
         }
         enter::without_caller(|thread| {
+            if ready::ready_for_note(thread).is_none() {
+                return;
+            }
+            naming::process_ends(thread);
             if let Some(space) = ready::ready_for_note(thread) {
                 space.write(wire::exit(status));
                 events::wait_for_modules(thread);

@@ -1,7 +1,7 @@
-//! Emits the name of a thread when it is set, and at the thread's end: a thread that lives
-//! shortly is gone before the collector can read its name, and any thread of the process may
-//! have written it to `/proc/self/task/TID/comm` meanwhile. The name with which a thread begins
-//! is part of its announcement (`lifecycle::rings`).
+//! Emits the name of a thread when it is set, at the thread's end, and at the end of the
+//! process: a thread that lives shortly is gone before the collector can read its name, and any
+//! thread of the process may have written it to `/proc/self/task/TID/comm` meanwhile. The name
+//! with which a thread begins is part of its announcement (`lifecycle::rings`).
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::emit::thread_names;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 use crate::state::process;
-use crate::state::thread::Thread;
+use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch;
 use crate::sys::system;
 
@@ -68,4 +68,45 @@ pub extern "C" fn thread_ends(_: *mut c_void) {
     });
     // Another thread may get it.
     state.thread_pointer.store(0, Relaxed);
+}
+
+/// The calling thread ends by the system call `exit`, for which no destructor runs.
+#[cold]
+pub fn thread_exits() {
+    if thread_names::may_ask() && has_own_state() {
+        thread_ends(core::ptr::null_mut());
+    }
+}
+
+/// Whether the state that the calling thread finds is its own. A thread that was made by
+/// `clone` alone may have the thread pointer of another one. In a forked child it is.
+pub fn has_own_state() -> bool {
+    let tid = Thread::current().map(|state| state.tid.load(Relaxed));
+    process::is_forked() || tid == Some(system::thread_id())
+}
+
+/// Longest time that names of other threads are read for at the end of the process, in
+/// milliseconds.
+const READING_TIMEOUT: u64 = 20;
+
+/// The process ends, by a call of this thread. The names of all threads that live are emitted
+/// if they have changed: who wrote one to a thread's comm file was not seen.
+pub fn process_ends(thread: OwnThread) {
+    if !is_wanted() || !thread_names::may_ask() {
+        return;
+    }
+    thread_names::emit_own(thread);
+    let own = system::thread_id();
+    let deadline = system::milliseconds() + READING_TIMEOUT;
+    let others = process::threads().filter(|state| state.thread_pointer.load(Relaxed) != 0);
+    for state in others {
+        let tid = state.tid.load(Relaxed);
+        if tid == 0 || tid == own {
+            continue;
+        }
+        if system::milliseconds() >= deadline {
+            break;
+        }
+        thread_names::emit_of(thread, tid, state);
+    }
 }

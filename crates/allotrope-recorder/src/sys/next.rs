@@ -45,6 +45,7 @@ pub enum Function {
     PosixSpawn,
     PosixSpawnp,
     OnExit,
+    AtQuickExit,
     DlFindObject,
     RDebug,
     GlibcVersion,
@@ -58,7 +59,7 @@ pub enum Function {
     PthreadSetspecific,
 }
 
-const NAMES: [&core::ffi::CStr; 40] = [
+const NAMES: [&core::ffi::CStr; 41] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -88,6 +89,7 @@ const NAMES: [&core::ffi::CStr; 40] = [
     c"posix_spawn",
     c"posix_spawnp",
     c"on_exit",
+    c"__cxa_at_quick_exit",
     c"_dl_find_object",
     c"_r_debug",
     c"gnu_get_libc_version",
@@ -169,6 +171,8 @@ accessors! {
     posix_spawn: PosixSpawn as Spawn;
     posix_spawnp: PosixSpawnp as Spawn;
     on_exit: OnExit as extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    at_quick_exit: AtQuickExit
+        as extern "C" fn(extern "C" fn(*mut c_void, c_int), *mut c_void) -> c_int;
     dl_find_object: DlFindObject as FindObject;
     loader_debug: RDebug as &'static Debug;
     rseq_offset: RseqOffset as &'static AtomicI64;

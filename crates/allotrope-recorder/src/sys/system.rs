@@ -7,6 +7,7 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 
 use crate::sys::arch::syscall::{call, number};
+use crate::sys::digits::Digits;
 use crate::sys::kernel::{self, Advice};
 
 /// Ends the process at once.
@@ -99,6 +100,25 @@ pub fn thread_id() -> u32 {
 pub fn thread_name() -> Option<[u8; 16]> {
     let mut name = [0; 16];
     (kernel::get_name(&mut name) == 0).then_some(name)
+}
+
+/// The name of another thread of this process, as `/proc` has it; `None` if there is none.
+pub fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
+    let mut path = [0; 40];
+    let mut digits = Digits {
+        bytes: &mut path,
+        used: 0,
+    };
+    digits.text(b"/proc/self/task/");
+    digits.number(u64::from(tid));
+    digits.text(b"/comm");
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    // 15 bytes at most, and a line feed.
+    let mut name = [0; 16];
+    let length = read_file(path, &mut name);
+    let end = length.checked_sub(1)?;
+    name[end] = 0;
+    Some(name)
 }
 
 /// Whether the thread `tid` of this process has ended.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use allotrope_symbols::{Locator, ModuleSymbols, Ran};
-use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, OF_STRIPPED, SymbolFacts};
+use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, OF_STRIPPED};
 use allotrope_target::executable::{Executable, Kind, Program};
 use allotrope_target::linked_allocator::{self, LinkedAllocator};
 use allotrope_text::Shown;
@@ -39,7 +39,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     if let Kind::Program(program) = &executable.image().kind
         && executable.refusal().is_none()
     {
-        findings.push(allocator(&executable.image().path, program));
+        findings.push(allocator(executable.image(), program));
         findings.push(symbols(program));
         findings.extend(optimisation(&executable.image().path));
     }
@@ -78,16 +78,16 @@ fn recordability(executable: &Executable) -> Finding {
     }
 }
 
-fn allocator(path: &Path, program: &Program) -> Finding {
+fn allocator(executable: &Executable, program: &Program) -> Finding {
     let topic = "allocator";
-    let symbols = SymbolFacts::of(path).unwrap_or_default();
+    let (symbols, linked) = LinkedAllocator::with_facts(executable).unwrap_or_default();
     if !symbols.reported
-        && let Ok(Some(linked)) = LinkedAllocator::of(path)
+        && let Some(linked) = linked
         && linked.detoured > 0
     {
         return detoured(&linked);
     }
-    if let Ok(Some(name)) = linked_allocator::without_symbols(path) {
+    if let Ok(Some(name)) = linked_allocator::without_symbols(&executable.path) {
         let text = format!(
             "{name} is linked into the program, and its blocks cannot be seen: the symbols of \
              its entry points are stripped"

@@ -93,9 +93,9 @@ impl Program {
     /// A warning if an allocator is linked into the program, whose blocks are not
     /// recorded.
     pub fn caveat(&self) -> Option<String> {
-        let image = &self.executable.as_ref()?.image().path;
-        let symbols = SymbolFacts::of(image).ok()?;
-        let linked = LinkedAllocator::of(image).ok()?;
+        let executable = self.executable.as_ref()?.image();
+        let (symbols, linked) = LinkedAllocator::with_facts(executable).ok()?;
+        let image = &executable.path;
         if linked.is_some_and(|linked| linked.detoured > 0) {
             // The recorder reports functions that it could not patch.
             return None;

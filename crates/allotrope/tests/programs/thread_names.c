@@ -79,6 +79,13 @@ static void *by_exit(void *number) {
     pthread_exit(NULL);
 }
 
+/* Ends without the C library. */
+static void *by_file_and_raw_exit(void *number) {
+    by_file(number);
+    syscall(SYS_exit, 0);
+    return NULL;
+}
+
 static void *unnamed(void *number) {
     work((int)(intptr_t)number);
     return NULL;
@@ -100,18 +107,21 @@ static void one_by_one(void *(*body)(void *)) {
     }
 }
 
-/* Threads that have done their work and wait; main names them with `pthread_setname_np`. */
+/* Threads that have done their work and wait; main names them. */
 static pthread_barrier_t worked, named;
+static pid_t ids[THREADS];
 
 static void *waiting(void *number) {
+    ids[(intptr_t)number] = (pid_t)syscall(SYS_gettid);
     work((int)(intptr_t)number);
     pthread_barrier_wait(&worked);
     pthread_barrier_wait(&named);
     return NULL;
 }
 
-/* Starts them and names them, but lets them go on only if `ends`. */
-static void by_others(int ends) {
+/* Starts them and names them, with `pthread_setname_np` or by their comm files; lets them go on
+ * only without an `end`, which ends the process while they live. */
+static void by_others(int by_files, void (*end)(int)) {
     static pthread_t threads[THREADS];
     pthread_barrier_init(&worked, NULL, THREADS + 1);
     pthread_barrier_init(&named, NULL, THREADS + 1);
@@ -122,14 +132,22 @@ static void by_others(int ends) {
     for (int n = 0; n < THREADS; n++) {
         char name[NAME];
         name_of(n, name);
-        if (pthread_setname_np(threads[n], name) != 0)
+        if (by_files) {
+            char file[64];
+            snprintf(file, sizeof file, "/proc/self/task/%d/comm", (int)ids[n]);
+            write_comm(file, n);
+        } else if (pthread_setname_np(threads[n], name) != 0)
             _exit(97);
     }
-    if (!ends)
-        _exit(0);
+    if (end)
+        end(0);
     pthread_barrier_wait(&named);
     for (int n = 0; n < THREADS; n++)
         pthread_join(threads[n], NULL);
+}
+
+static void raw_exit_group(int status) {
+    syscall(SYS_exit_group, status);
 }
 
 /* The name of a child of its own, which ends at once: 40 processes, one after the other. */
@@ -194,6 +212,7 @@ int main(int argc, char **argv) {
     } cases[] = {
         {"pthread", by_pthread}, {"prctl", by_prctl}, {"syscall", by_syscall},
         {"file", by_file},       {"exit", by_exit},   {"twice", twice},
+        {"file-raw-exit", by_file_and_raw_exit},
     };
     if (argc != 2)
         return 98;
@@ -204,9 +223,21 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "unnamed") == 0)
         one_by_one(unnamed);
     if (strcmp(argv[1], "others") == 0)
-        by_others(1);
+        by_others(0, NULL);
     if (strcmp(argv[1], "alive") == 0)
-        by_others(0);
+        by_others(0, _exit);
+    static const struct {
+        const char *name;
+        void (*end)(int);
+    } ends[] = {
+        {"alive-exit", exit},
+        {"alive-_exit", _exit},
+        {"alive-quick_exit", quick_exit},
+        {"alive-exit_group", raw_exit_group},
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(argv[1], ends[i].name) == 0)
+            by_others(1, ends[i].end);
     if (strcmp(argv[1], "children") == 0)
         in_children();
     if (strcmp(argv[1], "filter") == 0 || strcmp(argv[1], "filter-by-syscall") == 0) {
