@@ -34,7 +34,7 @@ use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
 use crate::suppressed::{RuleFinder, Suppressed};
 use crate::text::iterations;
-use crate::warnings::{waits, warnings};
+use crate::warnings::{all_warnings, waits};
 
 /// What the JSON has besides the profile.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,7 @@ pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) 
     out.write_all(b",\"recording\":")?;
     allotrope_text::to_json_writer(&mut out, &RecordingForm::of(profile))?;
     out.write_all(b",\"warnings\":")?;
-    let mut warnings = warnings(profile);
+    let mut warnings = all_warnings(profile);
     warnings.extend(waits(profile));
     allotrope_text::to_json_writer(&mut out, &warnings)?;
     out.write_all(b",\"processes\":[")?;

@@ -10,9 +10,18 @@ use allotrope_trace::model::LossReason;
 use crate::nameless;
 use crate::numbers::{count, duration};
 
-/// All warnings about the profile, the most serious first: one sentence each, on
-/// one line, without colour.
+/// The warnings about the profile that people see, the most serious first: one sentence
+/// each, on one line, without colour. Little code without names is none.
 pub fn warnings(profile: &Profile) -> Vec<String> {
+    with_nameless(profile, nameless::warnings(profile))
+}
+
+/// All warnings about the profile, for programs.
+pub fn all_warnings(profile: &Profile) -> Vec<String> {
+    with_nameless(profile, nameless::all_warnings(profile))
+}
+
+fn with_nameless(profile: &Profile, nameless: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
         all.push(format!("Incomplete: {cut}; what precedes is shown."));
@@ -42,7 +51,7 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
              optimised build."
         )
     }));
-    all.extend(nameless::warnings(profile));
+    all.extend(nameless);
     for image in &profile.unrecorded {
         if image.pid == 0 {
             all.push(format!("Not recorded: {}", image.reason));

@@ -345,7 +345,8 @@ pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failu
     let (mut set, stacks) = profile.stack_set();
     let of = path.shown();
     let mut notes = vec![format!("note: {of}: {}", note(profile))];
-    let warnings = profile.warnings();
+    let mut warnings = profile.warnings();
+    warnings.extend(allotrope_report::sampled_warnings(profile));
     notes.extend(warnings.iter().map(|it| format!("warning: {of}: {it}")));
     if let Some(sampling) = &mut set.run.sampling {
         sampling.notes.push(note(profile));

@@ -16,6 +16,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::json::{ExitForm, Frames};
 use crate::json_recording::ModuleForm;
+use crate::nameless::all_sampled_warnings;
 
 #[derive(Serialize)]
 struct RecordingForm<'a> {
@@ -171,7 +172,9 @@ pub fn write(profile: &SampledProfile, out: &mut dyn Write) -> io::Result<()> {
     };
     allotrope_text::to_json_writer(&mut out, &form)?;
     out.write_all(b",\"warnings\":")?;
-    allotrope_text::to_json_writer(&mut out, &profile.warnings())?;
+    let mut warnings = profile.warnings();
+    warnings.extend(all_sampled_warnings(profile));
+    allotrope_text::to_json_writer(&mut out, &warnings)?;
     out.write_all(b",\"totals\":")?;
     allotrope_text::to_json_writer(&mut out, &totals.as_ref().map(total))?;
     out.write_all(b",\"processes\":")?;

@@ -119,7 +119,8 @@ impl<'a> Text<'a> {
             periods(profile)
         );
         self.wrapped(&line, 0, out)?;
-        for warning in profile.warnings() {
+        let nameless = crate::sampled_warnings(profile);
+        for warning in profile.warnings().into_iter().chain(nameless) {
             let lines = wrap(&format!("warning: {warning}"), self.options.style.columns());
             for line in lines {
                 self.line(Role::Warning, &line, out)?;
