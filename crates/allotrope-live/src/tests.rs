@@ -23,6 +23,7 @@ fn frame(function: &str, file: &str) -> NamedFrame {
         line: 7,
         module: "/srv/server".into(),
         address: 1,
+        missing: None,
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, BlockRow, Which};
 use crate::look::Look;
+use crate::nameless;
 use crate::names::NamedFrame;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::{Sites, Sums};
@@ -34,6 +35,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     object.insert("processes".into(), processes.into());
     object.insert("sites".into(), report.sites.iter().map(site).collect());
     object.insert("more_sites".into(), report.more_sites.into());
+    let warnings = nameless::sentences(&report.sites, 0.0);
+    object.insert("warnings".into(), warnings.into());
     let mut suppressed = Map::new();
     suppressed.insert("sites".into(), report.suppressed.sites.into());
     put_live(&mut suppressed, report.suppressed.live.as_ref());

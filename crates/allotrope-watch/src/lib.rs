@@ -24,6 +24,7 @@ pub mod history;
 pub mod json;
 mod lock;
 pub mod look;
+mod nameless;
 pub mod names;
 pub mod perf_events;
 pub mod perf_report;

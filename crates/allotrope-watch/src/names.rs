@@ -1,9 +1,11 @@
 //! Names of frames, from the modules that a process lists in its memory.
 //!
 //! The paths and build ids are the process's, which may be hostile: as for a trace, only regular
-//! files are read, and only those that are proven to be the ones that ran.
+//! files are read, and only those that are proven to be the ones that ran. They are opened at
+//! the first look at the process ([`Names::open`]), since they may be replaced later.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +24,8 @@ const REMEMBERED: usize = 1 << 17;
 const DEEPEST: usize = 512;
 /// Most modules whose symbols stay loaded.
 const LOADED: usize = 256;
+/// Most files of modules that are kept open.
+const OPEN: usize = 128;
 
 /// A frame of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct NamedFrame {
     pub module: Arc<str>,
     /// The address in the module's file; without a module that in the process.
     pub address: u64,
+    /// Why the address has no name, if it has none and the reason is known.
+    pub missing: Option<&'static str>,
 }
 
 impl NamedFrame {
@@ -60,11 +66,20 @@ type File = (Option<String>, Vec<u8>, Vec<u8>, FileIdentity);
 /// An address in a file, and whether it is exact.
 type Address = (u64, bool);
 
+/// The symbols of a file, or why there are none.
+type Symbols = Result<Arc<ModuleSymbols>, Option<&'static str>>;
+
+/// The file has no symbol for an address.
+pub(crate) const STRIPPED: &str = "its file has no symbols";
+
 /// Finds names, and remembers them.
 #[derive(Debug)]
 pub struct Names {
     locator: Locator,
-    files: FxHashMap<File, (u32, Option<Arc<ModuleSymbols>>)>,
+    files: FxHashMap<File, (u32, Symbols)>,
+    /// Files whose symbols were not needed so far; `None`: no file is proven to be the one
+    /// that ran.
+    open: FxHashMap<File, Option<fs::File>>,
     known: FxHashMap<(u32, Address), Arc<[Frame]>>,
     next: u32,
 }
@@ -75,9 +90,30 @@ impl Names {
         Self {
             locator: locator.with_new_names(),
             files: FxHashMap::default(),
+            open: FxHashMap::default(),
             known: FxHashMap::default(),
             next: 0,
         }
+    }
+
+    /// Opens the files of modules that these looks are the first to show, and closes those
+    /// that no process has mapped any more.
+    pub fn open(&mut self, looks: &[Look]) {
+        let mut mapped = FxHashSet::default();
+        for look in looks {
+            let modules = look.state.modules.iter().map(|(_, module)| module);
+            for module in modules.filter(|it| it.unmapped.is_none()) {
+                let file = file_of(module, look);
+                if mapped.len() >= OPEN || self.files.contains_key(&file) {
+                    continue;
+                }
+                self.open
+                    .entry(file.clone())
+                    .or_insert_with(|| open(module, look));
+                mapped.insert(file);
+            }
+        }
+        self.open.retain(|file, _| mapped.contains(file));
     }
 
     /// The frames of stacks of a process, innermost first.
@@ -99,10 +135,10 @@ impl Names {
                 wanted.insert((address, frame.exact));
             }
         }
-        let mut numbers = FxHashMap::default();
+        let mut resolved = FxHashMap::default();
         for (mapping, addresses) in wanted {
             if let Some(module) = modules.get(&mapping) {
-                numbers.insert(mapping, self.resolve(module, look, addresses));
+                resolved.insert(mapping, self.resolve(module, look, addresses));
             }
         }
         let mut all = Vec::new();
@@ -113,14 +149,17 @@ impl Names {
                 let base = module.map_or(0, |it| it.bias);
                 let address = (frame.address.wrapping_sub(base), frame.exact);
                 let path = module.map_or_else(|| "".into(), |it| text_of(&it.path));
-                let number = numbers.get(&frame.mapping);
-                let known = number.and_then(|number| self.known.get(&(*number, address)));
-                add(
-                    known.map_or(&[], |it| it),
-                    address.0,
-                    &Arc::from(path),
-                    &mut frames,
-                );
+                let found = resolved.get(&frame.mapping).copied();
+                let (number, missing) = found.unwrap_or_default();
+                let known = self.known.get(&(number, address));
+                let known = known.filter(|_| found.is_some());
+                let unnamed = NamedFrame {
+                    module: path.into(),
+                    address: address.0,
+                    missing,
+                    ..unknown("")
+                };
+                add(known.map_or(&[], |it| it), unnamed, &mut frames);
             }
             if stack.end == stack_end::NOT_RECORDED {
                 frames.push(unknown("[no stack]"));
@@ -130,75 +169,103 @@ impl Names {
         all
     }
 
-    /// Makes sure that these addresses of a module are known. Returns the number of its file.
-    fn resolve(&mut self, module: &Module, look: &Look, addresses: FxHashSet<Address>) -> u32 {
-        let root = look.root.as_deref();
-        let file = (
-            root.map(str::to_owned),
-            module.path.clone(),
-            module.build_id.clone(),
-            module.file,
-        );
+    /// Makes sure that these addresses of a module are known. Returns the number of its file,
+    /// and why addresses in it have no names.
+    fn resolve(
+        &mut self,
+        module: &Module,
+        look: &Look,
+        addresses: FxHashSet<Address>,
+    ) -> (u32, Option<&'static str>) {
+        let file = file_of(module, look);
         let (number, symbols) = match self.files.get(&file) {
             Some((number, symbols)) => (*number, symbols.clone()),
             None => {
-                let symbols = self.load(module, look).map(Arc::new);
+                let opened = self.open.remove(&file).flatten();
+                let symbols = self.load(module, look, opened).map(Arc::new);
                 let number = self.next;
                 self.next = self.next.wrapping_add(1);
                 self.files.insert(file, (number, symbols.clone()));
                 (number, symbols)
             }
         };
+        let symbols = match symbols {
+            Ok(symbols) => symbols,
+            Err(reason) => return (number, reason),
+        };
         let addresses = addresses.into_iter();
         let missing: Vec<Address> = addresses
             .filter(|it| !self.known.contains_key(&(number, *it)))
             .collect();
-        let Some(symbols) = symbols.filter(|_| !missing.is_empty()) else {
-            return number;
-        };
-        for (address, resolved) in missing.iter().zip(symbols.resolve(&missing)) {
-            self.known
-                .insert((number, *address), resolved.frames.into());
+        if !missing.is_empty() {
+            for (address, resolved) in missing.iter().zip(symbols.resolve(&missing)) {
+                self.known
+                    .insert((number, *address), resolved.frames.into());
+            }
         }
-        number
+        (number, Some(STRIPPED))
     }
 
-    fn load(&self, module: &Module, look: &Look) -> Option<ModuleSymbols> {
+    fn load(
+        &self,
+        module: &Module,
+        look: &Look,
+        opened: Option<fs::File>,
+    ) -> Result<ModuleSymbols, Option<&'static str>> {
         let path = Path::new(OsStr::from_bytes(&module.path));
         // The path of a module that is in no file is not absolute.
         if !path.is_absolute() {
-            return None;
+            return Err(None);
         }
         let ran = Ran::new(&module.build_id, module.file);
-        // Another process that got the same id later has another file, which is not proven.
-        let process = PathBuf::from(format!("/proc/{}", look.process));
-        let mapped = open_mapped(&process, path, module.start, &ran);
-        let load = |locator: &Locator, file| ModuleSymbols::load(locator, path, &ran, file).ok();
+        let mapped = opened.or_else(|| open(module, look));
+        let load = |locator: &Locator, file| ModuleSymbols::load(locator, path, &ran, file);
         let root = look.root.as_deref();
-        let below = root.and_then(|root| {
+        let below = root.map(|root| {
             let file = mapped.as_ref().and_then(|file| file.try_clone().ok());
             load(&self.locator.clone().with_sysroot(root), file)
         });
         // A process that has gone into a chroot after its start has its files outside.
-        below.or_else(|| load(&self.locator, mapped))
+        match below {
+            Some(Ok(symbols)) => Ok(symbols),
+            Some(Err(error)) => load(&self.locator, mapped).map_err(|_| error),
+            None => load(&self.locator, mapped),
+        }
+        .map_err(|error| Some(error.reason()))
     }
 }
 
-fn add(known: &[Frame], address: u64, module: &Arc<str>, frames: &mut Vec<NamedFrame>) {
+fn file_of(module: &Module, look: &Look) -> File {
+    (
+        look.root.clone(),
+        module.path.clone(),
+        module.build_id.clone(),
+        module.file,
+    )
+}
+
+/// Opens the file that the process has mapped. Another process that got the same id later
+/// has another file, which is not proven.
+fn open(module: &Module, look: &Look) -> Option<fs::File> {
+    let path = Path::new(OsStr::from_bytes(&module.path));
+    let process = PathBuf::from(format!("/proc/{}", look.process));
+    let ran = Ran::new(&module.build_id, module.file);
+    let is_in_file = path.is_absolute();
+    is_in_file.then(|| open_mapped(&process, path, module.start, &ran))?
+}
+
+fn add(known: &[Frame], unnamed: NamedFrame, frames: &mut Vec<NamedFrame>) {
     if known.is_empty() {
-        frames.push(NamedFrame {
-            module: Arc::clone(module),
-            address,
-            ..unknown("")
-        });
+        frames.push(unnamed);
+        return;
     }
     frames.extend(known.iter().map(|frame| NamedFrame {
         function: Arc::clone(&frame.function),
         signature: Arc::clone(&frame.signature),
         file: Arc::clone(&frame.file),
         line: frame.line,
-        module: Arc::clone(module),
-        address,
+        missing: None,
+        ..unnamed.clone()
     }));
 }
 
@@ -210,5 +277,6 @@ fn unknown(name: &str) -> NamedFrame {
         line: 0,
         module: "".into(),
         address: 0,
+        missing: None,
     }
 }

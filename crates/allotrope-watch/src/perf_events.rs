@@ -234,6 +234,7 @@ fn frame(text: &str) -> Option<NamedFrame> {
         line: 0,
         module: known(module),
         address,
+        missing: None,
     })
 }
 

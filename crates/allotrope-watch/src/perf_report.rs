@@ -211,6 +211,7 @@ mod tests {
                 line: 0,
                 module: "server".into(),
                 address: 1,
+                missing: None,
             }],
         }
     }

@@ -8,6 +8,7 @@ use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::{shown, words};
 
 use crate::history::Trend;
+use crate::nameless;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::{Sites, Sums};
 
@@ -45,6 +46,9 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
             .map_or_else(String::new, in_bytes);
         let stacks = plural(report.suppressed.sites as u64, "stack");
         writeln!(out, "suppressed: {stacks}, {live}")?;
+    }
+    for sentence in nameless::sentences(&report.sites, nameless::LEAST_PERCENT) {
+        writeln!(out, "warning: {sentence}")?;
     }
     sites(&report.sites, report.more_sites, width, out)?;
     if let Some(mark) = &report.high_water {

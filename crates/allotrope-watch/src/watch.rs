@@ -84,6 +84,7 @@ impl Watch {
             self.mark_time = looks.iter().map(|it| it.real_time).max();
         }
         self.forget_others(looks);
+        self.names.open(looks);
         let grouped = self.group(looks);
         let points = grouped.sites.iter().map(|site| {
             let point = Point {

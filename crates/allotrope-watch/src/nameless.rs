@@ -1,0 +1,136 @@
+//! Sentences about modules without names among the stacks of a report: the number of
+//! addresses, the share of the live bytes that are shown, and the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allotrope_text::numbers::count;
+use allotrope_text::shown;
+
+use crate::names::STRIPPED;
+use crate::report::SiteRow;
+
+/// Least percentage of the live bytes for a sentence about a stripped file in text, as in
+/// reports of recordings.
+pub(crate) const LEAST_PERCENT: f64 = 5.0;
+
+/// What is known of a module's nameless code.
+#[derive(Default)]
+struct Nameless {
+    addresses: BTreeSet<u64>,
+    bytes: f64,
+}
+
+/// The sentences, the module with most live bytes first. Stripped files need at least this
+/// percentage. A library that only lacks the names of its inner functions is left out.
+pub(crate) fn sentences(sites: &[SiteRow], least_percent: f64) -> Vec<String> {
+    let mut found: BTreeMap<(&str, &'static str), Nameless> = BTreeMap::new();
+    let mut named = BTreeSet::new();
+    let mut total = 0.0;
+    for site in sites {
+        let bytes = site.sums.live.bytes().value;
+        total += bytes;
+        let mut modules = BTreeSet::new();
+        for frame in &site.stack {
+            if !frame.function.is_empty() {
+                named.insert(&*frame.module);
+            }
+            let Some(reason) = frame.missing else {
+                continue;
+            };
+            let key = (&*frame.module, reason);
+            let nameless = found.entry(key).or_default();
+            nameless.addresses.insert(frame.address);
+            if modules.insert(key) {
+                nameless.bytes += bytes;
+            }
+        }
+    }
+    let share = |bytes: f64| match total > 0.0 {
+        true => 100.0 * bytes / total,
+        false => 0.0,
+    };
+    found.retain(|(module, reason), nameless| {
+        let is_enough = share(nameless.bytes) >= least_percent && !named.contains(module);
+        *reason != STRIPPED || is_enough
+    });
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by(|(_, first), (_, second)| second.bytes.total_cmp(&first.bytes));
+    let sentence = |((module, reason), nameless): &((&str, &str), Nameless)| {
+        let addresses = match nameless.addresses.len() {
+            1 => "1 address has no name".to_owned(),
+            many => format!("{} addresses have no names", count(many as u64)),
+        };
+        let share = share(nameless.bytes);
+        format!(
+            "{}: {addresses}, in the stacks of {share:.1} % of the live bytes that are shown: {reason}",
+            shown(module)
+        )
+    };
+    found.iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use allotrope_sampling::Period;
+
+    use super::*;
+    use crate::history::Trend;
+    use crate::names::NamedFrame;
+    use crate::sites::Sums;
+
+    const GONE: &str = "its file is gone";
+
+    fn frame(function: &str, module: &str, missing: Option<&'static str>) -> NamedFrame {
+        NamedFrame {
+            function: function.into(),
+            signature: Arc::from(""),
+            file: Arc::from(""),
+            line: 0,
+            module: module.into(),
+            address: 1,
+            missing,
+        }
+    }
+
+    /// A site of this many blocks of 1 MiB.
+    fn site(blocks: u64, stack: Vec<NamedFrame>) -> SiteRow {
+        let mut sums = Sums::new(Period::DEFAULT);
+        for _ in 0..blocks {
+            sums.live.add(1 << 20, Period::DEFAULT);
+        }
+        SiteRow {
+            smallest: 1 << 20,
+            oldest: 0,
+            trend: Trend::Flat,
+            key: 0,
+            history: Vec::new(),
+            processes: Vec::new(),
+            sums,
+            stack,
+            headline: 0,
+        }
+    }
+
+    #[test]
+    fn little_code_of_a_stripped_file_is_left_out_but_no_file_that_is_gone() {
+        let main = || frame("main", "/srv/server", None);
+        let sites = [
+            site(97, vec![main()]),
+            site(2, vec![frame("", "/bin/dash", Some(STRIPPED)), main()]),
+            site(1, vec![frame("", "/srv/old.so", Some(GONE)), main()]),
+            site(0, vec![frame("", "/lib/libc.so.6", Some(STRIPPED))]),
+            site(0, vec![frame("qsort", "/lib/libc.so.6", None)]),
+        ];
+        let gone = "/srv/old.so: 1 address has no name, in the stacks of 1.0 % of the live bytes that are shown: its file is gone";
+        assert_eq!(sentences(&sites, LEAST_PERCENT), [gone]);
+        let all = sentences(&sites, 0.0);
+        assert_eq!(all.len(), 2);
+        assert!(
+            all[0].starts_with("/bin/dash: ") && all[0].contains("2.0 %"),
+            "{all:?}"
+        );
+        assert_eq!(all[1], gone);
+    }
+}
