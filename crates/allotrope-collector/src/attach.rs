@@ -12,6 +12,7 @@ use allotrope_shm::layout::{
 };
 use allotrope_shm::ring::ArenaRing;
 use allotrope_shm::wire::{self, PackedBytes, WireEvent, origin};
+use allotrope_symbols::PerfMap;
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
@@ -109,6 +110,10 @@ impl Recording {
         image.own_pid = start.pid;
         image.executable = executable;
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
+        // A short-lived container has gone with its files when its JIT code is to be named.
+        let pid = image.pid_if_seen();
+        let pid = pid.filter(|pid| process::has_own_mounts(*pid));
+        image.perf_map = pid.map(PerfMap::of_process);
         self.end_replaced(&mut image);
         self.context.next_image += 1;
         let ring = hello.ring;

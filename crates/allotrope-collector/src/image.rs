@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
+use allotrope_symbols::PerfMap;
 use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId, ThreadName};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -52,6 +53,8 @@ pub(crate) struct Image {
     /// Addresses outside all modules whose names were requested, each with the `exact`
     /// flag of its stack node.
     pub(crate) jit_addresses: FxHashSet<(u64, bool)>,
+    /// The perf map of a process that has mounts of its own, until JIT code needs it.
+    pub(crate) perf_map: Option<PerfMap>,
     pub(crate) windows: Windows,
     /// The stream of each ring that the image has claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
@@ -103,6 +106,7 @@ impl Image {
             tick: 0,
             parent: None,
             jit_addresses: FxHashSet::default(),
+            perf_map: None,
             windows: Windows::default(),
             streams: FxHashMap::default(),
             exit_note: None,
@@ -159,6 +163,7 @@ impl Image {
             names.begin(Begin {
                 image: self.id,
                 pid: self.pid,
+                map: self.perf_map.take(),
                 tick: self.tick,
                 parent: self.parent,
             });

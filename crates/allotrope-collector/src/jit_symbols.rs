@@ -10,6 +10,7 @@ mod reader;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use allotrope_symbols::PerfMap;
 use allotrope_trace::model::{ImageId, Record};
 
 use crate::trace_file::TraceFile;
@@ -24,7 +25,7 @@ const RECORDS: usize = 256;
 const RECORDS_AT_ONCE: usize = 16;
 
 /// A request to the reading thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 enum Request {
     /// An image has JIT code; its addresses follow.
     Begin(Begin),
@@ -39,10 +40,12 @@ enum Request {
 }
 
 /// An image with JIT code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Begin {
     pub(crate) image: ImageId,
     pub(crate) pid: u32,
+    /// Its perf map, if that had to be found while the process ran.
+    pub(crate) map: Option<PerfMap>,
     /// When the image began.
     pub(crate) tick: u64,
     /// The image from which this one was forked, and that image's pid: a forked image

@@ -180,6 +180,14 @@ fn numbered_entries(folder: &str) -> Option<Vec<u32>> {
     Some(entries.filter_map(number).collect())
 }
 
+/// Whether the process has another mount namespace than we have.
+pub(crate) fn has_own_mounts(pid: u32) -> bool {
+    static OWN: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| fs::read_link("/proc/self/ns/mnt").ok());
+    let theirs = fs::read_link(entry(pid, "ns/mnt")).ok();
+    theirs.is_some() && theirs != *OWN
+}
+
 /// All processes of our namespace and those nested in it, as far as `/proc` shows them.
 pub(crate) fn all() -> Vec<u32> {
     let shown = numbered_entries("/proc").unwrap_or_default();

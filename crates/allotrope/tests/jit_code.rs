@@ -81,6 +81,46 @@ fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
     assert_eq!(of(process.under("allocates")), sums(20, 20 * 11));
 }
 
+/// As in a container that ends with its program: the map is in a folder that only the process
+/// has, under the id that only its own namespace has, and is gone when the process has ended.
+#[test]
+fn a_map_in_a_container_that_is_gone_at_once_names_code() {
+    let unshare = if support::is_root() { "-mpf" } else { "-Urmpf" };
+    let script = "mount -t tmpfs tmpfs /tmp && exec \"$0\" map 0";
+    let can = Command::new("unshare")
+        .args([
+            unshare,
+            "--mount-proc",
+            "mount",
+            "-t",
+            "tmpfs",
+            "tmpfs",
+            "/tmp",
+        ])
+        .output();
+    if !can.is_ok_and(|it| it.status.success()) {
+        return skip("users may make no namespaces here");
+    }
+    // On a machine under load the process may be gone before the collector has seen it.
+    let named = (0..10).map(|_| {
+        // The recorder must not be in the folder that is hidden.
+        let recorder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let run = record("unshare")
+            .env("XDG_CACHE_HOME", recorder.path())
+            .env("TMPDIR", recorder.path())
+            .args([unshare, "--mount-proc", "sh", "-c", script])
+            .arg(compiled(C));
+        let report = run.run().expect_status(0).report();
+        let sums = report.processes().into_iter().map(|process| {
+            let versions = ["first version", "second version"];
+            versions.map(|it| process.under(it).allocations)
+        });
+        // How late the change of the code is noticed is not certain, but all has a name.
+        sums.flatten().sum::<u64>()
+    });
+    assert!(named.into_iter().any(|named| named == 80));
+}
+
 /// Whether an interpreter is installed and takes these options; skips if not.
 fn runtime(program: &str, options: &[&str], package: &str) -> bool {
     // Interpreters leave files in their working folder.

@@ -78,9 +78,10 @@ struct Requested {
 }
 
 impl Process {
-    pub(super) fn new(begin: &Begin, since: SystemTime) -> Self {
+    pub(super) fn new(begin: Begin, since: SystemTime) -> Self {
         let mut process = Self::parent(begin.image, begin.pid);
-        process.map = PerfMap::of_process(begin.pid).written_since(since);
+        let map = begin.map.unwrap_or_else(|| PerfMap::of_process(begin.pid));
+        process.map = map.written_since(since);
         process.parent = begin.parent.map(|(image, _)| image);
         // Not from /proc: `Request::End` reports the end of a recorded process.
         process.is_living = true;

@@ -96,7 +96,7 @@ impl Reader<'_> {
         }
         let since = self.clock.system_time(begin.tick);
         self.processes
-            .insert(begin.image, Process::new(&begin, since));
+            .insert(begin.image, Process::new(begin, since));
     }
 
     /// Reads the files of all living images.

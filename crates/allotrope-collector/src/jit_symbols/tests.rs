@@ -32,6 +32,7 @@ fn begin(image: ImageId, parent: Option<(ImageId, u32)>) -> Begin {
     Begin {
         image,
         pid: std::process::id(),
+        map: None,
         tick: 1,
         parent,
     }

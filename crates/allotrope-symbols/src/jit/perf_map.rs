@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const MAX_NAME_BYTES: usize = 256 << 20;
 const MAX_CHANGES: usize = 1 << 16;
 /// `O_NOFOLLOW | O_NONBLOCK` of x86-64 Linux (`asm-generic/fcntl.h`).
 const NEITHER_LINK_NOR_FIFO: i32 = 0o400_000 | 0o4_000;
+/// `O_PATH | O_DIRECTORY | O_NOFOLLOW`.
+const FOLDER_ITSELF: i32 = 0o10_000_000 | 0o200_000 | 0o400_000;
 
 /// The map of one process, with the lines read so far.
 #[derive(Debug)]
@@ -33,6 +36,9 @@ pub struct PerfMap {
     name_bytes: usize,
     /// The process's root folder, and the map's path after that folder is gone.
     after_end: Option<(PathBuf, PathBuf)>,
+    /// The folder of the map if the process has another one at this path than we have. It
+    /// stays reachable through this descriptor when the process has ended.
+    folder: Option<File>,
     /// The user that must own the file, if not root.
     owner: Option<u32>,
     /// A file that was last written before this belongs to an earlier process.
@@ -54,7 +60,9 @@ struct Open {
 
 impl PerfMap {
     /// The map of a running process. Its path is below the process's own root folder and
-    /// contains the process's id in its own namespace. Nothing is read yet.
+    /// contains the process's id in its own namespace. Nothing is read yet. If the process
+    /// has mounts of its own, as in a container, which end with it, its folder is opened:
+    /// call this while it runs.
     pub fn of_process(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let numbers = |name: &str| -> Vec<u32> {
@@ -66,11 +74,17 @@ impl PerfMap {
         let mut map = Self::at(format!("/proc/{pid}/root/tmp/perf-{own_id}.map"));
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
         let is_elsewhere = space(&pid.to_string()).is_some_and(|it| Some(it) != space("self"));
-        let after_end = || {
-            let root = PathBuf::from(format!("/proc/{pid}/root"));
-            (root, format!("/tmp/perf-{pid}.map").into())
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let path = if is_elsewhere {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(FOLDER_ITSELF);
+            map.folder = options.open(root.join("tmp")).ok();
+            let folder = map.folder.as_ref().map(AsRawFd::as_raw_fd);
+            folder.map(|folder| format!("/proc/self/fd/{folder}/perf-{own_id}.map"))
+        } else {
+            Some(format!("/tmp/perf-{pid}.map"))
         };
-        map.after_end = (!is_elsewhere).then(after_end);
+        map.after_end = path.map(|path| (root, path.into()));
         // Any user may create a file in /tmp: the owner must be the process's
         // effective user.
         let own = || fs::metadata("/proc/self").map(|own| own.uid()).ok();
@@ -93,6 +107,7 @@ impl PerfMap {
             pieces: BTreeMap::new(),
             name_bytes: 0,
             after_end: None,
+            folder: None,
             owner: None,
             not_before: None,
             changes: Vec::new(),
