@@ -148,14 +148,16 @@ impl ModuleSymbols {
             }
             Source::Index(index) => {
                 let mut resolver = Resolver::new(strings, &self.demangler);
-                in_order(addresses, &lookups, |address, number| {
+                let resolved = in_order(addresses, &lookups, |address, number| {
                     let lookup = lookups[number];
                     let symbol = index.symbol(lookup);
                     let symbol =
                         symbol.map(|it| (it.address, linkage_name(it.name.to_vec().into())));
                     let location = index.location(lookup, &mut resolver.strings);
                     resolver.resolve(address, location, symbol)
-                })
+                });
+                self.add_sources(resolver.strings.take_sums());
+                resolved
             }
         }
     }
@@ -166,8 +168,7 @@ impl ModuleSymbols {
     }
 
     /// The source files of the frames resolved so far whose MD5 sums the compiler wrote
-    /// (DWARF 5; clang does, gcc does not), by the path that frames have. Empty for a module
-    /// that is read from an index.
+    /// (DWARF 5; clang does, gcc does not), by the path that frames have.
     pub fn source_sums(&self) -> Vec<(Arc<str>, [u8; 16])> {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources

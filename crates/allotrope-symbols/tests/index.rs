@@ -82,6 +82,38 @@ fn an_index_gives_the_frames_of_the_debug_information() {
     }
 }
 
+/// clang writes MD5 sums of sources into DWARF 5, gcc does not.
+#[test]
+fn an_index_has_the_sums_of_the_sources() {
+    for (compiler, options, has_sums) in [
+        ("clang", &["-O1", "-gdwarf-5"][..], true),
+        ("clang", &["-O1", "-gdwarf-4"], false),
+        ("cc", &["-O1", "-gdwarf-5"], false),
+    ] {
+        let Some(program) = program(compiler, options, "truth.c", C_SOURCE) else {
+            continue;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (_, locator) = cache(&folder);
+        let sums = |locator: &Locator| {
+            let symbols = ModuleSymbols::load(locator, &program.path, &Ran::unverified(), None);
+            let symbols = symbols.unwrap();
+            let addresses = instructions(&program.path, 1).unwrap();
+            let addresses: Vec<(u64, bool)> = addresses.iter().map(|it| (*it, true)).collect();
+            symbols.resolve(&addresses);
+            symbols.source_sums()
+        };
+        let expected = sums(&Locator::new());
+        let of_source = expected.iter().find(|(path, _)| path.ends_with("truth.c"));
+        let md5 = *md5::compute(C_SOURCE);
+        let found = of_source.map(|(_, found)| *found);
+        assert_eq!(found, has_sums.then_some(md5), "{compiler} {options:?}");
+        assert_eq!(sums(&locator), expected, "{compiler} {options:?}, written");
+        assert_eq!(files(&folder).len(), 1);
+        assert_eq!(sums(&locator), expected, "{compiler} {options:?}, read");
+    }
+}
+
 #[test]
 fn an_index_is_used_without_the_debug_file() {
     let Some(program) = program("cc", &["-O2", "-g"], "truth.c", C_SOURCE) else {

@@ -18,6 +18,7 @@ use super::units::{UnitRef, Units};
 use super::{DebugInformation, by_function, ranges_of_units};
 use crate::intervals::Intervals;
 use crate::progress::{Progress, Work};
+use crate::shared_strings::Md5;
 
 /// An index that means "none".
 pub(crate) const NONE: u32 = u32::MAX;
@@ -46,7 +47,7 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct SegmentTable {
     pub(crate) names: Vec<Name<'static>>,
-    pub(crate) files: Vec<String>,
+    pub(crate) files: Vec<(String, Option<Md5>)>,
     pub(crate) nodes: Vec<Node>,
     /// Start of each segment and its innermost node; it ends where the next
     /// begins. Sorted.
@@ -249,7 +250,7 @@ impl<'a> Collector<'_, '_, 'a> {
             Some(path) => {
                 let files = &mut self.table.files;
                 *self.known_files.entry(path).or_insert_with_key(|path| {
-                    files.push(path.clone());
+                    files.push((path.clone(), lines::file_md5(unit, file)));
                     (files.len() - 1) as u32
                 })
             }

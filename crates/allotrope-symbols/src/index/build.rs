@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
-use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, TABLES, VERSION};
+use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, SUMMED, TABLES, VERSION};
 use crate::dwarf::Name;
 use crate::dwarf::segments::{NONE, SegmentTable};
 use crate::symbol_table::SymbolTable;
@@ -55,13 +55,15 @@ pub(crate) fn write(
         output.words(&[offset, length | linkage])?;
     }
     output.end_table();
-    for path in &table.files {
+    for (path, md5) in &table.files {
         let (offset, length) = text.add(path.len());
-        output.words(&[offset, length])?;
+        let summed = if md5.is_some() { SUMMED } else { 0 };
+        output.words(&[offset, length | summed])?;
+        output.bytes(&md5.unwrap_or_default())?;
     }
     output.end_table();
     let names = table.names.iter().map(|name| &name.text[..]);
-    for part in names.chain(table.files.iter().map(String::as_bytes)) {
+    for part in names.chain(table.files.iter().map(|(path, _)| path.as_bytes())) {
         output.bytes(part)?;
     }
     output.end_table();
@@ -82,7 +84,7 @@ impl Text {
     /// The offset and length of the next text.
     fn add(&mut self, length: usize) -> (u32, u32) {
         // Whether all of it fits is checked once, at the end.
-        let range = (self.length as u32, length as u32 & !LINKAGE);
+        let range = (self.length as u32, length as u32 & !(LINKAGE | SUMMED));
         self.length += length as u64;
         range
     }

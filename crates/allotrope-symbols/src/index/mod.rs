@@ -11,7 +11,8 @@
 //! | segments (of addresses with the same frames) | start, node | start |
 //! | nodes (a frame and the frame it is inlined into) | name, file, line, column, parent, start | |
 //! | symbol segments (of addresses in the same symbol) | start, symbol start, name | start |
-//! | names, files | offset and length in the text | |
+//! | names | offset and length in the text | |
+//! | files | offset and length in the text, MD5 sum of the source if there is one | |
 //! | text | bytes | |
 //!
 //! Addresses are relative to the lowest one and have 32 bits: larger modules get no
@@ -29,7 +30,7 @@ pub(crate) use read::Index;
 const MAGIC: [u8; 8] = *b"ALTINDEX";
 /// Must change with the layout and with the information that is read from DWARF, so
 /// that indexes of older versions are not used.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Magic, version, checksum of what follows in the header, checksum of the
 /// tables, whether unoptimised, length of the build id, build id, base address,
@@ -61,3 +62,7 @@ const SYMBOL: usize = 12;
 const TEXT_RANGE: usize = 8;
 /// Flag in the length of a name: it is a linkage name.
 const LINKAGE: u32 = 1 << 31;
+/// Offset and length of the path in the text table, MD5 sum.
+const FILE: usize = TEXT_RANGE + 16;
+/// Flag in the length of a path: the compiler wrote an MD5 sum of the file.
+const SUMMED: u32 = 1 << 31;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::pages::Pages;
-use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, SEGMENT, SYMBOL, TEXT_RANGE};
-use super::{TABLES, Table, VERSION};
+use super::{CHECKED, FILE, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, SEGMENT, SUMMED, SYMBOL};
+use super::{TABLES, TEXT_RANGE, Table, VERSION};
 use crate::dwarf::segments::NONE;
 use crate::dwarf::{Location, LocationFrame, Name};
 use crate::elf::{u32_at, u64_at};
@@ -174,9 +174,15 @@ impl Index {
         if let Some(known) = self.files.borrow().get(&index) {
             return Some(known.clone());
         }
-        let range: [u8; TEXT_RANGE] = self.record(Table::Files, index)?;
-        let text = self.text(u32_at(&range, 0)?, u32_at(&range, 4)?)?;
-        let path = strings.share(&String::from_utf8_lossy(&text));
+        let file: [u8; FILE] = self.record(Table::Files, index)?;
+        let (offset, length) = (u32_at(&file, 0)?, u32_at(&file, 4)?);
+        let text = self.text(offset, length & !SUMMED)?;
+        let path = String::from_utf8_lossy(&text);
+        let md5 = file[TEXT_RANGE..].try_into().ok();
+        let path = match md5.filter(|_| length & SUMMED != 0) {
+            Some(md5) => strings.share_source(&path, md5),
+            None => strings.share(&path),
+        };
         self.files.borrow_mut().insert(index, path.clone());
         Some(path)
     }
