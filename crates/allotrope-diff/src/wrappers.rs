@@ -57,7 +57,7 @@ pub(crate) struct Standing {
     least: Origin,
     with_wrappers: bool,
     /// Only code without a name, which is further in than all code that has one and is not a
-    /// library's: a caller must not be blamed for it.
+    /// library's or, if nothing else has a name, a library's: a caller must not be blamed for it.
     nameless: bool,
 }
 
@@ -109,17 +109,21 @@ impl Standing {
     fn within(frames: impl Iterator<Item = Code>, most: Origin) -> Self {
         let (mut others, mut all) = (BestOrigin::NONE, BestOrigin::NONE);
         let mut below = Origin::Glue;
-        // Whether code without a name is further in than the first of the program's.
+        // Whether code without a name is further in than the first of the program's, and than
+        // the first of a library's.
         let (mut nameless, mut is_named) = (false, false);
+        let (mut in_library, mut is_library_named) = (false, false);
         for code in frames {
             is_named |= code.origin >= Origin::Program && !code.is_wrapper;
             nameless |= code.origin == Origin::Unnamed && !is_named;
+            is_library_named |= code.origin >= Origin::Library && !code.is_wrapper;
+            in_library |= code.origin == Origin::Unnamed && !is_library_named;
             if code.is_root && below == Origin::Library {
                 // What a library does below a root stands for the stack, as below `main`.
                 return Self {
                     least: Origin::Library,
                     with_wrappers: false,
-                    nameless: false,
+                    nameless: in_library,
                 };
             }
             all.add(code.origin);
@@ -143,7 +147,8 @@ impl Standing {
         Self {
             least,
             with_wrappers: !is_enough,
-            nameless: nameless && least >= Origin::Program,
+            nameless: nameless && least >= Origin::Program
+                || in_library && least == Origin::Library,
         }
     }
 
@@ -329,6 +334,19 @@ mod tests {
             (&[plain(Unnamed), plain(Unnamed), plain(Program)], 0, 0),
             (&[wrapper(Own), plain(Unnamed), plain(Own)], 1, 0),
             (&[plain(Own), plain(Unnamed), plain(Own)], 0, 0),
+            // Nor on a plugin's exported function, if all else is stripped.
+            (
+                &[
+                    plain(InGlue),
+                    plain(Unnamed),
+                    plain(Library),
+                    plain(Unnamed),
+                ],
+                1,
+                1,
+            ),
+            // What the library itself does is its own.
+            (&[plain(InGlue), plain(Library), plain(Unnamed)], 1, 1),
             // An installed library's is, as its functions with names are.
             (&[plain(UnnamedLibrary), plain(Own)], 1, 1),
             // What calls `main` in a stripped program.

@@ -1,0 +1,33 @@
+// A thread begins in nameless code.
+// STRIP library
+// LIBRARY plugin.so
+// HEAD plugin.so+0x
+#include "host.h"
+
+#ifdef LIBRARY
+NOINLINE static void *work(void *unused) {
+    for (int i = 0; i < 300; i++) {
+        char *block = malloc(48);
+        sink += block != NULL;
+        free(block);
+    }
+    return unused;
+}
+
+void run(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, NULL)) abort();
+    pthread_join(thread, NULL);
+}
+#else
+NOINLINE static void host_work(const char *path) {
+    void (*run)(void) = (void (*)(void))symbol(path, "run");
+    run();
+    sink++;
+}
+
+int main(int argc, char **argv) {
+    host_work(argv[1]);
+    return argc != 2;
+}
+#endif
