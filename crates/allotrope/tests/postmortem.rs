@@ -17,8 +17,8 @@ use allotrope_watched::reader::State;
 use serde_json::Value;
 
 use support::record::command;
-use support::skip;
 use support::watched::{Program, state_of};
+use support::{compiled_with, skip};
 
 /// A size that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -117,6 +117,51 @@ fn refusal(output: &Output, words: &str) {
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains(words), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+/// The file that ran is gone when the process has ended.
+#[test]
+fn a_program_that_was_upgraded_is_not_named_by_its_new_file() {
+    for (number, build_id) in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"]
+        .iter()
+        .enumerate()
+    {
+        let holder = Holder::new(&format!("upgraded{number}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let build = |name: &str, flags: &[&str]| {
+            let flags: Vec<&str> = flags.iter().copied().chain([*build_id]).collect();
+            let path = folder.path().join(name);
+            fs::copy(compiled_with("watched.c", &flags), &path).expect("ours");
+            path
+        };
+        let path = build("program", &[]);
+        let new = build("new", &["-Dby_malloc=new_malloc"]);
+        let mut command = holder.command();
+        command.args(["standby", "--quiet", "--period", "1", "--"]);
+        let mut program = Program::start_as(command.arg(&path));
+        let process = program.id().to_string();
+        program.tell(&format!("malloc 30 {SIZE}"));
+        holder.wait_for(program.id());
+        fs::rename(new, &path).expect("ours");
+        program.child.kill().expect("our child");
+        program.child.wait().expect("our child");
+        let report = holder.report(&process);
+        assert_eq!(live(&report, "new_malloc"), (0, 0), "{report:#}");
+        assert_eq!(live(&report, "by_malloc"), (0, 0), "{report:#}");
+        let why = "another build, or not proven to be the one that ran";
+        assert!(report["warnings"].to_string().contains(why), "{report:#}");
+        let text = holder.postmortem(&[&process]);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert!(
+            text.contains("warning: ") && text.contains("another build"),
+            "{text}"
+        );
+        // With the file that ran back at its path, the build id shows that it is that.
+        let old = build("old", &[]);
+        fs::rename(old, &path).expect("ours");
+        let blocks = if number == 0 { (30, 30 * SIZE) } else { (0, 0) };
+        assert_eq!(live(&holder.report(&process), "by_malloc"), blocks);
+    }
 }
 
 #[test]
@@ -238,8 +283,11 @@ fn nothing_is_kept_of_a_process_that_exits() {
         &holder.postmortem(&[&process.to_string()]),
         "nothing is kept",
     );
-    let list = holder.postmortem(&[]);
-    assert_eq!(String::from_utf8_lossy(&list.stdout), "nothing is kept\n");
+    // It keeps those of others that are killed, too: other tests do that.
+    let list = String::from_utf8_lossy(&holder.postmortem(&[]).stdout).into_owned();
+    let id = process.to_string();
+    let of_process = |line: &str| line.split_whitespace().next() == Some(&id);
+    assert!(!list.is_empty() && !list.lines().any(of_process), "{list}");
     // It may have those of others that run.
     let is_it = |file: &OwnedFd| {
         let mapped = Mapped::new(file).expect("a mapping");

@@ -30,10 +30,14 @@ impl Program {
 
     /// By this command, which runs these words with the program added.
     pub fn start_below(command: &mut Command, words: &[&str]) -> Self {
+        let program = compiled("watched.c");
+        Self::start_as(command.arg("--").args(words).arg(program))
+    }
+
+    /// By this whole command, which runs a build of `programs/watched.c` or another program
+    /// that answers with lines, the first of which is "ready".
+    pub fn start_as(command: &mut Command) -> Self {
         let mut child = command
-            .arg("--")
-            .args(words)
-            .arg(compiled("watched.c"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
