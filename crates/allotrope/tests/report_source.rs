@@ -105,3 +105,90 @@ fn moved_source_is_reported_once_and_found_by_source_path() {
     let refused = support::allotrope(["report", trace, "--source", "--source-path", "x"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// A program that was built from a source in the folder in which it will be recorded.
+struct Built {
+    run: support::Record,
+    source: std::path::PathBuf,
+    program: std::path::PathBuf,
+}
+
+fn built(compiler: &str, flags: &[&str]) -> Option<Built> {
+    let run = record("./program").arg("chain");
+    let (source, program) = (run.folder().join(C), run.folder().join("program"));
+    std::fs::write(&source, source_text(C)).expect("the folder is ours");
+    let done = Command::new(compiler)
+        .args(["-O1", "-fno-builtin", "-pthread", "-w"])
+        .args(flags)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .status();
+    if done.is_err() {
+        support::skip(&format!("{compiler} is not installed"));
+        return None;
+    }
+    assert!(done.expect("it runs").success());
+    Some(Built {
+        run,
+        source,
+        program,
+    })
+}
+
+const NEWER: &str = "Written after the program was built";
+const OTHER: &str = "Not the source that was compiled";
+
+fn notes(recording: &Recording) -> (bool, bool) {
+    let shown = text(&report(&recording.trace, &["--source", "--lists"]));
+    // Sentences are broken into lines.
+    let shown: Vec<&str> = shown.split_whitespace().collect();
+    let shown = shown.join(" ");
+    (shown.contains(NEWER), shown.contains(OTHER))
+}
+
+/// clang writes the MD5 sum of each source into DWARF 5: times do not matter.
+#[test]
+fn a_source_with_a_sum_is_compared_with_what_was_compiled() {
+    let Some(Built { run, source, .. }) = built("clang", &["-gdwarf-5"]) else {
+        return;
+    };
+    // It is edited before the recording, with a time from before the build.
+    let original = std::fs::read(&source).expect("ours");
+    let edited = [b"// A line more.\n", &original[..]].concat();
+    std::fs::write(&source, edited).expect("ours");
+    set_time(&source, -3600);
+    let recording = run.run().expect_status(0);
+    assert_eq!(notes(&recording), (false, true));
+    // It is as it was, and new.
+    std::fs::write(&source, original).expect("ours");
+    set_time(&source, 3600);
+    assert_eq!(notes(&recording), (false, false));
+}
+
+/// Without sums, a source that was written after the program was built may differ.
+#[test]
+fn a_source_without_a_sum_is_compared_by_time_with_the_program() {
+    for flags in [&["-gdwarf-4"][..], &["-gdwarf-4", "-Wl,--build-id=none"]] {
+        let Some(it) = built("cc", flags) else { return };
+        set_time(&it.source, -7200);
+        set_time(&it.program, -3600);
+        let recording = it.run.run().expect_status(0);
+        assert_eq!(notes(&recording), (false, false), "{flags:?}");
+        // After the build, but before the recording.
+        set_time(&it.source, -1800);
+        assert_eq!(notes(&recording), (true, false), "{flags:?}");
+    }
+}
+
+/// Sets a file's time of modification to so many seconds from now.
+fn set_time(path: &Path, seconds: i64) {
+    let difference = std::time::Duration::from_secs(seconds.unsigned_abs());
+    let now = std::time::SystemTime::now();
+    let time = match seconds < 0 {
+        true => now - difference,
+        false => now + difference,
+    };
+    let file = std::fs::File::options().append(true).open(path);
+    file.and_then(|file| file.set_modified(time)).expect("ours");
+}
