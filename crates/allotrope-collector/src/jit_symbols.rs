@@ -28,7 +28,7 @@ const RECORDS_AT_ONCE: usize = 16;
 #[derive(Debug)]
 enum Request {
     /// An image has JIT code; its addresses follow.
-    Begin(Begin),
+    Begin(Box<Begin>),
     /// A stack of the image contains this address.
     Address {
         image: ImageId,
@@ -77,7 +77,7 @@ impl JitSymbolizer {
             self.thread = start();
             self.refused = self.thread.is_none();
         }
-        self.send(Request::Begin(begin));
+        self.send(Request::Begin(Box::new(begin)));
     }
 
     /// Requests the name of an address in a stack of an image that has begun.

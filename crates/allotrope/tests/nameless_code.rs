@@ -48,7 +48,10 @@ fn head(trace: &Path) -> String {
     let trace = trace.to_str().expect("plain names");
     let output = allotrope(["report", "--lists", "--metric", "allocations", trace]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let is_it = |line: &&str| line.split_whitespace().nth(1) == Some("300");
+    let is_it = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|it| it.starts_with('#')) && words.next() == Some("300")
+    };
     let line = text.lines().find(is_it);
     let line = line.unwrap_or_else(|| panic!("{text}"));
     line.split("  ")

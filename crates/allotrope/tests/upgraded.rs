@@ -252,18 +252,29 @@ fn recorded_processes_have_the_names_of_the_file_that_they_see() {
         return skip("users may make no namespaces here");
     }
     for build_id in BUILD_IDS {
-        let run = record("unshare").args([unshare, "sh", "-c", script]);
-        let right = compiled_with("attribution.c", &[build_id]);
-        let other = compiled_with("attribution.c", &[build_id, "-Dleaf=other_leaf"]);
-        let inside = copy(right, run.folder().join("inside"));
-        let path = copy(other, run.folder().join("program"));
-        let report = run.arg(&inside).arg(&path).run().expect_status(0).report();
+        // On a machine under load a process may be gone before its file could be opened. It has no
+        // names then, and no other file's.
         let mut named = 0;
-        for process in report.processes() {
-            assert!(process.sites_under("other_leaf").is_empty(), "{build_id}");
-            named += usize::from(!process.sites_under("leaf").is_empty());
+        for _ in 0..10 {
+            let run = record("unshare").args([unshare, "sh", "-c", script]);
+            let right = compiled_with("attribution.c", &[build_id]);
+            let other = compiled_with("attribution.c", &[build_id, "-Dleaf=other_leaf"]);
+            let inside = copy(right, run.folder().join("inside"));
+            let path = copy(other, run.folder().join("program"));
+            let recording = run.arg(&inside).arg(&path).run().expect_status(0);
+            let report = recording.report();
+            named = 0;
+            for process in report.processes() {
+                assert!(process.sites_under("other_leaf").is_empty(), "{build_id}");
+                named += usize::from(!process.sites_under("leaf").is_empty());
+            }
+            if named == 10 {
+                break;
+            }
+            let is_warned = recording.stderr.contains("/program: ");
+            assert!(is_warned, "{named} {}", recording.stderr);
         }
-        assert_eq!(named, 10, "{build_id} {}", report.summary());
+        assert_eq!(named, 10, "{build_id}");
     }
 }
 

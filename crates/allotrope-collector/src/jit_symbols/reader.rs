@@ -70,7 +70,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take(&mut self, request: Request) {
         match request {
-            Request::Begin(begin) => self.begin(begin),
+            Request::Begin(begin) => self.begin(*begin),
             Request::Address {
                 image,
                 address,
