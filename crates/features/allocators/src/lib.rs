@@ -20,6 +20,7 @@ mod commands;
 mod counters;
 pub mod document;
 mod findings;
+mod hot_functions;
 mod measure;
 pub mod report;
 mod verification;

@@ -10,7 +10,7 @@ use allotrope_replay::{Spread, Verdict};
 use allotrope_text::numbers::{bytes, duration};
 use serde::Serialize;
 
-use crate::what_if::functions;
+use crate::hot_functions::{HotFunction, functions};
 
 /// The format's name and version.
 pub const FORMAT: &str = "allotrope-allocators/1";
@@ -102,25 +102,6 @@ impl Steps {
             callees: stepped.callees,
         }
     }
-}
-
-/// A function.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HotFunction {
-    /// Its name.
-    pub function: String,
-    /// The source file of its first executed line; empty if unknown.
-    pub file: String,
-    /// That line; 0 if unknown.
-    pub line: u32,
-    /// The file of its code.
-    pub module: String,
-    /// Whether it belongs to the allocator.
-    pub allocator: bool,
-    /// Its own instructions, an operation (of all).
-    pub instructions: f64,
-    /// Of all instructions, 0 to 1.
-    pub share_of_instructions: f64,
 }
 
 /// A figure an operation.

@@ -1,53 +1,16 @@
 //! Tables that follow from those of `allotrope-paths`: hot functions, what a change would save,
 //! and what it did save.
 
-use std::collections::HashMap;
-
 use allotrope_paths::compare::compare;
 use allotrope_paths::report::{Allocator as Stepped, Callee, Path, Report as Paths};
 
-use crate::report::{Change, Estimate, HotFunction};
+use crate::hot_functions::share_of_all;
+use crate::report::{Change, Estimate};
 
 /// Estimates below this share of all instructions are left out.
 const LEAST: f64 = 0.001;
 /// Functions of a path that an estimate names.
 const NAMED: usize = 6;
-
-/// The functions, by their own instructions in all paths.
-pub(crate) fn functions(stepped: &Stepped) -> Vec<HotFunction> {
-    let mut sums: HashMap<(&str, &str), HotFunction> = HashMap::new();
-    for path in &stepped.paths {
-        let part = share_of_all(path.operations, stepped);
-        for function in &path.functions {
-            let key = (&*function.function, &*function.module);
-            let row = sums.entry(key).or_insert_with(|| HotFunction {
-                function: function.function.clone(),
-                file: function.file.clone(),
-                line: function.line,
-                module: function.module.clone(),
-                allocator: function.allocator,
-                instructions: 0.0,
-                share_of_instructions: 0.0,
-            });
-            row.instructions += function.instructions * part;
-        }
-    }
-    let mut rows: Vec<HotFunction> = sums.into_values().collect();
-    // The tables are of the first run, and so is their sum: the mean is of all runs.
-    let all = rows.iter().fold(0.0, |sum, it| sum + it.instructions);
-    for row in &mut rows {
-        row.share_of_instructions = if all > 0.0 {
-            row.instructions / all
-        } else {
-            0.0
-        };
-    }
-    rows.sort_by(|a, b| {
-        let by_weight = b.instructions.total_cmp(&a.instructions);
-        by_weight.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))
-    });
-    rows
-}
 
 /// What removing callees and paths would save, the most first.
 pub(crate) fn estimates(stepped: &Stepped) -> Vec<Estimate> {
@@ -62,10 +25,6 @@ pub(crate) fn estimates(stepped: &Stepped) -> Vec<Estimate> {
 
 fn mean(stepped: &Stepped) -> f64 {
     stepped.instructions.first().map_or(0.0, |it| it.mean)
-}
-
-fn share_of_all(operations: u64, stepped: &Stepped) -> f64 {
-    operations as f64 / stepped.operations.max(1) as f64
 }
 
 /// Not a single instruction of the allocator's own code, whose cost is not its number.
@@ -166,6 +125,7 @@ pub(crate) fn change(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::hot_functions::functions;
     use allotrope_paths::report::{Function, Instructions};
 
     /// Two paths of `free`: 90 operations of 10 instructions, 10 of 110, of which 100 are

@@ -5,6 +5,8 @@
 //! [`LARGEST`] are written as this: the page calculates in doubles, which have no others
 //! exactly, and such a number can only come from a damaged or hostile trace.
 
+use allotrope_profile::{LIVE_AT_END, TimeCell};
+
 /// The largest number that a double and its neighbours are exact for: 2^53 - 1.
 pub const LARGEST: u64 = (1 << 53) - 1;
 
@@ -70,6 +72,46 @@ fn write(bytes: &mut Vec<u8>, mut value: u64) {
 
 fn write_signed(bytes: &mut Vec<u8>, value: i64) {
     write(bytes, (value << 1 ^ value >> 63) as u64);
+}
+
+/// The number of a class of sizes: 0 for 0 bytes, 1 for 1, 2 for 2, 3 for up to 4, …
+pub fn class(up_to_bytes: u64) -> u64 {
+    match up_to_bytes {
+        0 => 0,
+        bytes => u64::from(bytes.ilog2()) + 1,
+    }
+}
+
+/// The cells of a list of sites or threads. Within one, the bucket of allocation is the
+/// difference to the cell before; that of deallocation the difference to that of
+/// allocation, plus 1, or 0 for blocks that are live at the end.
+pub fn cell_columns<'a>(
+    columns: &mut Columns,
+    name: &str,
+    rows: impl Iterator<Item = &'a [TimeCell]> + Clone,
+) {
+    let mut column = |what: &str, values: Vec<u64>| {
+        columns.numbers(&format!("{name}.{what}"), values);
+    };
+    let all = || rows.clone().flatten();
+    column("count", rows.clone().map(|it| it.len() as u64).collect());
+    let mut allocated = Vec::new();
+    for row in rows.clone() {
+        let mut before = 0;
+        for cell in row {
+            // In order of time.
+            allocated.push(u64::from(cell.allocated.saturating_sub(before)));
+            before = cell.allocated;
+        }
+    }
+    column("allocated", allocated);
+    let freed = |it: &TimeCell| match it.freed {
+        LIVE_AT_END => 0,
+        freed => u64::from(freed.saturating_sub(it.allocated)) + 1,
+    };
+    column("freed", all().map(freed).collect());
+    column("blocks", all().map(|it| it.blocks).collect());
+    column("bytes", all().map(|it| it.bytes).collect());
 }
 
 #[cfg(test)]

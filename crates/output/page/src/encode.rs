@@ -8,7 +8,7 @@ use allotrope_profile::{
 use rustc_hash::FxHashMap;
 
 use crate::Page;
-use crate::columns::Columns;
+use crate::columns::{Columns, cell_columns, class};
 use crate::meta::{LeftOut, meta};
 use crate::names::Names;
 use crate::processes;
@@ -433,44 +433,4 @@ fn details(sites: &[PageSite], most: usize, free_nodes: &[u32]) -> Columns {
     columns.numbers("free_stack.blocks", stacks().map(|it| it.lifetimes.blocks));
     columns.numbers("free_stack.bytes", stacks().map(|it| it.bytes));
     columns
-}
-
-/// The number of a class of sizes: 0 for 0 bytes, 1 for 1, 2 for 2, 3 for up to 4, …
-pub fn class(up_to_bytes: u64) -> u64 {
-    match up_to_bytes {
-        0 => 0,
-        bytes => u64::from(bytes.ilog2()) + 1,
-    }
-}
-
-/// The cells of a list of sites or threads. Within one, the bucket of allocation is the
-/// difference to the cell before; that of deallocation the difference to that of
-/// allocation, plus 1, or 0 for blocks that are live at the end.
-pub fn cell_columns<'a>(
-    columns: &mut Columns,
-    name: &str,
-    rows: impl Iterator<Item = &'a [TimeCell]> + Clone,
-) {
-    let mut column = |what: &str, values: Vec<u64>| {
-        columns.numbers(&format!("{name}.{what}"), values);
-    };
-    let all = || rows.clone().flatten();
-    column("count", rows.clone().map(|it| it.len() as u64).collect());
-    let mut allocated = Vec::new();
-    for row in rows.clone() {
-        let mut before = 0;
-        for cell in row {
-            // In order of time.
-            allocated.push(u64::from(cell.allocated.saturating_sub(before)));
-            before = cell.allocated;
-        }
-    }
-    column("allocated", allocated);
-    let freed = |it: &TimeCell| match it.freed {
-        LIVE_AT_END => 0,
-        freed => u64::from(freed.saturating_sub(it.allocated)) + 1,
-    };
-    column("freed", all().map(freed).collect());
-    column("blocks", all().map(|it| it.blocks).collect());
-    column("bytes", all().map(|it| it.bytes).collect());
 }

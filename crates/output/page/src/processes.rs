@@ -11,8 +11,7 @@ use allotrope_trace::model::{Exit, Origin};
 use rustc_hash::FxHashMap;
 
 use crate::Page;
-use crate::columns::Columns;
-use crate::encode::{cell_columns, class};
+use crate::columns::{Columns, cell_columns, class};
 use crate::gaps;
 use crate::names::Names;
 

@@ -3,7 +3,7 @@
 
 use allotrope_profile::{FreePlace, FreeStack, SiteDetails, ThreadPair};
 
-use crate::json_sites::{append_lifetimes, append_name, append_number};
+use crate::json_append::{append_lifetimes, append_name, append_number};
 
 /// The fields of a site whose details were not gathered.
 pub(crate) const NONE: &[u8] = b",\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"threads\":null,\"frees\":null";

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::suppressed::RuleFinder;
-use crate::text::TextOptions;
+use crate::text::options::{Blocks, TextOptions};
 
 /// The metrics that a report has a list for, in the order in which it shows
 /// them.
@@ -21,18 +21,6 @@ pub const LISTED: [Metric; 5] = [
     Metric::LeakedBytes,
     Metric::Temporary,
 ];
-
-/// Which blocks are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Blocks {
-    /// All.
-    #[default]
-    All,
-    /// Those that were live at the end of their process.
-    Leaked,
-    /// Those that were freed.
-    Freed,
-}
 
 /// The metrics of some sites together.
 #[derive(Debug, Clone, Default)]

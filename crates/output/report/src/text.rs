@@ -8,9 +8,11 @@ mod by;
 mod chart;
 mod counted;
 mod curve;
+mod frames;
 mod freed_at;
 mod header;
 mod lists;
+pub(crate) mod options;
 mod process_table;
 mod row_details;
 mod screen;
@@ -21,16 +23,15 @@ mod tree;
 mod windows;
 
 use std::io::{self, Write};
-use std::rc::Rc;
 
-use allotrope_diff::{Glue, Suppressions};
-use allotrope_profile::{Filter, Metric, Process, Profile, Unit, WindowRun};
+use allotrope_profile::{Metric, Process, Profile, Unit, WindowRun};
 use allotrope_text::TextWriter;
-use allotrope_trace::model::ImageId;
 
 pub use blocks::BlockList;
 pub use by::write_by;
 pub use counted::{write_entries, write_sizes, write_threads};
+use options::Blocks;
+pub use options::{TextOptions, TreeOrder};
 pub use process_table::write_processes;
 pub use screen::{Screen, write_findings, write_screen};
 pub use show::{Subject, write_subject};
@@ -40,98 +41,10 @@ pub(crate) use header::exit as how_it_ended;
 pub(crate) use screen::peak_curve;
 
 use crate::numbers;
-use crate::selection::{Blocks, LISTED, Row, processes, rows};
-use crate::source_lines::SourceLines;
+use crate::selection::{LISTED, Row, processes, rows};
 use crate::style::{Role, Style};
 use crate::suppressed::Suppressed;
 use crate::warnings::{waits, warnings};
-
-/// The root of a call tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TreeOrder {
-    /// At the functions that allocate; branches are their callers.
-    BottomUp,
-    /// At `main` and thread starts; branches are what they call.
-    TopDown,
-}
-
-/// What a text shows, and its width and colours.
-#[derive(Debug, Clone)]
-pub struct TextOptions {
-    /// Width and colours.
-    pub style: Style,
-    /// The metric of a single list; `None` for the lists of [`LISTED`].
-    pub metric: Option<Metric>,
-    /// Most sites in a list, most branches at a node.
-    pub top: usize,
-    /// A call tree instead of lists.
-    pub tree: Option<TreeOrder>,
-    /// Branches with less than this share of the whole (0 to 1) are summed in one line.
-    pub least_share: f64,
-    /// Only sites with a frame that the filter selects.
-    pub filter: Option<Filter>,
-    /// Only this process image.
-    pub process: Option<ImageId>,
-    /// Which blocks are counted.
-    pub blocks: Blocks,
-    /// The frames that are not the user's own.
-    pub glue: Glue,
-    /// The leaks that rankings leave out.
-    pub suppressions: Suppressions,
-    /// Show frames of allocators and standard libraries, too.
-    pub all_frames: bool,
-    /// Show figures divided by this number, too; without it, figures of a window are
-    /// divided by its iterations.
-    pub per: Option<f64>,
-    /// A line that names the windows, if the profile is that of windows.
-    pub window: Option<String>,
-    /// The source of lines of code, if they are to be shown.
-    pub source: Option<Rc<SourceLines>>,
-}
-
-impl Default for TextOptions {
-    fn default() -> Self {
-        Self {
-            style: Style::default(),
-            metric: None,
-            top: 10,
-            tree: None,
-            least_share: 0.01,
-            filter: None,
-            process: None,
-            blocks: Blocks::All,
-            glue: Glue::default(),
-            suppressions: Suppressions::default(),
-            all_frames: false,
-            per: None,
-            window: None,
-            source: None,
-        }
-    }
-}
-
-impl TextOptions {
-    /// The number by which a process's figures are also divided, if there is one.
-    fn per(&self, process: &Process) -> Option<f64> {
-        self.per.or_else(|| match &process.windows[..] {
-            [run] if self.window.is_some() => iterations(run),
-            _ => None,
-        })
-    }
-
-    /// That number, if all shown processes have the same.
-    fn common_per(&self, profile: &Profile) -> Option<f64> {
-        let mut all = processes(profile, self).map(|process| self.per(process));
-        let first = all.next()?;
-        all.all(|other| other == first).then_some(first?)
-    }
-}
-
-/// The iterations that a window declares; `None` if it declares none, or only one, by
-/// which nothing need be divided.
-pub(crate) fn iterations(run: &WindowRun) -> Option<f64> {
-    (run.iterations > 1).then_some(run.iterations as f64)
-}
 
 /// ` (each: divided by 1,000)`, at the end of a title; empty without a number.
 fn divided_by(per: Option<f64>) -> String {
@@ -264,4 +177,27 @@ fn amount(metric: Metric, value: u64) -> String {
         Unit::Bytes => numbers::bytes(value),
         Unit::Count | Unit::Microseconds => numbers::count(value),
     }
+}
+
+impl TextOptions {
+    /// The number by which a process's figures are also divided, if there is one.
+    fn per(&self, process: &Process) -> Option<f64> {
+        self.per.or_else(|| match &process.windows[..] {
+            [run] if self.window.is_some() => iterations(run),
+            _ => None,
+        })
+    }
+
+    /// That number, if all shown processes have the same.
+    fn common_per(&self, profile: &Profile) -> Option<f64> {
+        let mut all = processes(profile, self).map(|process| self.per(process));
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first?)
+    }
+}
+
+/// The iterations that a window declares; `None` if it declares none, or only one, by
+/// which nothing need be divided.
+pub(crate) fn iterations(run: &WindowRun) -> Option<f64> {
+    (run.iterations > 1).then_some(run.iterations as f64)
 }

@@ -12,8 +12,9 @@ use crate::align::{Aligner, Alignment, common_ends};
 use crate::candidates::{UnmatchedStack, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
-use crate::keys::{self, MatchLevel};
+use crate::keys;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 
 /// Largest number of stacks on one side for which the assignment is solved
 /// exactly; larger problems are solved greedily, the likeliest pair first.

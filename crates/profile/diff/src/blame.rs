@@ -22,8 +22,9 @@ use crate::assign::main_class;
 use crate::call_changes::CallChanges;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::{self, MatchLevel};
+use crate::keys;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 
 /// The largest number of own frames that stacks are compared by.
 const MAX_OWN_FRAMES: usize = 24;

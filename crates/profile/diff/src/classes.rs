@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use crate::error::DiffError;
 use crate::frames::FrameTable;
-use crate::keys::{self, MatchLevel};
+use crate::keys;
+use crate::match_level::MatchLevel;
 use crate::{Side, keys::reduce};
 use allotrope_profile::Metric;
 

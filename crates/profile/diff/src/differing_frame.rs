@@ -7,8 +7,8 @@ use crate::align::Aligner;
 use crate::blame::shown_stack;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 
 /// Compares at the loosest level first: a difference that remains there is the
 /// one that matters to the reader.

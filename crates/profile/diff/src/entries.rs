@@ -10,8 +10,8 @@ use crate::assign::main_class;
 use crate::blame::{Group, shown_stack, thread_root};
 use crate::classes::Classes;
 use crate::differing_frame::differing;
-use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 use crate::{DifferingFrame, Entry, EntryStack, Kind};
 use allotrope_profile::StackFrame;
 

@@ -9,10 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::DiffError;
 use crate::glue::Glue;
-use crate::keys::MatchLevel;
-use crate::own_code::Origin;
+use crate::match_level::MatchLevel;
+use crate::own_code::{Code, Origin};
 use crate::roots::mark_roots;
-use crate::wrappers::{Code, Requests, Standing, mark_forwarding};
+use crate::wrappers::{Requests, Standing, mark_forwarding};
 use crate::{Side, names};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 

@@ -3,10 +3,11 @@
 //! which frame heads a site or a difference and what matching may ignore, never
 //! what is counted.
 
+mod wrapper_names;
+
 use rustc_hash::FxHashSet;
 
-use crate::own_code::{self, Origin};
-use crate::wrappers::{self, Code};
+use crate::own_code::{self, Code, Origin};
 use crate::{DiffError, names};
 use allotrope_profile::StackFrame;
 
@@ -187,7 +188,7 @@ impl Glue {
     pub fn code_of(&self, frame: &StackFrame) -> Code {
         Code {
             origin: self.origin_of(frame),
-            is_wrapper: wrappers::is_listed(&frame.module, &frame.function),
+            is_wrapper: wrapper_names::is_listed(&frame.module, &frame.function),
             is_root: false,
         }
     }
@@ -197,7 +198,7 @@ impl Glue {
         let [module, function, ..] = names;
         Code {
             origin: self.origin(names, is_generated),
-            is_wrapper: wrappers::is_listed(module, function),
+            is_wrapper: wrapper_names::is_listed(module, function),
             is_root: false,
         }
     }

@@ -5,9 +5,9 @@ use allotrope_profile::{Profile, Site};
 use rustc_hash::FxHashMap;
 
 use crate::Glue;
-use crate::own_code::Origin;
+use crate::own_code::{Code, Origin};
 use crate::roots::mark_roots;
-use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
+use crate::wrappers::{Heads, Requests, mark_forwarding};
 
 /// Whose code each frame of a profile is, and which of the functions are allocation
 /// wrappers: by name, or because they only pass requests on in this profile; and which say no

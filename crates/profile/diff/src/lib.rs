@@ -43,6 +43,7 @@ mod headlines;
 mod hungarian;
 mod keys;
 mod match_by_name;
+mod match_level;
 mod names;
 mod net;
 mod noise;
@@ -59,10 +60,10 @@ pub use error::DiffError;
 pub use crate::chance::Interval;
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
-pub use crate::own_code::Origin;
+pub use crate::own_code::{Code, Origin};
 pub use crate::roots::mark_roots;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
-pub use crate::wrappers::{Code, Heads, Requests, mark_forwarding};
+pub use crate::wrappers::{Heads, Requests, mark_forwarding};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].

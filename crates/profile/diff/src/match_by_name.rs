@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 
 use crate::Side;
 use crate::classes::{Classes, runs_of};
-use crate::keys::{self, MatchLevel};
+use crate::keys;
+use crate::match_level::MatchLevel;
 
 /// Classes that are treated as one stack. Each matching step merges some of
 /// them; one that nothing matched has a single class.

@@ -6,8 +6,9 @@ use rustc_hash::FxHashMap;
 
 use crate::assign::main_class;
 use crate::classes::Classes;
-use crate::keys::{self, MatchLevel};
+use crate::keys;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 
 /// Merges matches with the same own functions if some rose and some fell. A
 /// match that balances is not merged.

@@ -298,6 +298,37 @@ pub(crate) fn is_unnamed(module: &str, function: &str) -> bool {
     function.is_empty() || function == "???" || is_hex(offset.unwrap_or(function))
 }
 
+/// Whose code a frame is, and whether its function only passes requests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// Whose code it is.
+    pub origin: Origin,
+    /// Whether its function is an allocation wrapper.
+    pub is_wrapper: bool,
+    /// Whether its function says no more than `main`: see [`mark_roots`](crate::mark_roots).
+    pub is_root: bool,
+}
+
+impl Code {
+    /// The code of a frame that does not exist.
+    pub const NONE: Self = Self {
+        origin: Origin::Glue,
+        is_wrapper: false,
+        is_root: false,
+    };
+}
+
+impl From<Origin> for Code {
+    /// Code that is no wrapper.
+    fn from(origin: Origin) -> Self {
+        Self {
+            origin,
+            is_wrapper: false,
+            is_root: false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,9 @@ use crate::Side;
 use crate::assign::main_class;
 use crate::classes::{Classes, runs_of};
 use crate::frames::FrameTable;
-use crate::keys::{self, MatchLevel};
+use crate::keys;
 use crate::match_by_name::Match;
+use crate::match_level::MatchLevel;
 use crate::names;
 
 /// The number of stacks of the other side that a function must have replaced.

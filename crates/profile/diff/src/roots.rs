@@ -5,8 +5,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::own_code::Origin;
-use crate::wrappers::{Code, Requests};
+use crate::own_code::{Code, Origin};
+use crate::wrappers::Requests;
 
 /// Least part of a program's blocks, and of its bytes, for which a root stands.
 const LEAST_SHARE: f64 = 0.9;

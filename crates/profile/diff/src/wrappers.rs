@@ -5,48 +5,12 @@
 //!
 //! Here is also which frame stands for a stack: [`Heads`].
 
-use std::sync::OnceLock;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::Glue;
-use crate::own_code::{BestOrigin, Origin};
-
-const LIST: &str = include_str!("wrappers.txt");
+use crate::own_code::{BestOrigin, Code, Origin};
 
 /// Least number of functions that call one which only passes requests on.
 const CALLERS: usize = 8;
-
-/// Whose code a frame is, and whether its function only passes requests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code {
-    /// Whose code it is.
-    pub origin: Origin,
-    /// Whether its function is an allocation wrapper.
-    pub is_wrapper: bool,
-    /// Whether its function says no more than `main`: see [`mark_roots`](crate::mark_roots).
-    pub is_root: bool,
-}
-
-impl Code {
-    /// The code of a frame that does not exist.
-    pub const NONE: Self = Self {
-        origin: Origin::Glue,
-        is_wrapper: false,
-        is_root: false,
-    };
-}
-
-impl From<Origin> for Code {
-    /// Code that is no wrapper.
-    fn from(origin: Origin) -> Self {
-        Self {
-            origin,
-            is_wrapper: false,
-            is_root: false,
-        }
-    }
-}
 
 /// Which frames can stand for a stack: those of the best [`Origin`] that are not wrappers.
 ///
@@ -161,26 +125,6 @@ impl Standing {
     }
 }
 
-/// Whether a function is in the list of usual wrappers, given its module's file name and
-/// its qualified name.
-pub(crate) fn is_listed(module: &str, function: &str) -> bool {
-    static GLUE: OnceLock<Glue> = OnceLock::new();
-    let list = GLUE.get_or_init(|| {
-        let mut list = Glue::none();
-        // Cannot fail: a test parses the list.
-        let _ = list.add(LIST);
-        list
-    });
-    list.has_function(module, function) || is_operator_of_class(function)
-}
-
-/// Whether a function is the `operator new` of a class: patterns have no `*` at their
-/// beginning.
-fn is_operator_of_class(function: &str) -> bool {
-    let name = function.strip_suffix("[]").unwrap_or(function);
-    name.ends_with("::operator new")
-}
-
 /// A stack for [`mark_forwarding`].
 #[derive(Debug, Clone, Copy)]
 pub struct Requests<I> {
@@ -271,38 +215,6 @@ mod tests {
             origin,
             is_wrapper: true,
             is_root: false,
-        }
-    }
-
-    #[test]
-    fn every_line_of_the_list_is_a_pattern() {
-        Glue::none().add(LIST).expect("wrappers.txt");
-    }
-
-    #[test]
-    fn usual_wrappers_are_known_by_name() {
-        for (module, function) in [
-            ("gdb", "xmalloc"),
-            ("perl", "Perl_safesysmalloc"),
-            ("libavutil.so.57", "av_malloc"),
-            ("libglib-2.0.so.0", "g_slice_alloc"),
-            ("python3.11", "PyMem_RawMalloc"),
-            ("redis-server", "zmalloc"),
-            ("libxml2.so.2", "xmlStrdup"),
-            ("app", "xmalloc.constprop.0"),
-            ("vvp", "vvp_net_t::operator new"),
-            ("libpng16.so.16", "png_malloc_warn"),
-        ] {
-            assert!(is_listed(module, function), "{function}");
-        }
-        for function in [
-            "main",
-            "xmalloc_tests",
-            "av_frame_alloc",
-            "parse",
-            "PyList_New",
-        ] {
-            assert!(!is_listed("app", function), "{function}");
         }
     }
 

@@ -10,18 +10,18 @@ use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::block_key::address_of;
-use crate::cursor::Step;
 use crate::evidence::{EvidenceBuilder, HeldPages};
-use crate::heap_samples::HeapSample;
+use crate::heap_sampler::HeapSample;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::peaks::Peak;
-use crate::replay::{Block, BlockEvent, Observer};
+use crate::observer::{Block, BlockEvent, Observer};
+use crate::peak::Peak;
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::free_stacks::Freed;
 use crate::site_details::{DetailsBuilder, Made};
-use crate::time_table::Tables;
+use crate::step::Step;
+use crate::time_table::tables::Tables;
 
 /// An allocation at a key where a block is live and an unmatched deallocation at the same
 /// key count as one deallocation that was put in the wrong order among threads, not as

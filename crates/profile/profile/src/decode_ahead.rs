@@ -20,7 +20,7 @@ use allotrope_trace::model::{Event, EventKind};
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
-use crate::replay::Helpers;
+use crate::options::Helpers;
 use crate::source::{EventChunk, TraceSource};
 
 /// Limit for the events of chunks that are decoded or being decoded, and not fetched:

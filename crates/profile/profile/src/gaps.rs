@@ -5,18 +5,8 @@
 
 use allotrope_trace::model::LossReason;
 
+use crate::gap::Gap;
 use crate::index::{Image, Index};
-
-/// A time in which events of a process are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
-    /// Nanoseconds since the start of the recording.
-    pub from_ns: u64,
-    /// The same; `None`: the trace does not have the end of the process.
-    pub to_ns: Option<u64>,
-    /// How many are missing; 0: unknown.
-    pub events: u64,
-}
 
 /// The gaps of an image that ended, or was last seen, at `end_ns`.
 pub(crate) fn gaps_of<H>(index: &Index<H>, image: &Image<H>, end_ns: u64) -> Vec<Gap> {

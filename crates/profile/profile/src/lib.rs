@@ -25,7 +25,10 @@
 //!  window_accumulator           (`take_batch`) at a time; the figures of windows
 //!      │
 //!      ▼
-//!    replay ◀── frames, site_order     names and order of the sites
+//!   replayer                     one image after the other, a child at its fork
+//!      │
+//!      ▼
+//!   process ◀── frames, site_order    names and order of the sites
 //!      │
 //!      ▼
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
@@ -44,11 +47,14 @@ mod clock;
 mod counts;
 mod cursor;
 mod decode_ahead;
+mod details;
 mod error;
 pub mod evidence;
 mod filter;
 mod frames;
+mod gap;
 mod gaps;
+mod heap_sampler;
 mod heap_samples;
 mod index;
 mod jit_code;
@@ -57,14 +63,21 @@ mod live;
 mod merge;
 mod metric;
 pub mod model;
+mod observer;
 pub mod operations;
+mod options;
+mod peak;
 mod peaks;
 mod prefetch;
+mod process;
+mod range_windows;
 mod replay;
+mod replayer;
 mod run_info;
 mod run_times;
 pub mod sampled;
 mod series;
+mod sink;
 mod site;
 mod site_details;
 mod site_order;
@@ -73,37 +86,44 @@ mod speculative;
 mod stack;
 mod stack_set;
 mod stack_tree;
+mod step;
 mod sum_curve;
 #[cfg(test)]
 mod test_events;
+mod threads;
 mod time_range;
 mod time_table;
 mod window_accumulator;
 mod window_replay;
+mod window_runs;
 mod window_table;
 pub mod windows;
 
 pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, StackId};
+pub use details::{
+    FreePlace, FreeStack, FreeingThread, SiteDetails, SiteEntry, SiteThread, SizeClass,
+    SizeFigures, ThreadPair,
+};
 pub use error::ReplayError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
-pub use gaps::Gap;
-pub use heap_samples::{HeapSample, ProcessSamples, heap_samples};
+pub use gap::Gap;
+pub use heap_sampler::HeapSample;
+pub use heap_samples::{ProcessSamples, heap_samples};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
     EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
-pub use peaks::{Peak, peaks, peaks_readable};
-pub use replay::{
-    Block, BlockEvent, Helpers, Options, block_events, blocks_of_sites, replay, replay_readable,
-};
+pub use observer::{Block, BlockEvent};
+pub use options::{Helpers, Options};
+pub use peak::Peak;
+pub use peaks::{peaks, peaks_readable};
+pub use replay::{block_events, blocks_of_sites, replay, replay_readable};
 pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
 pub use series::{LiveSample, ResidentSample, Series};
-pub use site_details::free_stacks::{FreePlace, FreeStack, FreeingThread};
-pub use site_details::{SiteDetails, SiteEntry, SiteThread, SizeClass, SizeFigures, ThreadPair};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };

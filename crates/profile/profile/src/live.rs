@@ -17,8 +17,8 @@ mod address_map;
 use allotrope_trace::model::{Event, EventKind};
 
 use crate::block_key::block_key;
-use crate::cursor::Step;
 use crate::prefetch::prefetch;
+use crate::step::Step;
 use address_map::{AddressMap, Cell};
 
 /// Index of a live block.

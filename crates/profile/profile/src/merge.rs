@@ -40,11 +40,13 @@ mod stream;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, EventBatch, Lookahead, Step};
+use crate::cursor::{Cursor, Lookahead};
 use crate::error::ReplayError;
-use crate::live::{Blocks, LiveBlocks};
+use crate::live::LiveBlocks;
+use crate::sink::Sink;
 use crate::source::TraceSource;
 use crate::speculative::{Placed, SpeculativeLog};
+use crate::step::Step;
 use forks::OpenForks;
 use stream::Stream;
 
@@ -61,18 +63,6 @@ const ROLLBACK_BUDGET_EACH: u64 = 1;
 const ROLLBACK_BUDGET_LIMIT: u64 = 1 << 20;
 /// How many times the merge tries another order because of one event.
 const TRIES: u8 = 2;
-
-/// Receives an image's events in their final order.
-pub(crate) trait Sink {
-    /// Takes the next event; `blocks` is its effect on the live blocks.
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
-    /// Takes events of one stream that precede all events of the others, up to the first
-    /// that is illegal or needs [`Self::step`]. Returns how many it took.
-    fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize;
-    /// The image forked here (index into the forks of [`merge()`]); `live` is what the
-    /// child inherits.
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
-}
 
 /// The positions of a fork in the parent's streams.
 pub(crate) struct Fork {

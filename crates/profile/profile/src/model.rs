@@ -8,19 +8,19 @@ use std::path::PathBuf;
 
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{
-    EntryPoint, Exit, ImageId, LossReason, MissingNames, Origin, Recording, StackId, ThreadId,
-    Unrecorded,
+    EntryPoint, Exit, ImageId, LossReason, MissingNames, Origin, QuietWait, Recording, StackId,
+    ThreadId, Unrecorded,
 };
 
+use crate::details::{SiteDetails, SizeFigures};
 use crate::evidence::Evidence;
 use crate::filter::Filter;
-use crate::gaps::Gap;
+use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
-use crate::site_details::{SiteDetails, SizeFigures};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
-use crate::windows::WindowRun;
+use crate::windows::{WindowFigures, WindowKey, WindowRun};
 
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
@@ -371,6 +371,46 @@ impl Profile {
     /// Whether every image ended and everything that its recorder wrote has been read.
     pub fn is_complete(&self) -> bool {
         self.cut.is_none() && self.processes.iter().all(|process| process.complete)
+    }
+}
+
+impl From<&Totals> for WindowFigures {
+    /// The figures of a whole image as those of one window.
+    fn from(totals: &Totals) -> Self {
+        Self {
+            allocations: totals.allocations,
+            allocated_bytes: totals.allocated_bytes,
+            deallocations: totals.deallocations,
+            reallocations: totals.reallocations,
+            temporary_allocations: totals.temporary_allocations,
+            remaining_allocations: totals.leaked_allocations,
+            remaining_bytes: totals.leaked_bytes,
+            peak_bytes: totals.peak_bytes,
+            peak_allocations: totals.peak_allocations,
+        }
+    }
+}
+
+impl Process {
+    /// The whole image as one window without a name, closed if the image ended.
+    pub fn whole(&self) -> WindowRun {
+        WindowRun {
+            key: WindowKey {
+                image: self.id,
+                opened: 0,
+            },
+            name: String::new(),
+            occurrence: 1,
+            iterations: 0,
+            thread: None,
+            opened_us: 0,
+            duration_us: self.duration_us,
+            closed: self.exit != Exit::Running,
+            measured: true,
+            quiet: [QuietWait::NotRequested; 2],
+            figures: WindowFigures::from(&self.totals),
+            descriptors: None,
+        }
     }
 }
 

@@ -14,15 +14,18 @@ use allotrope_trace::model::{EntryPoint, ImageId};
 use rustc_hash::FxHashMap;
 
 use crate::block_key::address_of;
-use crate::cursor::{Cursor, EventBatch, Step};
+use crate::cursor::{Cursor, EventBatch};
 use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::index::{Image, Index, index};
 use crate::live::{Blocks, LiveBlocks, NO_BLOCK};
-use crate::merge::{Sink, merge};
-use crate::replay::{Helpers, forks_of};
+use crate::merge::merge;
+use crate::options::Helpers;
+use crate::replayer::forks_of;
 use crate::series::ResidentSample;
+use crate::sink::Sink;
 use crate::source::TraceSource;
+use crate::step::Step;
 
 /// Operations between two reports of progress.
 const PROGRESS_EACH: u64 = 1 << 16;

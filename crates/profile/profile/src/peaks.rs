@@ -6,41 +6,14 @@
 //! until then, and of those that were live: the second replay recognises it by these, and
 //! gives what follows a later time.
 
-use allotrope_trace::model::ImageId;
 use allotrope_trace::{ReadError, Source, TraceReader};
 
 use crate::error::ReplayError;
 use crate::index::index;
-use crate::replay::{Options, Replayer};
+use crate::options::Options;
+use crate::peak::Peak;
+use crate::replayer::Replayer;
 use crate::source::TraceSource;
-
-/// The peak of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peak {
-    image: ImageId,
-    /// Nanoseconds since the start of the recording.
-    ns: u64,
-    allocated: u64,
-    live: u64,
-}
-
-impl Peak {
-    /// The process.
-    pub fn image(&self) -> ImageId {
-        self.image
-    }
-
-    /// The time just after it, in nanoseconds since the start of the recording: where a time
-    /// table is divided. What is live there was live at the peak.
-    pub fn after_ns(&self) -> u64 {
-        self.ns.saturating_add(1)
-    }
-
-    /// Whether it is the moment after so many allocations, when so many of them were live.
-    pub(crate) fn is_at(&self, allocated: u64, live: u64) -> bool {
-        self.allocated == allocated && self.live == live
-    }
-}
 
 /// The peaks of all processes that had live bytes, in order of process.
 ///

@@ -8,72 +8,15 @@ mod size_figures;
 
 use allotrope_trace::model::EntryPoint;
 
-use crate::cursor::Step;
+use crate::details::{SiteDetails, SiteEntry, SiteThread, SizeClass, SizeFigures, ThreadPair};
 use crate::lifetime::Lifetimes;
-use free_stacks::{FreeStack, Freed};
-pub use size_figures::SizeFigures;
+use crate::step::Step;
+use free_stacks::Freed;
 use size_figures::SizesBuilder;
 
 /// Most threads, and most pairs of threads, that a site lists; others are summed up in one
 /// without threads.
 const MOST_THREADS: usize = 64;
-
-/// The blocks of a site in detail.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SiteDetails {
-    /// Smallest requested size, in bytes.
-    pub smallest_bytes: u64,
-    /// Largest requested size, in bytes.
-    pub largest_bytes: u64,
-    /// By entry point and requested alignment, the one with most allocations first.
-    pub entries: Vec<SiteEntry>,
-    /// By size, the smallest first.
-    pub sizes: Vec<SizeClass>,
-    /// By the thread that allocated, the one with most allocations first.
-    pub threads: Vec<SiteThread>,
-    /// Freed blocks by the threads that allocated and freed them, the pair with most
-    /// blocks first. Blocks that are live at the end are in none.
-    pub frees: Vec<ThreadPair>,
-    /// Freed blocks by the stack that freed them, the one with most blocks first; empty if
-    /// the recording has no such stacks.
-    pub free_stacks: Vec<FreeStack>,
-}
-
-/// The allocations of a site through one entry point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SiteEntry {
-    /// The entry point.
-    pub entry: EntryPoint,
-    /// Requested alignment in bytes, a power of two; 0 if none was requested.
-    pub alignment: u64,
-    /// Allocations.
-    pub allocations: u64,
-    /// Their bytes.
-    pub allocated_bytes: u64,
-}
-
-/// The allocations of a site with sizes up to a power of two and above the half of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeClass {
-    /// Largest size of the class, in bytes: 0, 1, 2, 4, 8, …
-    pub up_to_bytes: u64,
-    /// Allocations.
-    pub allocations: u64,
-    /// Their bytes.
-    pub allocated_bytes: u64,
-}
-
-/// The allocations of a site by one thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SiteThread {
-    /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
-    /// threads beyond the first 64 of a site.
-    pub thread: Option<u32>,
-    /// Allocations.
-    pub allocations: u64,
-    /// Their bytes.
-    pub allocated_bytes: u64,
-}
 
 /// An allocation, as the details of its site count it.
 #[derive(Debug, Clone, Copy)]
@@ -98,20 +41,6 @@ impl Made {
             thread: step.thread,
         }
     }
-}
-
-/// Blocks that one thread allocated and one thread freed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadPair {
-    /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
-    /// pairs beyond the first 64 of a site.
-    pub allocated_by: Option<u32>,
-    /// The same; also `None` if the event of the deallocation is lost.
-    pub freed_by: Option<u32>,
-    /// Bytes of the blocks.
-    pub bytes: u64,
-    /// How long they lived; `blocks` is their number.
-    pub lifetimes: Lifetimes,
 }
 
 impl SizeClass {

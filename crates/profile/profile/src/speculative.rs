@@ -22,9 +22,10 @@ use std::collections::VecDeque;
 use allotrope_trace::model::EventKind;
 
 use crate::block_key::block_key;
-use crate::cursor::{EventBatch, Step, TimeInterpolation, is_simple};
+use crate::cursor::{EventBatch, TimeInterpolation, is_simple};
 use crate::live::{Blocks, LiveBlocks};
-use crate::merge::Sink;
+use crate::sink::Sink;
+use crate::step::Step;
 use batches::PlacedBatches;
 pub(crate) use batches::{BatchedEvent, PlacedBatch};
 

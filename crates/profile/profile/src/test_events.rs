@@ -3,7 +3,7 @@
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind};
 
-use crate::cursor::Step;
+use crate::step::Step;
 
 /// An event of this kind at this address, of one byte.
 pub(crate) fn event(kind: EventKind, address: u64) -> Event {

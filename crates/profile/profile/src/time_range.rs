@@ -3,65 +3,15 @@
 //! The range is replayed as a window to which events belong by their time and not by the
 //! program's synchronisation, so every figure is defined as for a window.
 
-use allotrope_trace::model::{QuietWait, Window, WindowEnd};
-
 use crate::error::ReplayError;
 use crate::frames::FrameTable;
-use crate::index::{Threads, index};
+use crate::index::index;
 use crate::model::Profile;
-use crate::replay::{Options, Replayer, number_sites, process};
+use crate::options::Options;
+use crate::process::{number_sites, process};
+use crate::range_windows::TimeRange;
+use crate::replayer::Replayer;
 use crate::source::TraceSource;
-use crate::window_table::{Rank, WindowTable};
-
-/// The ranks during the range and after it, by which a [`WindowTable`] knows when its
-/// window is open.
-const DURING: Rank = 1;
-const AFTER: Rank = 2;
-
-/// A range of time, in nanoseconds since the start of the recording. It includes its start
-/// and not its end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeRange {
-    pub from_ns: u64,
-    pub to_ns: u64,
-}
-
-impl TimeRange {
-    /// The rank of an event at this time.
-    #[inline]
-    pub(crate) fn rank(self, now: u64) -> Rank {
-        match now {
-            now if now < self.from_ns => 0,
-            now if now < self.to_ns => DURING,
-            _ => AFTER,
-        }
-    }
-
-    /// A table with the range as its only window.
-    pub(crate) fn table() -> WindowTable {
-        let mut table = WindowTable::default();
-        table.add(Window {
-            image: 0,
-            opened: DURING.into(),
-            thread: None,
-            this_thread_only: false,
-            name: String::new(),
-            iterations: 0,
-            quiet: QuietWait::NotRequested,
-            tick: 0,
-        });
-        table.add_end(WindowEnd {
-            image: 0,
-            opened: DURING.into(),
-            closed: AFTER.into(),
-            quiet: QuietWait::NotRequested,
-            tick: 0,
-            descriptors: None,
-        });
-        table.build(&mut Threads::default());
-        table
-    }
-}
 
 /// Replays a trace and returns what happened from `from_ns` on and before `to_ns`, in
 /// nanoseconds since the start of the recording: a profile of the processes that ran then.

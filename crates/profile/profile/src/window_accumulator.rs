@@ -7,13 +7,13 @@ use allotrope_trace::model::{EntryPoint, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::accumulator::{ImageStats, ThreadFigures, thread};
-use crate::cursor::Step;
 use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
 use crate::site_details::free_stacks::Freed;
 use crate::site_details::{DetailsBuilder, Made};
+use crate::step::Step;
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use allotrope_trace::model::{Window, WindowCounts, WindowEnd, WindowSums};
 
-use crate::index::Threads;
+use crate::threads::Threads;
 use crate::windows::WindowFigures;
 
 /// At most this many windows that are open at the same time are measured: each costs time

@@ -7,9 +7,7 @@
 //! Times play no part, so the figures are exact; only the peak depends on the order that
 //! the replay found among threads.
 
-use allotrope_trace::model::{Descriptors, Exit, ImageId, QuietWait};
-
-use crate::model::{Process, Totals};
+use allotrope_trace::model::{Descriptors, ImageId, QuietWait};
 
 /// Identifies an occurrence of a window in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,45 +81,5 @@ impl WindowFigures {
     /// Allocations less deallocations made in it.
     pub fn net(&self) -> i64 {
         self.allocations.wrapping_sub(self.deallocations) as i64
-    }
-}
-
-impl From<&Totals> for WindowFigures {
-    /// The figures of a whole image as those of one window.
-    fn from(totals: &Totals) -> Self {
-        Self {
-            allocations: totals.allocations,
-            allocated_bytes: totals.allocated_bytes,
-            deallocations: totals.deallocations,
-            reallocations: totals.reallocations,
-            temporary_allocations: totals.temporary_allocations,
-            remaining_allocations: totals.leaked_allocations,
-            remaining_bytes: totals.leaked_bytes,
-            peak_bytes: totals.peak_bytes,
-            peak_allocations: totals.peak_allocations,
-        }
-    }
-}
-
-impl Process {
-    /// The whole image as one window without a name, closed if the image ended.
-    pub fn whole(&self) -> WindowRun {
-        WindowRun {
-            key: WindowKey {
-                image: self.id,
-                opened: 0,
-            },
-            name: String::new(),
-            occurrence: 1,
-            iterations: 0,
-            thread: None,
-            opened_us: 0,
-            duration_us: self.duration_us,
-            closed: self.exit != Exit::Running,
-            measured: true,
-            quiet: [QuietWait::NotRequested; 2],
-            figures: WindowFigures::from(&self.totals),
-            descriptors: None,
-        }
     }
 }

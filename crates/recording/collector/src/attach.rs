@@ -16,9 +16,10 @@ use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
 use crate::image::Image;
+use crate::image::Slot;
 use crate::process;
 use crate::process_tree::{Process, ProcessTree};
-use crate::recording::{Recording, Slot};
+use crate::recording::Recording;
 use crate::watch::{KnownProcesses, Wanted, Watch};
 
 /// How long an image may take from claiming its slot to its `Image` event.

@@ -10,7 +10,9 @@ use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MOST_POSITION, RINGS};
 use allotrope_shm::ring::{ArenaRing, Reader};
 
 use crate::counts;
-use crate::recording::{Recording, Slot};
+use crate::image::Slot;
+use crate::recording::Recording;
+use crate::ring_state::RingState;
 use crate::stream::Stream;
 
 /// Words that are copied at once: few enough to stay in the cache until they are
@@ -25,17 +27,6 @@ const OLD: Duration = Duration::from_millis(250);
 const MOST_PENDING: usize = 4 << 20;
 /// Most stack nodes of an image that are not in the trace yet.
 const MOST_NEW_NODES: usize = 256 << 10;
-
-/// The collector's state of a ring: its reader and the stream to which its words belong.
-#[derive(Debug, Default)]
-pub(crate) struct RingState {
-    pub(crate) reader: Reader,
-    /// The stream of the ring's current claim.
-    pub(crate) stream: Option<Box<Stream>>,
-    /// The ring's current claim is corrupt: its words are discarded, but released, so
-    /// that its writer does not wait forever.
-    discards: bool,
-}
 
 impl Recording {
     /// Reads all rings once; returns the number of words.

@@ -15,10 +15,11 @@ use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
 use crate::image::Image;
+use crate::image::Slot;
 use crate::process;
 use crate::process_tree::Process;
 use crate::protocol::FirstExit;
-use crate::recording::{Recording, Slot};
+use crate::recording::Recording;
 use crate::watch::Watch;
 
 /// Time without words after which an image with [`Watch::Unseen`] counts as ended, if

@@ -287,6 +287,34 @@ impl Ancestors {
     }
 }
 
+/// The collector's state of an image slot.
+#[derive(Debug, Default)]
+pub(crate) enum Slot {
+    /// Free, or claimed by an image that is not ready.
+    #[default]
+    Empty,
+    /// A running image.
+    Image(Box<Image>),
+    /// Its first event is malformed; its rings are skipped.
+    Refused,
+}
+
+impl Slot {
+    pub(crate) fn image(&self) -> Option<&Image> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn image_mut(&mut self) -> Option<&mut Image> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,15 +5,16 @@
 //! when the image attached, and those that map the arena after a pidfd of them was opened. So
 //! a process that has got the pid of an ended one gets none.
 
-use std::collections::BTreeMap;
+pub(crate) mod state;
+
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::process;
-use crate::protocol::{LeftBehind, WhenLeftBehind};
-use crate::recording::{Recording, Slot};
+use crate::image::Slot;
+use crate::protocol::WhenLeftBehind;
+use crate::recording::Recording;
 use crate::watch::Watch;
 
 /// A process that ends by itself within this time after the first one is not left behind.
@@ -23,42 +24,6 @@ const TERMINATION: Duration = Duration::from_secs(2);
 /// Time from SIGKILL to the end of the recording, for processes that get no signal: they
 /// belong to another user, or are not visible.
 const GIVE_UP: Duration = Duration::from_secs(1);
-
-/// What was done about such processes.
-#[derive(Debug, Default)]
-pub(crate) struct LeftBehindState {
-    pub(crate) when: WhenLeftBehind,
-    /// When the end of the first process was noticed.
-    since: Option<Instant>,
-    by_pid: BTreeMap<u32, LeftBehind>,
-}
-
-impl LeftBehindState {
-    pub(crate) fn new(when: WhenLeftBehind) -> Self {
-        Self {
-            when,
-            ..Self::default()
-        }
-    }
-
-    /// The processes, by pid.
-    pub(crate) fn take(&mut self) -> Vec<LeftBehind> {
-        std::mem::take(&mut self.by_pid).into_values().collect()
-    }
-
-    fn signal_sent(&self, pid: u32) -> Option<i32> {
-        self.by_pid.get(&pid).map(|it| it.signal)
-    }
-
-    fn note(&mut self, pid: u32, signal: i32) {
-        let note = self.by_pid.entry(pid).or_insert_with(|| LeftBehind {
-            pid,
-            executable: process::executable_path(pid).unwrap_or_default(),
-            signal,
-        });
-        note.signal = signal;
-    }
-}
 
 impl Recording {
     /// Does what is due about processes that the first one left behind.

@@ -55,6 +55,8 @@ pub mod protocol;
 mod random;
 mod recorder_memory;
 mod recording;
+mod ring_state;
+mod root_process;
 mod scan;
 mod stacks;
 mod stopped;

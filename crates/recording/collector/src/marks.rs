@@ -1,50 +1,14 @@
 //! Named moments of a recording: answers the requests of `control` and writes the marks.
 
-use std::sync::mpsc::Receiver;
+pub(crate) mod state;
 
 use allotrope_shm::arena::tick_now;
-use allotrope_trace::model::{Clock, Mark, Record};
+use allotrope_trace::model::{Mark, Record};
 
 use crate::clock;
-use crate::control::{Answer, ControlServer, Received, Target};
-use crate::protocol::MadeFile;
-use crate::recording::{Recording, Slot};
-
-/// What the draining thread needs for marks.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    /// The listening thread and its queue; `None` where there are no sockets.
-    control: Option<(ControlServer, Receiver<Received>)>,
-    /// The trace file, if the launcher made it.
-    file: Option<MadeFile>,
-    /// The launcher's process.
-    launcher: Option<u32>,
-    /// The first reading of the clocks.
-    started: Clock,
-}
-
-impl Marks {
-    pub(crate) fn new(file: Option<MadeFile>) -> Self {
-        let launcher = rustix::process::getppid();
-        Self {
-            control: ControlServer::start().ok(),
-            file,
-            launcher: launcher.and_then(|pid| pid.as_raw_nonzero().get().try_into().ok()),
-            started: clock::reading(),
-        }
-    }
-
-    fn next(&self) -> Option<Received> {
-        self.control.as_ref()?.1.try_recv().ok()
-    }
-
-    /// The time from one tick to `now`, in nanoseconds.
-    pub(crate) fn between(&self, tick: u64, now: Clock) -> u64 {
-        let ticks = now.tick.saturating_sub(self.started.tick).max(1) as f64;
-        let ns = now.monotonic_ns.saturating_sub(self.started.monotonic_ns) as f64;
-        (now.tick.saturating_sub(tick) as f64 * ns / ticks) as u64
-    }
-}
+use crate::control::{Answer, Target};
+use crate::image::Slot;
+use crate::recording::Recording;
 
 impl Recording {
     /// Answers the requests that have arrived.

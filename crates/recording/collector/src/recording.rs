@@ -15,19 +15,20 @@ use allotrope_trace::model::{self, Exit, Record};
 
 use crate::arena_server::{ArenaServer, Descriptors};
 use crate::clock;
-use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::figures::Figures;
 use crate::file_limit::with_file_size;
-use crate::image::{Ancestors, Image};
+use crate::image::{Ancestors, Image, Slot};
 use crate::launcher::{Launcher, Poll};
-use crate::left_behind::LeftBehindState;
-use crate::marks::Marks;
+use crate::left_behind::state::LeftBehindState;
+use crate::marks::state::Marks;
 use crate::poll_backoff::PollBackoff;
 use crate::process;
 use crate::process_tree::{Process, ProcessTree};
-use crate::protocol::{Done, FirstExit, FromLauncher, ImageFigures, OnFull, Start, ToLauncher};
+use crate::protocol::{Done, FromLauncher, ImageFigures, OnFull, Start, ToLauncher};
 use crate::random;
+use crate::ring_state::RingState;
+use crate::root_process::RootProcess;
 use crate::stopped;
 use crate::symbolise;
 use crate::trace_context::TraceContext;
@@ -49,34 +50,6 @@ const FIRST_CLOCK: Duration = Duration::from_millis(50);
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for recorders to notice that the recording has stopped.
 const STOP_GRACE: Duration = Duration::from_millis(5);
-
-/// The collector's state of an image slot.
-#[derive(Debug, Default)]
-pub(crate) enum Slot {
-    /// Free, or claimed by an image that is not ready.
-    #[default]
-    Empty,
-    /// A running image.
-    Image(Box<Image>),
-    /// Its first event is malformed; its rings are skipped.
-    Refused,
-}
-
-impl Slot {
-    pub(crate) fn image(&self) -> Option<&Image> {
-        match self {
-            Self::Image(image) => Some(image),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn image_mut(&mut self) -> Option<&mut Image> {
-        match self {
-            Self::Image(image) => Some(image),
-            _ => None,
-        }
-    }
-}
 
 /// The state of a recording; all of it belongs to the draining thread.
 pub(crate) struct Recording {
@@ -114,33 +87,6 @@ pub(crate) struct Recording {
     next_figures: Option<Instant>,
     figures_interval: Duration,
     backoff: PollBackoff,
-}
-
-/// The first process of the recording, which the launcher started.
-#[derive(Debug, Default)]
-pub(crate) struct RootProcess {
-    /// The pid in the launcher's message.
-    pub(crate) announced: Option<u32>,
-    /// The pid of the first image that attached, used as long as there is no message.
-    pub(crate) guessed: Option<u32>,
-    /// An image of the process has attached.
-    pub(crate) has_image: bool,
-    /// How the process ended, from the launcher's message.
-    pub(crate) exit: Option<FirstExit>,
-    pub(crate) launcher_gone: bool,
-    /// The launcher's pid, if the launcher stopped itself because this process stopped.
-    pub(crate) stopped_launcher: Option<u32>,
-}
-
-impl RootProcess {
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.announced.or(self.guessed)
-    }
-
-    /// The process has ended, or the launcher that would report its end is gone.
-    pub(crate) fn is_over(&self) -> bool {
-        self.exit.is_some() || self.launcher_gone
-    }
 }
 
 /// Records until the last recorded process has ended, then symbolises the trace and

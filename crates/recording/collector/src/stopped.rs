@@ -6,7 +6,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process;
-use crate::recording::RootProcess;
+use crate::root_process::RootProcess;
 
 /// Sends the launcher `SIGCONT` if it is stopped and the program is not; again at the
 /// next poll if the launcher was only about to stop.

@@ -17,7 +17,7 @@ use object::read::{CompressedData, CompressionFormat};
 
 use crate::content::Content;
 use crate::error::SymbolError;
-use crate::proof::identity_of;
+use crate::file_identity::identity_of;
 
 const HEADER_SIZE: usize = 64;
 const SECTION_HEADER_SIZE: usize = 64;

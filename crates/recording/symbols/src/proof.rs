@@ -96,24 +96,6 @@ impl<'a> Ran<'a> {
     }
 }
 
-/// The identity of an open file; its `code` is 0 if it is no ELF file.
-pub fn identity_of(file: &File) -> Option<FileIdentity> {
-    let metadata = file.metadata().ok()?;
-    Some(FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.size(),
-        modified_ns: modified_ns(&metadata),
-        code: 0,
-    })
-}
-
-pub(crate) fn modified_ns(metadata: &fs::Metadata) -> u64 {
-    let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
-    let rest = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    seconds.wrapping_mul(1_000_000_000).wrapping_add(rest)
-}
-
 /// Opens the file that a living process has mapped as a module, if one is proven to be it.
 /// `process` is the process's folder in `/proc`, `path` the module's path as the process
 /// sees it. The file may be deleted, exist only as a descriptor, or lie in another mount

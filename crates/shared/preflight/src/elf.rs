@@ -4,7 +4,7 @@
 //! Offsets and counts in the file are not trusted: reads outside the file return
 //! nothing, sums wrap, and the length of each table is limited.
 
-use crate::judge::ProgramFile;
+use crate::program_file::ProgramFile;
 
 pub(crate) const PT_LOAD: u32 = 1;
 pub(crate) const PT_DYNAMIC: u32 = 2;

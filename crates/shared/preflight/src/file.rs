@@ -7,9 +7,10 @@ use std::path::Path;
 
 use rustix::fs::StatVfsMountFlags;
 
-use crate::judge::{Content, ProgramFile, Start, judge};
+use crate::judge::{Content, Start, judge};
 use crate::not_recordable::NotRecordable;
 use crate::privileges::{self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials};
+use crate::program_file::ProgramFile;
 
 /// The privileges are those for a process with the credentials of this one.
 impl ProgramFile for File {

@@ -1,5 +1,6 @@
 //! Decides from a program's file whether the program can be recorded.
 
+use crate::program_file::ProgramFile;
 use core::ffi::CStr;
 
 use crate::elf::{Class, DT_NEEDED, DT_SONAME, Elf};
@@ -10,18 +11,6 @@ use crate::sanitizer;
 pub const SCRIPT_DEPTH: usize = 5;
 /// Bytes of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
 pub const FIRST_LINE: usize = 256;
-
-/// An open file that is about to be executed.
-pub trait ProgramFile {
-    /// Reads from a byte offset and returns the number of bytes: fewer than the length
-    /// of `into` at the file's end, 0 on an error.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
-
-    /// Why the loader would ignore `LD_PRELOAD` for this program; see
-    /// [`privileges::judge`](crate::privileges::judge). Called for ELF files only, since
-    /// set-id bits and capabilities of scripts have no effect.
-    fn privileges(&self) -> Option<NotRecordable>;
-}
 
 /// The part of a program's environment on which the result depends.
 #[derive(Debug, Clone, Copy, Default)]

@@ -25,6 +25,7 @@ mod elf;
 mod judge;
 mod not_recordable;
 pub mod privileges;
+mod program_file;
 pub mod sanitizer;
 
 #[cfg(feature = "std")]
@@ -40,5 +41,6 @@ pub mod loaded_libraries;
 #[cfg(feature = "std")]
 mod sentence;
 
-pub use judge::{Content, FIRST_LINE, Interpreter, ProgramFile, SCRIPT_DEPTH, Start, judge};
+pub use judge::{Content, FIRST_LINE, Interpreter, SCRIPT_DEPTH, Start, judge};
 pub use not_recordable::NotRecordable;
+pub use program_file::ProgramFile;

@@ -13,6 +13,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
+use crate::layout::Slots;
 use crate::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, DIAGNOSTICS, Diagnostic, IMAGES,
     ImageSlot, InSharedMemory, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader,
@@ -21,7 +22,7 @@ use crate::layout::{
 use crate::liveness::Liveness;
 #[cfg(feature = "test-support")]
 use crate::ring::Ring;
-use crate::ring::{ArenaRing, Reader, Slots};
+use crate::ring::{ArenaRing, Reader};
 
 /// How recorders of this arena behave.
 #[derive(Debug, Clone, Copy)]

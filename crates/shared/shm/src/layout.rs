@@ -17,8 +17,8 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::atomics::{Atomics, Hardware};
 use crate::numbers::LossReason;
-use crate::ring::{Atomics, Hardware, Slots};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
@@ -45,6 +45,9 @@ pub const MAX_EVENT_WORDS: usize = OVERFLOW_WORDS;
 /// Words that the producer leaves free beyond those that it reserves, for short events
 /// that are written without reserving.
 pub const RING_MARGIN: usize = 64;
+
+/// A ring's slots in the arena.
+pub type Slots = [AtomicU64; RING_WORDS + OVERFLOW_WORDS];
 
 /// Offset of the [`Control`] page.
 pub const CONTROL_OFFSET: usize = 0;

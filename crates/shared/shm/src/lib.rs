@@ -53,6 +53,7 @@
 
 #[cfg(feature = "collector")]
 pub mod arena;
+pub mod atomics;
 #[cfg(feature = "collector")]
 pub mod exit_information;
 pub mod handshake;

@@ -19,9 +19,10 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use allotrope_shm::atomics::{Atomic, Atomics};
 use allotrope_shm::layout::{Doorbell, Progress, RingHeader};
 use allotrope_shm::ring::{
-    Atomic, Atomics, Claims, Host, Limits, Reader, Refusal, Ring, Shape, Writer,
+    Claims, Host, Limits, Reader, Refusal, Ring, Shape, Writer,
 };
 use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};

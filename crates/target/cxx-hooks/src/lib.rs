@@ -15,6 +15,7 @@
 #![allow(clippy::missing_safety_doc)]
 #![allow(rustdoc::private_intra_doc_links)]
 
+mod dlsym;
 mod entry;
 mod next;
 mod operators;
@@ -32,7 +33,7 @@ extern "C" fn constructor() {
     }
     // Not every allocator has all of them: a look-up that succeeds clears the error of
     // one that failed.
-    next::find(libc::RTLD_NEXT, c"malloc");
+    dlsym::find(libc::RTLD_NEXT, c"malloc");
 }
 
 #[used]

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use allotrope_shm::hook_api::{Caller, HookApi};
 use allotrope_shm::numbers::EntryPoint;
 
+use crate::dlsym::find;
 use crate::recorder;
 
 /// The type of every function with a hook here. A form with fewer arguments ignores
@@ -131,12 +132,6 @@ pub unsafe fn release(
     (recorder.enter)(caller, recorder::code());
     call();
     (recorder.leave)();
-}
-
-/// `dlsym`.
-pub fn find(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    // SAFETY: the name is a C string; the handle is one of the constants or open.
-    unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
 /// A C++ plugin in a C program is loaded with a runtime that is in no scope of this

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use allotrope_shm::hook_api::{Get, HookApi, SYMBOL, VERSION};
 
-use crate::next;
+use crate::dlsym;
 
 static HOOK_API: AtomicPtr<HookApi> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -22,7 +22,7 @@ pub fn hook_api() -> Option<&'static HookApi> {
 
 #[cold]
 fn find() -> Option<&'static HookApi> {
-    let address = next::find(libc::RTLD_DEFAULT, SYMBOL);
+    let address = dlsym::find(libc::RTLD_DEFAULT, SYMBOL);
     if address.is_null() {
         return None;
     }

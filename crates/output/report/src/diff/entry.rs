@@ -9,7 +9,7 @@ use std::rc::Rc;
 use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin, Rule};
 use allotrope_profile::StackFrame;
 
-use super::text::DiffTextOptions;
+use super::text_options::DiffTextOptions;
 use super::wording::{chance, each, function, kind_word, location, plural, short_location, signed};
 use crate::numbers::count;
 use crate::shorten::{callers, clean, columns, middle, name};

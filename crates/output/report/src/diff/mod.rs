@@ -12,12 +12,13 @@ pub mod sections;
 mod selection;
 mod summary;
 pub mod text;
+mod text_options;
 mod wording;
 
 pub use entry::sentences;
 pub use selection::{Selection, Sum, sum};
 pub use summary::noise_in_words;
-pub use text::{DiffTextOptions, Hints};
+pub use text_options::{DiffTextOptions, Hints};
 pub use wording::{chance, function, kind_word, short_function};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
-use super::text::DiffTextOptions;
+use super::text_options::DiffTextOptions;
 use super::wording::{chance, each, kind_word, plural, signed};
 use crate::numbers::count;
 use crate::shorten::{clean, columns, middle, path, wrap};

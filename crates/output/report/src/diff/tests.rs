@@ -5,7 +5,7 @@ use allotrope_profile::{
     CountedStack, Filter, Metric, MetricSet, MetricValues, StackFrame, StackSet,
 };
 
-use super::text::DiffTextOptions;
+use super::text_options::DiffTextOptions;
 use super::{Selection, flame, json, sections, text};
 use crate::Style;
 

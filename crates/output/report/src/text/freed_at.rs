@@ -11,7 +11,8 @@ use allotrope_trace::model::ImageId;
 use crate::numbers::{bytes, count, duration, share};
 use crate::shorten::wrap;
 use crate::style::Role;
-use crate::text::{TextOptions, row_details, show};
+use crate::text::frames::{self, write_frames};
+use crate::text::{TextOptions, row_details};
 
 /// The most threads of a stack.
 const MOST_THREADS: usize = 3;
@@ -67,7 +68,7 @@ pub(super) fn write<'a>(
     places.sort_by_key(|(place, blocks)| (!blocks.lifetimes.blocks, *place));
     let stacks = places.iter();
     let stacks = stacks.filter(|(place, _)| matches!(place, Place::Stack { .. }));
-    let title = format!("Freed at {}", show::stacks(stacks.count()));
+    let title = format!("Freed at {}", frames::stacks(stacks.count()));
     let style = options.style;
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     for (place, blocks) in places.iter().take(most) {
@@ -78,7 +79,7 @@ pub(super) fn write<'a>(
         }
         if let Place::Stack { frames, .. } = place {
             let heads = headlines.of_frames(frames);
-            show::write_frames(profile, frames, heads, options, out)?;
+            write_frames(profile, frames, heads, options, out)?;
         }
     }
     let rest = places.get(most..).unwrap_or_default();

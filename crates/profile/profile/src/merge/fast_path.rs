@@ -8,9 +8,9 @@
 //! threads take 2.2 times as long to read.
 
 use super::{Merge, Sink};
-use crate::cursor::Step;
 use crate::error::ReplayError;
 use crate::source::TraceSource;
+use crate::step::Step;
 
 /// With more streams, inserting into the sorted list takes too long.
 const MOST_STREAMS: usize = 64;

@@ -1,9 +1,10 @@
 //! One stream in the merge: its cursor, its head (the step that comes next), and a stack
 //! of steps that the merge placed and rolled back. These come again before the cursor's.
 
-use crate::cursor::{Cursor, LOOK_AHEAD, Lookahead, Step};
+use crate::cursor::{Cursor, LOOK_AHEAD, Lookahead};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
+use crate::step::Step;
 
 /// See the [module](self).
 pub(super) struct Stream<'a, S: TraceSource> {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use allotrope_trace::model::{StackId, stack_end};
 
-use super::{SiteDetails, find_or_add};
+use super::find_or_add;
+use crate::details::{FreePlace, FreeStack, FreeingThread, SiteDetails};
 use crate::frames::{Code, FrameTable};
 use crate::lifetime::Lifetimes;
 use crate::stack::{Stack, Stacks};
@@ -34,48 +35,6 @@ impl Freed {
         stack: stack_end::NOT_RECORDED,
         reallocation: false,
     };
-}
-
-/// The blocks of a site that were freed by one stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FreeStack {
-    /// Which stack.
-    pub place: FreePlace,
-    /// Bytes of the blocks.
-    pub bytes: u64,
-    /// How long they lived; `blocks` is their number.
-    pub lifetimes: Lifetimes,
-    /// The threads that freed them, the one with most blocks first.
-    pub threads: Vec<FreeingThread>,
-}
-
-/// What an element of [`SiteDetails::free_stacks`] is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FreePlace {
-    /// One stack.
-    Stack {
-        /// Its id in the image.
-        id: StackId,
-        /// Its frames.
-        stack: Stack,
-        /// The call was a `realloc`, which replaced the blocks or, with a size of 0, freed
-        /// them.
-        reallocation: bool,
-    },
-    /// All stacks beyond the first 64 of the site.
-    Others,
-    /// The stack was not recorded, or the event of the deallocation is lost.
-    Unknown,
-}
-
-/// Blocks that one thread freed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FreeingThread {
-    /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
-    /// threads beyond the first 8 of a stack, and if the event is lost.
-    pub thread: Option<u32>,
-    /// Blocks.
-    pub blocks: u64,
 }
 
 impl FreePlace {

@@ -1,27 +1,8 @@
 //! The figures of an image by size of its blocks.
 
-use super::SizeClass;
+use crate::details::{SizeClass, SizeFigures};
 use crate::site::Sites;
 use crate::stack::Stack;
-
-/// The blocks of a process with sizes up to a power of two and above the half of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SizeFigures {
-    /// Largest size of the class, in bytes: 0, 1, 2, 4, 8, …
-    pub up_to_bytes: u64,
-    /// Allocations.
-    pub allocations: u64,
-    /// Their bytes.
-    pub allocated_bytes: u64,
-    /// Blocks that were live at the peak of the process.
-    pub allocations_at_peak: u64,
-    /// Their bytes.
-    pub bytes_at_peak: u64,
-    /// Blocks that were live at the end.
-    pub leaked_allocations: u64,
-    /// Their bytes.
-    pub leaked_bytes: u64,
-}
 
 /// Sums up blocks by size: a site for each class, whose stack id is the number of the class.
 #[derive(Default, Clone)]

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
 
-use crate::cursor::{Step, TimeInterpolation};
+use crate::cursor::TimeInterpolation;
 use crate::live::{BlockId, Blocks, NO_BLOCK};
+use crate::step::Step;
 
 /// The common part of a batch: consecutive steps of one stream between the same two
 /// timestamps.

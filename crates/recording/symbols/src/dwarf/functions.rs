@@ -5,8 +5,8 @@ use std::ops::Range;
 use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset};
 
 use super::budget::Budget;
+use super::bytes::{Slice, UnitRef};
 use super::ranges::RangeAttributes;
-use super::units::{Slice, UnitRef};
 use crate::intervals::Intervals;
 
 /// The most frames inlined into one another at one address; more, the innermost, are

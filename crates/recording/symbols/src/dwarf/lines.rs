@@ -6,7 +6,7 @@
 use gimli::{ColumnType, LineRow};
 
 use super::budget::Budget;
-use super::units::UnitRef;
+use super::bytes::UnitRef;
 
 /// A source position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

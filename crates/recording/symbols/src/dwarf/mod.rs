@@ -7,6 +7,7 @@
 //! results of both.
 
 mod budget;
+mod bytes;
 mod functions;
 mod lines;
 mod names;
@@ -24,13 +25,14 @@ use std::sync::Arc;
 use gimli::{AbbreviationsCacheStrategy, DwarfSections, EndianSlice, LittleEndian, SectionId};
 
 use self::budget::Budget;
+use self::bytes::{Dwarf, UnitRef};
 use self::functions::{Function, Inlined};
 use self::lines::Position;
 pub(crate) use self::names::Name;
 use self::names::Names;
 pub(crate) use self::split::SplitFiles;
 use self::split::WithUnit;
-use self::units::{Dwarf, UnitRef, Units};
+use self::units::Units;
 use crate::elf::ElfFile;
 use crate::intervals::Intervals;
 use crate::progress::{Progress, Work};

@@ -9,8 +9,9 @@ use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
+use super::bytes::{Slice, UnitRef};
 use super::scopes::{Scope, ScopeTable};
-use super::units::{Slice, UnitRef, Units};
+use super::units::Units;
 
 /// The most references from entry to entry that are followed. Compilers write up to
 /// two.

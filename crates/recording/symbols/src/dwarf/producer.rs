@@ -2,8 +2,9 @@
 //! wrote into `DW_AT_producer`.
 
 use super::budget::Budget;
+use super::bytes::UnitRef;
 use super::split::{SplitFiles, WithUnit};
-use super::units::{Root, UnitRef, Units, read_root};
+use super::units::{Root, Units, read_root};
 
 /// DWARF 5, 7.12. Assembly has no optimisation, so its units are not counted.
 const ASSEMBLER: gimli::DwLang = gimli::DW_LANG_Mips_Assembler;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use gimli::{Attribute, AttributeValue};
 
 use super::budget::Budget;
-use super::units::{Slice, UnitRef};
+use super::bytes::{Slice, UnitRef};
 
 /// The attributes of one entry that give the addresses of its code.
 #[derive(Default)]

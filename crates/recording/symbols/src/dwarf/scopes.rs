@@ -4,7 +4,7 @@ use gimli::UnitOffset;
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
-use super::units::{Slice, UnitRef};
+use super::bytes::{Slice, UnitRef};
 
 /// Scopes deeper than this are left out.
 const MAX_SCOPES: usize = 64;

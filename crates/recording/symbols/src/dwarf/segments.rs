@@ -11,10 +11,11 @@ use gimli::UnitOffset;
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
+use super::bytes::UnitRef;
 use super::functions::{Function, Inlined, InlinedRange, chains_at, functions, inlined_ranges};
 use super::lines::{self, Position};
 use super::names::{Name, Names};
-use super::units::{UnitRef, Units};
+use super::units::Units;
 use super::{DebugInformation, by_function, ranges_of_units};
 use crate::intervals::Intervals;
 use crate::progress::{Progress, Work};

@@ -12,8 +12,9 @@ use gimli::{
     IndexSectionId, LittleEndian, RangeLists, Section, SectionId,
 };
 
+use super::bytes::{Dwarf, UnitRef};
 use super::is_needed;
-use super::units::{Dwarf, UnitRef, Units};
+use super::units::Units;
 use crate::elf::ElfFile;
 use crate::locator::Locator;
 

@@ -5,16 +5,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use gimli::{DebugInfoOffset, EndianSlice, LittleEndian, UnitHeader};
+use gimli::{DebugInfoOffset, UnitHeader};
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
+use super::bytes::{Dwarf, Slice, Unit, UnitRef};
 use super::ranges::RangeAttributes;
-
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
-pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
-pub(super) type Unit<'a> = gimli::Unit<Slice<'a>>;
-pub(super) type UnitRef<'u, 'a> = gimli::UnitRef<'u, Slice<'a>>;
 
 /// The units of one file, each parsed on first use.
 pub(super) struct Units<'d, 'a> {

@@ -12,12 +12,13 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use allotrope_shm::layout::Slots;
 use allotrope_shm::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, Diagnostic, ImageSlot, InSharedMemory,
     PAGE, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
-use allotrope_shm::ring::{ArenaRing, Ring, Slots};
+use allotrope_shm::ring::{ArenaRing, Ring};
 
 use crate::state::arena_client;
 use crate::sys::digits::Digits;

@@ -340,3 +340,18 @@ impl CachedFrame {
             || unsafe { load(self.stack_pointer.get() - 8 * slot) } == self.frame_pointer.get()
     }
 }
+
+/// The result of one step of a walk.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The caller.
+    Caller(Frame),
+    /// The frame is the outermost one: the stack is complete.
+    Outermost,
+    /// The same, found by a return address of 0, which may change later.
+    ZeroReturnAddress,
+    /// The caller cannot be found.
+    Unknown,
+    /// Only the general unwinder can find the caller.
+    NeedsGeneral,
+}

@@ -6,8 +6,7 @@
 //! Nothing shows whether rbp is a frame pointer. If code uses it for something else, the
 //! stack ends here, or lacks frames. So every read through it is checked.
 
-use super::frame::{Frame, FrameAddress};
-use super::rule::Step;
+use super::frame::{Frame, FrameAddress, Step};
 use crate::memory::Memory;
 
 /// Bytes from the stack pointer within which a frame pointer is accepted.

@@ -13,9 +13,8 @@ use gimli::{
 };
 
 use super::cfi::{self, Bytes, Context, Found, register};
-use super::frame::{Frame, FrameAddress};
+use super::frame::{Frame, FrameAddress, Step};
 use super::frame_pointer;
-use super::rule;
 use crate::StackEnd;
 use crate::memory::Memory;
 use crate::modules::Modules;
@@ -173,7 +172,7 @@ fn step_by_frame_pointer(registers: &Registers, is_wanted: bool, memory: &mut Me
         return Next::Unknown;
     }
     match frame_pointer::step(registers.frame(), memory) {
-        rule::Step::Caller(caller) => {
+        Step::Caller(caller) => {
             let mut registers = *registers;
             registers.values[RSP] = caller.stack_pointer;
             registers.values[PC] = caller.code.address();
@@ -181,7 +180,7 @@ fn step_by_frame_pointer(registers: &Registers, is_wanted: bool, memory: &mut Me
             registers.interrupted = false;
             Next::Caller(registers)
         }
-        rule::Step::ZeroReturnAddress => Next::Complete,
+        Step::ZeroReturnAddress => Next::Complete,
         _ => Next::Unknown,
     }
 }

@@ -9,12 +9,14 @@ mod frame;
 mod frame_pointer;
 mod general;
 mod rule;
+mod step;
 
 pub use cfi::rule as rule_from_cfi;
-pub use frame::{CachedFrame, Entry, Frame, FrameAddress, FrameFlags, WalkedFrame};
+pub use frame::{CachedFrame, Entry, Frame, FrameAddress, FrameFlags, Step, WalkedFrame};
 #[cfg(test)]
 pub use general::step_by_information;
 pub use general::walk as general_walk;
 #[cfg(test)]
 pub use rule::Kind;
-pub use rule::{Rule, Step, step};
+pub use rule::Rule;
+pub use step::step;
