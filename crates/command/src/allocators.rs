@@ -14,13 +14,13 @@ use anyhow::Context;
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{self, ForceArguments};
 use crate::replay;
 use crate::report::{Color, style};
 use crate::standard_output;
+use crate::to_write::ToWrite;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\

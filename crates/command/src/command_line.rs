@@ -8,10 +8,11 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::input_limit::InputLimit;
+use crate::shell_files::arguments::{CompletionsArguments, ManArguments};
 use crate::{
     allocators, bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder,
-    mark, paths, postmortem, record, replay, report, shell_files, show, standby, stat, symbolize,
-    test, view, watch,
+    mark, paths, postmortem, record, replay, report, show, standby, stat, symbolize, test, view,
+    watch,
 };
 
 /// Shown in the help.
@@ -96,9 +97,9 @@ pub enum Subcommand {
     #[command(after_help = client_header::AFTER_HELP)]
     ClientHeader(client_header::Arguments),
     /// Print a completion script for a shell
-    Completions(shell_files::CompletionsArguments),
+    Completions(CompletionsArguments),
     /// Print the manual page
-    Man(shell_files::ManArguments),
+    Man(ManArguments),
     /// Run the collector of a recording
     #[command(name = record::COLLECTOR_NAME, hide = true)]
     Collect,

@@ -18,7 +18,6 @@ use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
@@ -31,6 +30,7 @@ use crate::report::{Color, style};
 use crate::sampled;
 use crate::signal_state;
 use crate::standard_output;
+use crate::to_write::ToWrite;
 use crate::trace;
 
 /// Shown at the end of the subcommand's help.

@@ -19,7 +19,6 @@ use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, 
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
-use crate::export::ToWrite;
 use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::input_limit::InputLimit;
@@ -31,6 +30,7 @@ use crate::report::{self, Color};
 use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
+use crate::to_write::ToWrite;
 use crate::trace;
 use limit::FailOn;
 

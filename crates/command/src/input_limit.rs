@@ -2,7 +2,7 @@
 
 use allotrope_formats::Limits;
 
-use crate::watch;
+use crate::values;
 
 /// The option.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -10,7 +10,7 @@ pub struct InputLimit {
     /// Read a file only if it has at most SIZE of unpacked data, and 10 million frames a GiB;
     /// names that are longer together than an eighth of SIZE stay mangled. Take at most SIZE of
     /// memory, and write at most so much; for large files 128 times their size
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = watch::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = values::size)]
     input_limit: u64,
 }
 

@@ -15,13 +15,12 @@ use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export::ToWrite;
 use crate::findings::FindingArguments;
 use crate::message;
 use crate::moment;
 use crate::progress::Progress;
-use crate::report::recorded_at;
 use crate::sampled;
+use crate::to_write::ToWrite;
 use crate::trace;
 
 /// What the options of the command say about the page.
@@ -126,7 +125,7 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
 
 fn source(options: &PageOptions<'_>, profile: &Profile) -> Option<SourceLines> {
     let moved = options.source?;
-    let lines = SourceLines::new(moved.to_vec(), recorded_at(profile));
+    let lines = SourceLines::new(moved.to_vec(), trace::recorded_at(profile));
     Some(lines.compared_with_build(profile))
 }
 

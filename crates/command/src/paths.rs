@@ -12,13 +12,13 @@ use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
-use crate::export::ToWrite;
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{ForceArguments, Kind};
 use crate::replay::{self, Format};
 use crate::report::{Color, style};
 use crate::standard_output;
+use crate::to_write::ToWrite;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use allotrope_symbols::Work;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Work that takes less time shows no bar.
@@ -119,6 +120,17 @@ fn new_bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// Shows how far the naming of `total` modules is.
+pub fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u64, u64)>) {
+    let (what, part) = match work {
+        Some((Work::Fetching, done, all)) => (FETCHING, (done, all)),
+        Some((Work::Reading, done, all)) => (NAMING, (done, all)),
+        None => (NAMING, (0, 0)),
+    };
+    let (reached, end) = naming(done, total, part);
+    progress.show(what, reached, end);
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ use crate::progress::{self, Progress};
 use crate::recorder_library;
 use crate::report;
 use crate::signal_state;
-use crate::stat;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
 use program::Program;
@@ -46,7 +45,6 @@ use program_state::Change;
 use signals::{Job, Received};
 
 pub use collector_process::NAME as COLLECTOR_NAME;
-pub use output_file::replaceable;
 pub use program::search;
 
 /// Shown at the end of the subcommand's help.
@@ -71,56 +69,56 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 pub struct Arguments {
     /// Write the trace to FILE [default: PROGRAM.PID.allotrope]
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Replace FILE even if it is no trace
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Record neither child processes nor what the program execs
     #[arg(long)]
-    no_follow: bool,
+    pub no_follow: bool,
     /// What the program does when it allocates faster than the trace is written:
     /// wait, or go on and lose events (they are counted)
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    on_full: WhenFull,
+    pub on_full: WhenFull,
     /// Only count calls and bytes, by thread and entry point, at a fraction of the cost:
     /// no call stacks, and no temporary, leaked or peak numbers
     #[arg(long)]
-    counts_only: bool,
+    pub counts_only: bool,
     /// Record the stack of each deallocation, too: then `report --site` and `show` also
     /// say where blocks are freed. It makes each deallocation as costly as an allocation
     #[arg(long)]
-    free_stacks: bool,
+    pub free_stacks: bool,
     /// Refused: a running process cannot be recorded
     #[arg(short, long, value_name = "PID", hide = true, value_parser = refuse_running)]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// What becomes of recorded processes that run on after the program's end
     #[arg(long, value_enum, default_value_t, value_name = "WHAT", hide = true)]
-    left_behind: LeftBehind,
+    pub left_behind: LeftBehind,
     /// Write the names of these processes to FILE, one a line
     #[arg(long, value_name = "FILE", hide = true)]
-    left_behind_list: Option<PathBuf>,
+    pub left_behind_list: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Cut call stacks at N frames
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
-    depth: u32,
+    pub depth: u32,
     /// Follow frame pointers where code has no unwind information, such as JIT code
     /// (Node, .NET, Java with -XX:+PreserveFramePointer). Such stacks can lack frames
     #[arg(long)]
-    frame_pointers: bool,
+    pub frame_pointers: bool,
     #[command(flatten)]
-    debug_files: DebugFiles,
+    pub debug_files: DebugFiles,
     /// Preload the recorder at PATH in place of the built-in one
     #[arg(long, value_name = "PATH")]
-    recorder: Option<PathBuf>,
+    pub recorder: Option<PathBuf>,
     /// Show the first screen of the report in place of the summary: `allotrope PROGRAM`
     #[arg(skip)]
-    first_screen: bool,
+    pub first_screen: bool,
     /// The program to record, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// Shows the figures of the running images at a time since the start of the first process,
@@ -145,29 +143,6 @@ impl Arguments {
         Self {
             first_screen: true,
             ..self
-        }
-    }
-
-    /// A recording for `allotrope stat`. Without an output, it has only as much of the
-    /// stacks as cannot be left out.
-    pub fn of_stat(stat: &stat::Arguments) -> Self {
-        Self {
-            output: stat.output.clone(),
-            force: stat.force.force,
-            no_follow: stat.no_follow,
-            on_full: stat.on_full,
-            counts_only: false,
-            free_stacks: false,
-            left_behind: LeftBehind::default(),
-            left_behind_list: None,
-            pid: None,
-            quiet: stat.quiet,
-            depth: if stat.output.is_some() { 4096 } else { 1 },
-            frame_pointers: false,
-            debug_files: DebugFiles::default(),
-            recorder: stat.recorder.clone(),
-            command: stat.command.clone(),
-            first_screen: false,
         }
     }
 }

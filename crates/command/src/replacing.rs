@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use allotrope_files::{Kept, Target};
-use allotrope_text::Shown;
+use allotrope_text::{Shown, shown_path};
 use allotrope_trace::MAGIC;
 use anyhow::{Context, Result, bail};
 
@@ -75,3 +75,35 @@ pub fn target(path: &Path, kind: Kind<'_>, force: bool, remedy: &str) -> Result<
 
 /// The remedy of commands with [`ForceArguments`].
 pub const REMEDY: &str = "name another file, or replace it with --force";
+
+/// The target of a path, if a trace may be written there: no file yet, an empty
+/// file or an earlier trace of this user; with `force` any regular file.
+pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
+    let remedy = "name another file by -o, or replace it with --force";
+    regular(given, "trace", target(given, TRACE, force, remedy))
+}
+
+/// As [`replaceable`], for a sampled profile, which has the format of a trace.
+pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
+    regular(given, "profile", target(given, PROFILE, force, REMEDY))
+}
+
+/// As [`replaceable_by_profile`], where there are no options.
+pub fn replaceable_by_profile_only(given: &Path) -> Result<Target> {
+    regular(
+        given,
+        "profile",
+        target(given, PROFILE, false, "name another file"),
+    )
+}
+
+/// The target, if it can be renamed to.
+fn regular(given: &Path, what: &str, target: Result<Target>) -> Result<Target> {
+    match target? {
+        Target::Stream(_) => bail!(
+            "the {what} cannot be written to {}, which is no regular file",
+            shown_path(given)
+        ),
+        target => Ok(target),
+    }
+}

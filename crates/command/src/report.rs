@@ -8,7 +8,6 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
 
 use allotrope_findings::{Finding, find};
 use allotrope_formats::Limits;
@@ -28,7 +27,6 @@ use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
-use crate::export::ToWrite;
 use crate::filter::FilterArguments;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
@@ -46,6 +44,7 @@ use crate::source;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::time::TimeArguments;
+use crate::to_write::ToWrite;
 use crate::trace;
 use crate::window;
 
@@ -629,15 +628,9 @@ pub fn findings(
     Ok(find(profile, headlines, &how))
 }
 
-/// When the recording began, if the clock was set.
-pub fn recorded_at(profile: &Profile) -> Option<SystemTime> {
-    let started = Duration::from_nanos(profile.recording.started_unix_ns);
-    SystemTime::UNIX_EPOCH.checked_add(started)
-}
-
 /// The reader of source lines, if `--source` is given.
 fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
-    let recorded = recorded_at(profile);
+    let recorded = trace::recorded_at(profile);
     let lines = || SourceLines::new(arguments.source_path.clone(), recorded);
     let lines = arguments.source.then(lines)?;
     Some(Rc::new(lines.compared_with_build(profile)))

@@ -1,37 +1,23 @@
 //! `allotrope completions` and `allotrope man`: generate completion scripts and manual
 //! pages from the declaration of the command line.
 
+pub mod arguments;
+
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use allotrope_files::Output;
 use allotrope_text::Shown;
 
 use anyhow::Context;
 use clap::CommandFactory;
-use clap_complete::Shell;
 
 use crate::command_line::CommandLine;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::replacing::{self, Kind};
 use crate::standard_output;
-
-/// Arguments of `allotrope completions`.
-#[derive(Debug, clap::Args)]
-pub struct CompletionsArguments {
-    /// The shell to write the script for
-    #[arg(value_enum)]
-    shell: Shell,
-}
-
-/// Arguments of `allotrope man`.
-#[derive(Debug, clap::Args)]
-pub struct ManArguments {
-    /// Write this page and one for each subcommand into FOLDER
-    #[arg(long, value_name = "FOLDER")]
-    output: Option<PathBuf>,
-}
+use arguments::{CompletionsArguments, ManArguments};
 
 /// Prints the script.
 pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {

@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let recorded = report::recorded_at(&profile);
+    let recorded = trace::recorded_at(&profile);
     let lines = SourceLines::new(arguments.source_path.clone(), recorded);
     let options = TextOptions {
         style: report::style(arguments.color),

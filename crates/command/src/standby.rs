@@ -14,7 +14,7 @@ use crate::limits;
 use crate::message;
 use crate::record::program::Program;
 use crate::recorder_library;
-use crate::watch::period;
+use crate::values::period;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\

@@ -22,14 +22,15 @@ use allotrope_text::Shown;
 use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, anyhow};
 
+use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::export::ToWrite;
 use crate::message;
 use crate::moment;
 use crate::progress::Progress;
-use crate::record::{self, Stat, WhenFull};
+use crate::record::{self, LeftBehind, Stat, WhenFull};
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
+use crate::to_write::ToWrite;
 use crate::trace;
 use rows::{HEAD, Row, Rows};
 
@@ -144,7 +145,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             Ok(())
         }),
     };
-    record::run_with(record::Arguments::of_stat(arguments), Some(stat)).map_err(|failure| {
+    record::run_with(arguments.recording(), Some(stat)).map_err(|failure| {
         // A status below 125 is the program's own.
         Failure {
             status: failure.status.max(RECORD_FAILED),
@@ -184,6 +185,29 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
 }
 
 impl Arguments {
+    /// The recording that this command makes. Without an output, it has only as much of the
+    /// stacks as cannot be left out.
+    fn recording(&self) -> record::Arguments {
+        record::Arguments {
+            output: self.output.clone(),
+            force: self.force.force,
+            no_follow: self.no_follow,
+            on_full: self.on_full,
+            counts_only: false,
+            free_stacks: false,
+            left_behind: LeftBehind::default(),
+            left_behind_list: None,
+            pid: None,
+            quiet: self.quiet,
+            depth: if self.output.is_some() { 4096 } else { 1 },
+            frame_pointers: false,
+            debug_files: DebugFiles::default(),
+            recorder: self.recorder.clone(),
+            command: self.command.clone(),
+            first_screen: false,
+        }
+    }
+
     fn outputs(&self) -> Outputs {
         Outputs {
             interval: self.interval,

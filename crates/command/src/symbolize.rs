@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use allotrope_files::{Output, Target};
 use allotrope_symbolize::{Candidates, Contents, Naming, Warning, rewrite};
-use allotrope_symbols::{IndexCache, Locator, Work};
+use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::{Module, Symbols};
@@ -21,8 +21,8 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
-use crate::progress::{self, Progress};
-use crate::record;
+use crate::progress::{Progress, show_naming};
+use crate::replacing::replaceable;
 use crate::trace;
 use crate::unfinished;
 
@@ -151,17 +151,6 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Shows how far the naming of `total` modules is.
-pub fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u64, u64)>) {
-    let (what, part) = match work {
-        Some((Work::Fetching, done, all)) => (progress::FETCHING, (done, all)),
-        Some((Work::Reading, done, all)) => (progress::NAMING, (done, all)),
-        None => (progress::NAMING, (0, 0)),
-    };
-    let (reached, end) = progress::naming(done, total, part);
-    progress.show(what, reached, end);
-}
-
 fn print_result(naming: &Naming, complaints: &[String], output: &Path, cut: Option<String>) {
     for warning in &naming.warnings {
         match warning {
@@ -201,7 +190,7 @@ fn write(
 ) -> Result<(), Failure> {
     let target = match Target::of(output) {
         Ok(stream @ Target::Stream(_)) => stream,
-        _ => record::replaceable(output, force).status(BAD_INPUT)?,
+        _ => replaceable(output, force).status(BAD_INPUT)?,
     };
     let write_to = |output: Output| -> anyhow::Result<()> {
         let show = |done, total| progress.show("writing the trace", done, total);

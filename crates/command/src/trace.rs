@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_regular;
 use allotrope_formats::Limits;
@@ -22,8 +23,7 @@ use rustix::io::Errno;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure};
 use crate::memory;
 use crate::message;
-use crate::progress::Progress;
-use crate::symbolize;
+use crate::progress::{Progress, show_naming};
 
 /// Opens a trace; refuses what is no regular file. If it is still being written, finds the
 /// names of its functions, which the recording writes at its end; demangled within the limits.
@@ -84,7 +84,7 @@ fn name(path: &Path, trace: &mut TraceReader, limits: Limits) -> Result<(), Fail
         of_processes: true,
     };
     let naming = contents.name(&locator, candidates, move |done, work| {
-        symbolize::show_naming(&shown, done as u64, total, work);
+        show_naming(&shown, done as u64, total, work);
     });
     progress.finish();
     for complaint in locator.take_complaints() {
@@ -202,4 +202,10 @@ pub fn unreplayable(path: &Path, error: ReplayError) -> Failure {
 
 fn unreadable(path: &Path, error: ReadError) -> Failure {
     Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
+}
+
+/// When the recording began, if the clock was set.
+pub fn recorded_at(profile: &Profile) -> Option<SystemTime> {
+    let started = Duration::from_nanos(profile.recording.started_unix_ns);
+    SystemTime::UNIX_EPOCH.checked_add(started)
 }

@@ -28,7 +28,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::holder;
 use crate::input_limit::InputLimit;
 use crate::message;
-use crate::record::output_file::replaceable_by_profile;
+use crate::replacing::replaceable_by_profile;
 use crate::report;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;

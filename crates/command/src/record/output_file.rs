@@ -13,14 +13,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use allotrope_collector::protocol::MadeFile;
-use allotrope_files::{NewFile, Target};
+use allotrope_files::NewFile;
 use allotrope_formats::Limits;
 use allotrope_text::shown_path;
 use allotrope_trace::TraceReader;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
-use crate::replacing::{self, PROFILE, REMEDY, TRACE};
+use crate::replacing::replaceable;
 use crate::trace;
 
 /// The trace file, with its hidden and its final name.
@@ -182,46 +182,6 @@ impl OutputFile {
     /// Deletes a file in which nothing was recorded.
     pub fn remove(&mut self) {
         let _ = fs::remove_file(self.path());
-    }
-}
-
-/// The target of a path, if a trace may be written there: no file yet, an empty
-/// file or an earlier trace of this user; with `force` any regular file.
-pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
-    let remedy = "name another file by -o, or replace it with --force";
-    regular(
-        given,
-        "trace",
-        replacing::target(given, TRACE, force, remedy),
-    )
-}
-
-/// As [`replaceable`], for a sampled profile, which has the format of a trace.
-pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
-    regular(
-        given,
-        "profile",
-        replacing::target(given, PROFILE, force, REMEDY),
-    )
-}
-
-/// As [`replaceable_by_profile`], where there are no options.
-pub fn replaceable_by_profile_only(given: &Path) -> Result<Target> {
-    regular(
-        given,
-        "profile",
-        replacing::target(given, PROFILE, false, "name another file"),
-    )
-}
-
-/// The target, if it can be renamed to.
-fn regular(given: &Path, what: &str, target: Result<Target>) -> Result<Target> {
-    match target? {
-        Target::Stream(_) => bail!(
-            "the {what} cannot be written to {}, which is no regular file",
-            shown_path(given)
-        ),
-        target => Ok(target),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use allotrope_budget::acceptance::{self, Acceptance, Change, Refusal};
 use allotrope_budget::budgets::{BudgetError, BudgetScope};
+use allotrope_budget::limit;
 use allotrope_budget::outputs::wording;
 use allotrope_budget::result::TestResult;
 use allotrope_budget::spread::Spread;
@@ -98,7 +99,7 @@ fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Bud
 /// From which numbers on a change of a number that fluctuates is reported.
 fn detectable(change: &Change) -> Option<String> {
     let spread = change.is.filter(|spread| !spread.is_exact())?;
-    let [low, high] = spread.noise(spread.runs).map(wording::number);
+    let [low, high] = spread.noise(spread.runs).map(limit::number);
     let (case, metric) = (&change.case, change.metric);
     Some(format!(
         "{case}: note: {metric} fluctuate; {low} to {high} will count as noise"

@@ -19,7 +19,7 @@ use super::session::Session;
 use super::{Arguments, AtEnd, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
-use crate::record::output_file::replaceable_by_profile_only;
+use crate::replacing::replaceable_by_profile_only;
 
 /// Most sites of the view.
 const SITES: usize = 500;

@@ -11,9 +11,6 @@ mod save;
 mod serve;
 mod session;
 mod started;
-mod values;
-
-pub use values::size as parse_size;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -35,12 +32,12 @@ use crate::input_limit::InputLimit;
 use crate::limits;
 use crate::standby::Prepared;
 use crate::suppressions::SuppressionArguments;
+use crate::values;
 use output::{Format, Output};
 use push::{PushArguments, Pushing};
 use serve::{ServeArguments, Serving};
 use session::Session;
 use started::Started;
-pub use values::period;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\

@@ -13,7 +13,7 @@ use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
-use crate::record::output_file::replaceable_by_profile;
+use crate::replacing::replaceable_by_profile;
 
 /// Whether a profile can be written to this path: that is known before the processes are touched.
 pub fn check(path: &Path, force: bool) -> Result<(), Failure> {

@@ -26,7 +26,7 @@ use super::started::{START, Started};
 use super::{Arguments, allocators, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
 use crate::message;
-use crate::record::output_file::replaceable_by_profile;
+use crate::replacing::replaceable_by_profile;
 use crate::signal_state;
 
 /// How long a signal or the end of a process may go unnoticed.

@@ -5,7 +5,7 @@
 use allotrope_profile::{Filter, Metric, StackSet};
 
 use crate::budgets::{Budget, CallTree};
-use crate::measure::Case;
+use crate::case::Case;
 
 /// A rule of an allow-list.
 #[derive(Debug, Clone, PartialEq, Eq)]

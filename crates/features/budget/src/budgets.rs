@@ -29,18 +29,17 @@ use allotrope_text::Shown;
 
 use thiserror::Error;
 
+pub use crate::budget::{Budget, Number};
 use crate::location;
 use crate::paths::Project;
-use crate::spread::Spread;
 use crate::toolchain::Toolchain;
-use allotrope_profile::Metric;
 
 use folder::{IsOurs, OpenFolder, cannot};
 
 pub use call_tree::CallTree;
 pub use profile::{fold_like, profile};
+pub use rename::RenameError;
 pub(crate) use rename::renames;
-pub use rename::{Rename, RenameError};
 
 /// The folder's name.
 pub const FOLDER: &str = "allotrope-budgets";
@@ -120,40 +119,6 @@ impl BudgetError {
     /// Whether the system has failed, and not the project.
     pub fn is_of_system(&self) -> bool {
         matches!(self, Self::Io { .. })
-    }
-}
-
-/// The accepted numbers of a case.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Budget {
-    /// Iterations in a run.
-    pub iterations: Option<u64>,
-    /// The numbers.
-    pub numbers: BTreeMap<Metric, Number>,
-}
-
-/// An accepted number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Number {
-    /// Its spread over the runs.
-    pub spread: Spread,
-    /// Why it was accepted, if somebody said so.
-    pub because: Option<String>,
-}
-
-impl From<Spread> for Number {
-    fn from(spread: Spread) -> Self {
-        Self {
-            spread,
-            because: None,
-        }
-    }
-}
-
-impl Budget {
-    /// The accepted spread of a metric.
-    pub fn spread(&self, metric: Metric) -> Option<Spread> {
-        self.numbers.get(&metric).map(|number| number.spread)
     }
 }
 

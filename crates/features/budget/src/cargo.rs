@@ -10,6 +10,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::cargo_tests::CargoTests;
 use crate::configuration::{Configuration, ConfigurationError, FILE_NAME, Protocol, Test};
 
 /// The function that opens windows. Clients look it up by this name.
@@ -50,18 +51,6 @@ pub enum CargoError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-}
-
-/// How a [`Configuration`] was made from Cargo's tests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CargoTests {
-    /// The options with which cargo was called.
-    pub arguments: Vec<String>,
-    /// The configuration file that was named; `None` if it is the usual one, which need not
-    /// exist.
-    pub config: Option<PathBuf>,
-    /// The names of all test programs of the workspace, chosen or not.
-    pub names: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::budgets::Budget;
+use crate::case::Case;
 use crate::configuration::Protocol;
-use crate::measure::Case;
 use crate::spread::Spread;
 use crate::tolerance::{Position, Tolerance};
 use allotrope_profile::Metric;

@@ -13,13 +13,16 @@ use rustc_hash::FxHashSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
+use crate::case::Case;
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::explanation::{Rest, options, without_stacks};
-use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
+use crate::measure::{Measured, Measurer, Recorder};
 use crate::own_files::own_files;
+use crate::problem::Problem;
 use crate::revisions::{Repository, RevisionError, Worktree};
-use crate::session::{Session, SessionError};
+use crate::session::Session;
+use crate::session_error::SessionError;
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
 use allotrope_profile::Metric;

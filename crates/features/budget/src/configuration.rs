@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::allowance::Allowance;
 use crate::budgets::{BudgetFolder, FOLDER};
-use crate::cargo::CargoTests;
+use crate::cargo_tests::CargoTests;
 use crate::paths::Project;
 use crate::tolerance::Tolerance;
 use allotrope_diff::{Glue, Suppressions};

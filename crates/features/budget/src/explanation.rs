@@ -10,10 +10,11 @@ use allotrope_diff::{Diff, DiffOptions, Origin};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 
 use crate::budgets::{Budget, CallTree, fold_like};
+use crate::case::Case;
 use crate::configuration::Protocol;
 use crate::definition::exists;
-use crate::measure::Case;
-use crate::outputs::wording::{explaining_entries, number, signed};
+use crate::limit::number;
+use crate::outputs::wording::{explaining_entries, signed};
 use crate::result::{Explanation, Unexplained};
 
 /// What explains the numbers of a case.

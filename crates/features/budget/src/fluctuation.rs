@@ -7,8 +7,8 @@ use allotrope_diff::{Glue, Heads};
 use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
+use crate::case::Case;
 use crate::configuration::Protocol;
-use crate::measure::Case;
 use crate::sample::Sample;
 
 /// The largest number of stacks and threads that are listed.

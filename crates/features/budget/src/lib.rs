@@ -12,8 +12,11 @@
 
 pub mod acceptance;
 pub mod allowance;
+mod budget;
 pub mod budgets;
 pub mod cargo;
+mod cargo_tests;
+mod case;
 pub mod check;
 pub mod comparison;
 pub mod configuration;
@@ -29,12 +32,14 @@ pub mod notes;
 pub mod outputs;
 mod own_files;
 pub mod paths;
+mod problem;
 pub mod program;
 pub mod result;
 pub mod revisions;
 pub mod sample;
 mod scratch;
 pub mod session;
+mod session_error;
 pub mod shell;
 pub mod spread;
 pub mod starting;
@@ -45,5 +50,6 @@ pub mod windows;
 
 pub use configuration::{Configuration, ConfigurationError};
 pub use result::{Outcome, Report};
-pub use session::{Session, SessionError};
+pub use session::Session;
+pub use session_error::SessionError;
 pub use test_runner::{BudgetSource, TestRunner};

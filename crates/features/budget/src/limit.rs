@@ -1,6 +1,7 @@
 //! Absolute upper limits, such as `12 MiB` or `0`, which hold whatever was accepted.
 
 use allotrope_profile::{Metric, Unit};
+use allotrope_report::numbers::count;
 use thiserror::Error;
 
 /// An invalid limit.
@@ -67,7 +68,6 @@ fn amount(text: &str) -> Option<i64> {
 
 /// A limit for people: bytes in the largest unit of which they are a multiple.
 pub fn text(limit: i64, metric: Metric) -> String {
-    let number = crate::outputs::wording::number;
     if metric.unit() != Unit::Bytes {
         return number(limit);
     }
@@ -78,6 +78,12 @@ pub fn text(limit: i64, metric: Metric) -> String {
         "{} {name}",
         number(i64::try_from(bytes / unit).unwrap_or(limit))
     )
+}
+
+/// `1,234`, `-5`.
+pub fn number(figure: i64) -> String {
+    let sign = if figure < 0 { "-" } else { "" };
+    format!("{sign}{}", count(figure.unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use allotrope_profile::{Options, Process, Profile, replay};
 use allotrope_report::signal_name;
@@ -14,14 +13,14 @@ use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
+use crate::case::Case;
 use crate::configuration::{Configuration, LeftBehind, Protocol, Test};
 use crate::paths::Project;
+use crate::problem::Problem;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
-use crate::spread::Spread;
 use crate::toolchain::{Toolchain, unoptimised_modules};
 use crate::windows::{WindowSample, Windows};
-use allotrope_profile::Metric;
 
 /// The exit status of the recording command when it failed itself.
 const RECORDING_FAILED: i32 = 125;
@@ -77,98 +76,6 @@ pub struct Measured {
     pub unoptimised: Vec<String>,
     /// The path of the last recording.
     pub trace: Option<PathBuf>,
-}
-
-/// A case and its figures.
-#[derive(Debug, Clone)]
-pub struct Case {
-    /// `TEST`, or `TEST/WINDOW`.
-    pub name: String,
-    /// Its runs without warm-up; never empty.
-    pub samples: Vec<Sample>,
-}
-
-impl Case {
-    /// The spread of a metric over all runs; `None` if a run did not record it.
-    pub fn spread(&self, metric: Metric) -> Option<Spread> {
-        let samples = self.samples.iter();
-        Spread::of(
-            samples
-                .map(|sample| sample.figure(metric))
-                .collect::<Option<_>>()?,
-        )
-    }
-}
-
-/// Why a measurement failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// The test's budget cannot be read, so the test was not run.
-    Budget(String),
-    /// The program could not be started.
-    NotStarted(String),
-    /// The program ended with this status.
-    Status(i32),
-    /// This signal ended the program.
-    Signal(i32),
-    /// The program exceeded this time limit.
-    TimedOut(Duration),
-    /// The user interrupted the measurement.
-    Stopped,
-    /// The program was not recorded completely.
-    NotRecorded(String),
-    /// The recording cannot be read.
-    Unreadable(String),
-    /// A window was not closed.
-    LeftOpen(String),
-    /// A window was opened while too many others were open.
-    NotMeasured(String),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Budget(why) => write!(to, "its budget cannot be read: {why}"),
-            Self::NotStarted(why) => write!(to, "it could not be started: {why}"),
-            Self::Status(status) => write!(to, "it ended with status {status}"),
-            Self::Signal(signal) => {
-                let name = signal_name(*signal);
-                write!(to, "it was ended by {name}")?;
-                match name.as_str() {
-                    "SIGPIPE" => to.write_str(": it wrote to a pipe that nobody reads any more"),
-                    _ => Ok(()),
-                }
-            }
-            Self::TimedOut(limit) => write!(
-                to,
-                "it did not end within {} s (`timeout` in allotrope.toml) and was ended",
-                limit.as_secs()
-            ),
-            Self::Stopped => to.write_str("it was stopped"),
-            Self::NotRecorded(why) => write!(to, "it was not recorded: {why}"),
-            Self::Unreadable(why) => write!(to, "its recording cannot be read: {why}"),
-            Self::LeftOpen(window) => write!(
-                to,
-                "its window {} was never closed, so it has no numbers",
-                window.shown()
-            ),
-            Self::NotMeasured(window) => write!(
-                to,
-                "its window {} was opened while 64 others were open, so it has no numbers",
-                window.shown()
-            ),
-        }
-    }
-}
-
-impl Problem {
-    /// Whether the program's output may explain the problem.
-    pub fn is_of_program(&self) -> bool {
-        !matches!(
-            self,
-            Self::Budget(_) | Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
-        )
-    }
 }
 
 /// The result of one run of the program.
@@ -334,7 +241,12 @@ impl Measurer<'_> {
                 .samples
                 .is_empty()
                 .then(|| Sample::of_whole_run(&profile, self.project)),
-            toolchain: Some(Toolchain::of(measured, self.configuration, self.project)),
+            toolchain: Some(Toolchain::of(
+                measured,
+                &self.configuration.dependencies,
+                &self.configuration.folder,
+                self.project,
+            )),
             unoptimised: unoptimised_modules(measured, self.project),
             windows: windows.samples,
             notes,

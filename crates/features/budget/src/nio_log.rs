@@ -17,8 +17,8 @@ use allotrope_text::{Shown, without_commands};
 use thiserror::Error;
 
 use crate::budgets::Budget;
+use crate::case::Case;
 use crate::configuration::Protocol;
-use crate::measure::Case;
 use crate::spread::Spread;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;

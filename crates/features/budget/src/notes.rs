@@ -5,7 +5,8 @@ use crate::allowance::{Allowance, Allowed};
 use crate::check::Check;
 use crate::configuration::Protocol;
 use crate::configuration::window_of;
-use crate::outputs::wording::{number, signed};
+use crate::limit::number;
+use crate::outputs::wording::signed;
 use crate::result::{CaseResult, TestResult};
 
 /// Changes of metrics that are not checked are mentioned from this share of the stored

@@ -7,10 +7,10 @@ use std::time::Duration;
 use allotrope_diff::Diff;
 
 use crate::allowance::Allowed;
-use crate::budgets::{BudgetScope, Budgets, Rename};
+use crate::budgets::{BudgetScope, Budgets};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
-use crate::measure::Problem;
+use crate::problem::Problem;
 use crate::sample::Sample;
 use crate::toolchain::{Suspect, Toolchain};
 use allotrope_profile::Metric;
@@ -230,4 +230,13 @@ impl Report {
         let outcomes = self.tests.iter().map(TestResult::outcome);
         outcomes.max().unwrap_or(Outcome::Passed)
     }
+}
+
+/// A test or case that seems to have got another name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rename {
+    /// The name of its budgets.
+    pub old: String,
+    /// Its name now.
+    pub new: String,
 }

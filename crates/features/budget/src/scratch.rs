@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::location;
 use crate::paths::{Project, cache_folder};
 use crate::result::{Outcome, Report};
-use crate::session::SessionError;
+use crate::session_error::SessionError;
 
 /// The number of sessions whose recordings stay.
 const KEPT: u32 = 5;

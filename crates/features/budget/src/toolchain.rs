@@ -7,14 +7,13 @@ mod options;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allotrope_files::read_stored;
 use allotrope_profile::{Module, Profile};
 use object::{Object, ObjectSection};
 use sha2::{Digest, Sha256};
 
-use crate::configuration::Configuration;
 use crate::paths::Project;
 
 /// Larger modules are not read, in bytes.
@@ -66,11 +65,11 @@ pub struct Suspect {
 }
 
 impl Toolchain {
-    /// The toolchain of the program in a recording.
-    pub fn of(profile: &Profile, configuration: &Configuration, project: &Project) -> Self {
+    /// The toolchain of the program in a recording; `lock_files` are below `folder`.
+    pub fn of(profile: &Profile, lock_files: &[PathBuf], folder: &Path, project: &Project) -> Self {
         let mut toolchain = Self {
             platform: platform("{arch}-{os}-{libc}"),
-            dependencies: dependencies(configuration),
+            dependencies: dependencies(lock_files, folder),
             ..Self::default()
         };
         for module in on_stacks(profile) {
@@ -307,12 +306,12 @@ fn glibc(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&rest[..end]).into_owned())
 }
 
-fn dependencies(configuration: &Configuration) -> BTreeMap<String, Dependencies> {
+fn dependencies(files: &[PathBuf], folder: &Path) -> BTreeMap<String, Dependencies> {
     let mut all = BTreeMap::new();
-    for file in &configuration.dependencies {
+    for file in files {
         // A missing file counts as an empty one, so that its disappearance is a
         // change.
-        let bytes = read_stored(&configuration.folder.join(file), MAX_DEPENDENCIES_BYTES);
+        let bytes = read_stored(&folder.join(file), MAX_DEPENDENCIES_BYTES);
         let bytes = bytes.unwrap_or_default();
         all.insert(
             file.to_string_lossy().into_owned(),

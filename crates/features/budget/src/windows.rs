@@ -9,8 +9,8 @@ use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
 
-use crate::measure::Problem;
 use crate::paths::Project;
+use crate::problem::Problem;
 use crate::sample::RunValues;
 use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
 use allotrope_profile::Metric;

@@ -2,9 +2,7 @@
 //! the columns is in `docs/page-data.md`; whoever changes it raises the version there.
 
 use allotrope_diff::Origin;
-use allotrope_profile::{
-    FreePlace, LIVE_AT_END, PARTS_OF_SUM, Process, Profile, RunTimes, Stack, TimeCell, TimeTable,
-};
+use allotrope_profile::{FreePlace, PARTS_OF_SUM, Process, Profile, RunTimes, Stack, TimeTable};
 use rustc_hash::FxHashMap;
 
 use crate::Page;

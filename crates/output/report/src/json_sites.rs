@@ -10,9 +10,7 @@ use std::thread;
 use allotrope_diff::Rule;
 use allotrope_profile::{Metric, Site};
 
-use crate::json_append::{
-    append_float, append_lifetimes, append_number,
-};
+use crate::json_append::{append_float, append_lifetimes, append_number};
 use crate::json_details;
 
 /// The metrics of a site, in the order of its fields.

@@ -21,9 +21,7 @@ use std::sync::atomic::Ordering;
 
 use allotrope_shm::atomics::{Atomic, Atomics};
 use allotrope_shm::layout::{Doorbell, Progress, RingHeader};
-use allotrope_shm::ring::{
-    Claims, Host, Limits, Reader, Refusal, Ring, Shape, Writer,
-};
+use allotrope_shm::ring::{Claims, Host, Limits, Reader, Refusal, Ring, Shape, Writer};
 use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};
 

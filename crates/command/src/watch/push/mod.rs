@@ -21,9 +21,9 @@ use allotrope_watch::look::Look;
 use anyhow::Context;
 
 use super::serve::Seen;
-use super::values;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
+use crate::values;
 use endpoint::Endpoint;
 use sender::{Counts, Sender};
 

@@ -9,7 +9,7 @@ use toml_edit::{DocumentMut, Item, Table};
 
 use super::{BudgetError, BudgetFolder, BudgetScope, CallTree, OpenFolder, fold_like};
 use super::{file, numbers_name, profile, stacks_name};
-use crate::result::{CaseResult, Report, TestResult};
+use crate::result::{CaseResult, Rename, Report, TestResult};
 use allotrope_text::Shown;
 
 /// From which likeness on two sets of stacks are taken for those of one test.
@@ -121,15 +121,6 @@ impl BudgetFolder {
         remove(&folder, &from, &to)?;
         Ok(written)
     }
-}
-
-/// A test or case that seems to have got another name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rename {
-    /// The name of its budgets.
-    pub old: String,
-    /// Its name now.
-    pub new: String,
 }
 
 /// The stacks of budgets whose test, or case of a test, no longer exists.

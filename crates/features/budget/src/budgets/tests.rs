@@ -3,7 +3,9 @@
 use std::fs;
 
 use super::*;
+use crate::spread::Spread;
 use crate::toolchain::Dependencies;
+use allotrope_profile::Metric;
 use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame, StackSet};
 
 fn toolchain(compiler: &str) -> Toolchain {

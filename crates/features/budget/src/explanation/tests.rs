@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::Explainer;
 use crate::budgets::{Budget, profile};
+use crate::case::Case;
 use crate::check::check_case;
 use crate::configuration::Protocol;
-use crate::measure::Case;
 use crate::outputs::{Form, TextOptions, write};
 use crate::result::{CaseResult, Report, TestResult};
 use crate::sample::Sample;

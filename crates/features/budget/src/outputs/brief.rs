@@ -5,6 +5,7 @@ use allotrope_report::diff::short_function;
 
 use super::wording;
 use crate::fluctuation::Fluctuation;
+use crate::limit::{self, number};
 use crate::result::{CaseResult, Explanation, Leak, TestResult};
 
 /// The columns of a function's name in a sentence.
@@ -19,12 +20,12 @@ pub fn share(number: i64, iterations: Option<u64>) -> Option<String> {
     let iterations = i64::try_from(iterations).ok()?;
     let (whole, over) = (number.div_euclid(iterations), number.rem_euclid(iterations));
     if over == 0 {
-        return Some(format!("{} each", wording::number(whole)));
+        return Some(format!("{} each", limit::number(whole)));
     }
     // A remainder that two decimals do not show is set-up, or a buffer that grew.
     if whole > 0 && over.saturating_mul(200) < iterations {
-        let whole = wording::number(whole);
-        return Some(format!("{whole}.00 each, {} over", wording::number(over)));
+        let whole = limit::number(whole);
+        return Some(format!("{whole}.00 each, {} over", limit::number(over)));
     }
     let each = number as f64 / iterations as f64;
     let decimals = if each.abs() < 0.1 { 4 } else { 2 };
@@ -62,13 +63,13 @@ fn fluctuation(case: &CaseResult, fluctuation: &Fluctuation) -> String {
     let mut sentence = match check.and_then(|check| check.budget) {
         Some(budget) => format!("{metric}: accepted {}", wording::spread(budget)),
         None => {
-            let [least, most] = fluctuation.range.map(wording::number);
+            let [least, most] = fluctuation.range.map(number);
             format!("{metric}: {least} to {most} in {} runs", case.samples.len())
         }
     };
     if let Some((range, frames)) = fluctuation.stacks.first() {
         let name = frames.first().map(|frame| short_function(frame, NAME));
-        let [least, most] = range.map(|it| wording::number(it.try_into().unwrap_or(i64::MAX)));
+        let [least, most] = range.map(|it| number(it.try_into().unwrap_or(i64::MAX)));
         let name = name.unwrap_or_else(|| "a stack without frames".to_owned());
         sentence.push_str(&format!("; {name} {least} to {most}"));
         let others = fluctuation.stacks.len() - 1 + fluctuation.more_stacks;

@@ -8,9 +8,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
-use crate::budgets::Rename;
 use crate::check::Check;
-use crate::result::{CaseResult, Explanation, Report, TestResult};
+use crate::result::{CaseResult, Explanation, Rename, Report, TestResult};
 use allotrope_profile::Metric;
 
 pub(super) const FORMAT: &str = "allotrope-test/1";

@@ -6,22 +6,14 @@ use allotrope_text::Shown;
 
 use allotrope_diff::{Diff, Entry, Kind, Origin};
 use allotrope_profile::StackFrame;
-use allotrope_report::numbers::count;
 
-use crate::budgets::Rename;
 use crate::check::{Check, CheckStatus};
-use crate::limit;
-use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
+use crate::limit::{self, number};
+use crate::result::{CaseResult, Explanation, Leak, Outcome, Rename, Report, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::spread::Spread;
 use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
-
-/// `1,234`, `-5`.
-pub fn number(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", count(number.unsigned_abs()))
-}
 
 /// `+1,234`, `-5`, `0`.
 pub fn signed(difference: i64) -> String {

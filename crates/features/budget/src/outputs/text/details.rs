@@ -9,8 +9,9 @@ use allotrope_report::diff::{DiffTextOptions, Hints, Selection};
 use super::{Text, columns, end_of_output};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
-use crate::measure::Problem;
+use crate::limit::number;
 use crate::outputs::{brief, wording};
+use crate::problem::Problem;
 use crate::result::{CaseResult, Explanation, Outcome, TestResult};
 use crate::spread::Spread;
 use allotrope_profile::Metric;
@@ -107,7 +108,7 @@ impl Text<'_> {
         let iterations = case.iterations.filter(|&iterations| iterations > 1);
         let iterations = iterations.map(|iterations| {
             let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
-            format!(" of {} iterations", wording::number(iterations))
+            format!(" of {} iterations", number(iterations))
         });
         let title = self.paint("1", &case.name);
         let status = self.status(case.outcome());
@@ -166,9 +167,8 @@ impl Text<'_> {
     fn table(&mut self, case: &CaseResult) -> io::Result<()> {
         let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
         let row = |check: &Check| {
-            let number = |of: Option<Spread>| {
-                of.map_or_else(|| "-".to_owned(), |of| wording::number(of.typical))
-            };
+            let number =
+                |of: Option<Spread>| of.map_or_else(|| "-".to_owned(), |of| number(of.typical));
             let difference = check.difference();
             let each = difference.filter(|&it| it != 0);
             let each = each.map(|it| wording::per_iteration(it, case.iterations));
@@ -211,7 +211,7 @@ impl Text<'_> {
     fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
         for metric in Metric::OF_RUNS {
             let figures = case.samples.iter().map(|sample| sample.figure(metric));
-            let figures: Option<Vec<String>> = figures.map(|it| it.map(wording::number)).collect();
+            let figures: Option<Vec<String>> = figures.map(|it| it.map(number)).collect();
             if let Some(figures) = figures {
                 let name = metric.name();
                 self.sentence(2, &format!("every run's {name}: {}", figures.join(" ")))?;
@@ -272,7 +272,7 @@ impl Text<'_> {
     }
 
     fn fluctuation(&mut self, fluctuation: &Fluctuation) -> io::Result<()> {
-        let [least, most] = fluctuation.range.map(wording::number);
+        let [least, most] = fluctuation.range.map(number);
         let metric = fluctuation.metric;
         self.sentence(
             2,

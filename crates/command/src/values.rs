@@ -1,4 +1,4 @@
-//! The sizes, times and patterns of `watch`'s options.
+//! Sizes, times and patterns in options.
 
 use std::time::Duration;
 
