@@ -129,7 +129,9 @@ impl Project {
             .current_dir(self.folder())
             .env("XDG_CACHE_HOME", self.folder().join(".cache"))
             .env("TMPDIR", self.recordings())
-            .env_remove("NO_COLOR");
+            .env_remove("NO_COLOR")
+            // Recordings of failed tests would be in it.
+            .env_remove("CARGO_TARGET_DIR");
         change(&mut command);
         run(&mut command, b"").into()
     }
