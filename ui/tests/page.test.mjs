@@ -219,7 +219,7 @@ describe("the page", { skip: why !== null }, () => {
 
   /** So many stacks at so many times that sites have wider buckets. */
   test_("ranges of a million allocations are those of the report, or say how far off they are", async () => {
-    const source = readFileSync(new URL("../../crates/allotrope/tests/programs/figures.c", import.meta.url), "utf8");
+    const source = readFileSync(new URL("../../crates/command/tests/programs/figures.c", import.meta.url), "utf8");
     const recording = all.record("many-sites", ["many_sites", "14", "300"], [], all.compile("figures", source));
     const whole = all.report(recording).processes[0].totals;
     assert.ok(whole.allocations > 1e6, String(whole.allocations));

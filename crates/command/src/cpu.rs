@@ -1,0 +1,412 @@
+//! `allotrope cpu`: where the CPU time of a program goes inside its allocator. Starts the
+//! program, or samples a running one, and prints; `allotrope-cpu` does the rest.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use allotrope_cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
+use allotrope_text::{Shown, to_json_writer};
+use anyhow::{Context, anyhow};
+use clap::{Args, FromArgMatches};
+
+use crate::debug_files::DebugFiles;
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
+use crate::input_limit::InputLimit;
+use crate::message;
+use crate::progress::Progress;
+use crate::record::own_status;
+use crate::record::program::Program;
+use crate::record::program_state::{Change, take_change};
+use crate::record::signals::{self, Received};
+use crate::replacing::{ForceArguments, Kind};
+use crate::report::{Color, style};
+use crate::sampled;
+use crate::signal_state;
+use crate::standard_output;
+use crate::to_write::ToWrite;
+use crate::trace;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+Samples the program with perf_event_open(2), and its threads and children, too; nothing is
+preloaded. Where the machine offers no PMU (most virtual machines), the kernel's cpu-clock
+takes the place of cycles; the report says so. A share of samples is a share of time, not a
+frequency: `allotrope paths` counts instructions exactly.
+
+The report of a program that was started goes to the standard error output, that of a running
+process to the standard output, or to the file of --output. A number is a process; to start a
+program whose name is one, write ./123.
+
+Exit status of `cpu PROGRAM`: the program's own; 128+N if signal N ended it; 126 if it cannot
+be executed; 127 if it was not found. Of both: 2 for bad usage, and if the kernel does not
+allow sampling; 1 if allotrope failed. docs/allocators.md describes the JSON.";
+
+/// A process that used so many ticks of CPU time should have a sample.
+const MUCH_TICKS: u64 = 5;
+/// How often the kernel's rings are read.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Arguments of `allotrope cpu`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "allotrope cpu [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope cpu [OPTIONS] PID [OPTIONS]"
+)]
+pub struct Arguments {
+    /// Sample a running process for N seconds, at most until it ends or Ctrl-C
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Samples per second of CPU time
+    #[arg(long, value_name = "HZ", default_value_t = 997,
+          value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    frequency: u64,
+    /// Calls of the allocator in the run, to divide by
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          conflicts_with_all = ["recording", "count"])]
+    operations: Option<u64>,
+    /// Take the number of calls from a recording of the same run: that of
+    /// `allotrope record`, with or without --counts-only
+    #[arg(long, value_name = "FILE", conflicts_with = "count")]
+    recording: Option<PathBuf>,
+    /// Run the program a second time, without input and output, to count its calls
+    #[arg(long)]
+    count: bool,
+    /// Rows of each table
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Output format
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Write the report to FILE
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArguments,
+    #[command(flatten)]
+    debug_files: DebugFiles,
+    /// The program to run and its arguments, or the id of a running process
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    input: InputLimit,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Samples and prints.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    // Fails for wrong options, before the program runs.
+    arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
+    if let Some(output) = arguments.output() {
+        output.check(arguments.recording.as_ref())?;
+    }
+    let (first, rest) = match &arguments.command[..] {
+        [first, rest @ ..] => (first, rest),
+        [] => return of_program(arguments),
+    };
+    match process(first) {
+        None => of_program(arguments),
+        Some(process) if rest.is_empty() => of_process(arguments, process),
+        Some(process) => of_process(&options_behind(first, rest)?, process),
+    }
+}
+
+fn process(word: &OsStr) -> Option<u32> {
+    word.to_str()?.parse().ok()
+}
+
+/// Parses the command line again, with the process behind its options: words behind a program
+/// would be its own, but a process has none.
+fn options_behind(process: &OsStr, rest: &[OsString]) -> Result<Arguments, Failure> {
+    // The words before the process.
+    let mut words: Vec<OsString> = std::env::args_os().skip(2).collect();
+    words.truncate(words.len().saturating_sub(rest.len() + 1));
+    words.retain(|it| it != "--");
+    words.extend_from_slice(rest);
+    words.push(process.to_owned());
+    let command = Arguments::augment_args(clap::Command::new("allotrope cpu").no_binary_name(true));
+    let parsed = command.try_get_matches_from(words);
+    let parsed = parsed.and_then(|it| Arguments::from_arg_matches(&it));
+    let arguments = parsed
+        .map_err(|error| anyhow!(error.to_string()))
+        .status(BAD_INPUT)?;
+    match &arguments.command[..] {
+        [_] => Ok(arguments),
+        _ => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("one process can be sampled at a time; give one id"),
+        )),
+    }
+}
+
+fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
+    let option = [
+        (arguments.count, "--count"),
+        (arguments.recording.is_some(), "--recording"),
+    ];
+    if let Some((_, option)) = option.iter().find(|(is_given, _)| *is_given) {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --operations"
+            ),
+        ));
+    }
+    let (job, received) = catch()?;
+    let before = used_ticks(process);
+    let mut session = start(arguments, Target::Process(process))?;
+    let end = Instant::now() + Duration::from_secs(arguments.seconds);
+    let stopped = || received.try_iter().any(|it| it.is_request_to_end());
+    while Instant::now() < end && runs(process) && !stopped() {
+        session.read(false);
+        std::thread::sleep(PAUSE);
+    }
+    let used = used_ticks(process).saturating_sub(before);
+    session.read(true);
+    job.end();
+    // Its threads may have ended, each after it had begun the next one, before they had events.
+    if session.is_empty() && used > MUCH_TICKS {
+        return Err(OpenError::ThreadsEnd(process)).status(BAD_INPUT);
+    }
+    let operations = arguments.given_operations();
+    arguments.report(&session, operations, |write| {
+        standard_output::print_text(write)
+    })?;
+    Ok(FINE)
+}
+
+/// CPU time of a process and its ended threads so far, in ticks of the kernel's clock (100 a
+/// second); 0 if it has ended.
+fn used_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // proc_pid_stat(5): the name, in parentheses, may contain anything; utime and stime are the
+    // 12th and the 13th word behind it.
+    let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let times = words.split(' ').skip(11).take(2);
+    times.filter_map(|it| it.parse::<u64>().ok()).sum()
+}
+
+/// Whether a process has not ended: one whose end its parent has not taken yet is a zombie
+/// without threads.
+fn runs(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    if threads.is_ok_and(|threads| threads.count() > 1) {
+        return true;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name, in parentheses, may contain anything.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some(None | Some('Z' | 'X')))
+}
+
+fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
+    let program = Program::find_to_sample(arguments.command.clone())?;
+    // Read first: the program may run for hours.
+    let mut operations = arguments.given_operations();
+    if let Some(path) = &arguments.recording {
+        operations = Some(Operations {
+            number: operations_of(path)?,
+            source: Operations::RECORDING,
+        });
+    }
+    let (job, received) = catch()?;
+    // The kernel lets the children of this thread inherit the events.
+    let mut session = start(arguments, Target::Children)?;
+    let mut child = program.start(&[])?;
+    job.begin();
+    loop {
+        session.read(false);
+        for signal in received.try_iter() {
+            if !signal.is_continuation() {
+                signals::pass_on(signal, child.id());
+            }
+        }
+        match take_change(child.id()) {
+            Some(Change::Ended) => break,
+            Some(Change::Stopped(signal)) => {
+                signals::stop_like(signal);
+                signals::go_on(child.id());
+            }
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+    let status = child
+        .wait()
+        .context("cannot wait for the program")
+        .status(RECORD_FAILED)?;
+    session.read(true);
+    if arguments.count {
+        let counted = match status.signal() {
+            Some(signal) => Err(anyhow!("signal {signal} ended the program")),
+            None => count(&arguments.command, &received),
+        };
+        operations = match counted {
+            Ok(number) => Some(Operations {
+                number,
+                source: Operations::SECOND_RUN,
+            }),
+            Err(error) => {
+                message::print(format_args!("warning: cannot count the calls: {error:#}"));
+                None
+            }
+        };
+    }
+    job.end();
+    arguments.report(&session, operations, |write| {
+        // Nobody may read it.
+        let _ = write(&mut io::stderr().lock());
+        Ok(())
+    })?;
+    Ok(own_status(status))
+}
+
+/// The calls of the allocator in all processes of a recording.
+fn operations_of(path: &Path) -> Result<u64, Failure> {
+    if sampled::open(path)?.is_some() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{} is a sampled profile and does not have the number of calls; record the program with `allotrope record --counts-only`",
+                path.shown()
+            ),
+        ));
+    }
+    let mut trace = trace::open_without_names(path)?;
+    let profile = trace::profile(path, &mut trace, &Progress::new(false))?;
+    for note in trace::notes(path, &trace) {
+        message::print(note);
+    }
+    // A reallocation is a deallocation and an allocation, and one call.
+    let calls = profile.processes.iter().map(|it| {
+        let totals = &it.totals;
+        (totals.allocations + totals.deallocations).saturating_sub(totals.reallocations)
+    });
+    let lost = profile.processes.iter().map(|it| it.lost_events);
+    match (calls.sum(), lost.sum::<u64>()) {
+        (0, _) => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("{} has no calls of an allocator", path.shown()),
+        )),
+        (calls, 0) => Ok(calls),
+        (calls, lost) => {
+            message::print(format_args!(
+                "warning: {} lost {lost} calls, which are missing in the number of operations",
+                path.shown()
+            ));
+            Ok(calls)
+        }
+    }
+}
+
+/// Runs the program once more, to count its calls. Signals go to it, as they did before.
+fn count(command: &[OsString], received: &Receiver<Received>) -> anyhow::Result<u64> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let file = folder.path().join("counts.allotrope");
+    let mut child = Command::new("/proc/self/exe")
+        .args(["record", "--counts-only", "--quiet", "-o"])
+        .arg(&file)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start the recording")?;
+    while child.try_wait()?.is_none() {
+        for signal in received.try_iter() {
+            if !signal.is_continuation() {
+                signals::pass_on(signal, child.id());
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    if !file.exists() {
+        return Err(anyhow!(
+            "the second run was not recorded; `allotrope record --counts-only` says why"
+        ));
+    }
+    operations_of(&file).map_err(|failure| failure.error)
+}
+
+/// Catches signals, so that Ctrl-C ends the sampling and not this process.
+fn catch() -> Result<(signals::Job, Receiver<Received>), Failure> {
+    let (sender, received) = channel();
+    let ignored = signal_state::ignored();
+    let job = signals::catch(ignored, Arc::new(AtomicBool::new(false)), move |signal| {
+        let _ = sender.send(signal);
+    });
+    let job = job.context("cannot handle signals").status(FAILED)?;
+    Ok((job, received))
+}
+
+fn start(arguments: &Arguments, target: Target) -> Result<Session, Failure> {
+    let options = Options {
+        target,
+        frequency: arguments.frequency,
+    };
+    Session::new(&options).status(BAD_INPUT)
+}
+
+/// Writes a report to an output.
+type Write<'a> = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + 'a>;
+
+impl Arguments {
+    fn given_operations(&self) -> Option<Operations> {
+        self.operations.map(|number| Operations {
+            number,
+            source: Operations::GIVEN,
+        })
+    }
+
+    /// The file to write.
+    fn output(&self) -> Option<ToWrite<'_>> {
+        let kind = Kind {
+            what: "earlier report of `allotrope cpu`",
+            is_own: &allotrope_cpu::is_report,
+        };
+        let path = self.output.as_deref()?;
+        let force = self.force;
+        Some(ToWrite { path, kind, force })
+    }
+
+    fn report(
+        &self,
+        session: &Session,
+        operations: Option<Operations>,
+        print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let locator = self
+            .debug_files
+            .locator(self.input.limits())
+            .status(BAD_INPUT)?;
+        let profile = Profile::new(session, &locator, operations);
+        let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
+            Format::Text => text::write(&profile, self.top, style(Color::Never).width, out),
+            Format::Json => {
+                to_json_writer(&mut *out, &profile)?;
+                writeln!(out)
+            }
+        });
+        match self.output() {
+            Some(output) => output.create(self.recording.as_ref(), write),
+            None => print(write),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `allotrope postmortem`: reports the last state of a prepared process that has ended.
+
+mod file;
+mod running;
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use allotrope_diff::Suppressions;
+use allotrope_files::Output as OutputFile;
+use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
+use allotrope_symbols::{IndexCache, Locator};
+use allotrope_text::Shown;
+use allotrope_text::numbers::moment;
+use allotrope_trace::model::Exit;
+use allotrope_watch::blocks::Which;
+use allotrope_watch::look::Look;
+use allotrope_watch::watch::{Options, Watch};
+use allotrope_watch::{json, text};
+use allotrope_watched::file::{Mapped, find, kept};
+use allotrope_watched::reader::State;
+use anyhow::{Context, anyhow, bail};
+use running::Running;
+
+use crate::debug_files::DebugFiles;
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::holder;
+use crate::input_limit::InputLimit;
+use crate::message;
+use crate::replacing::replaceable_by_profile;
+use crate::report;
+use crate::standard_output;
+use crate::suppressions::SuppressionArguments;
+use crate::watch::output::{Format, Output};
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+`allotrope standby` starts a holder: a process that keeps the state of prepared processes that were
+killed or have crashed, for a day. Without an argument the command lists what is kept. FILE is a
+core file of a prepared process, or a copy of its memory.
+
+Exit status: 0; 1 if allotrope failed; 2 if nothing is kept of the process, or bad usage.";
+
+/// Arguments of `allotrope postmortem`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The process's id, or its core file
+    #[arg(value_name = "PID|FILE")]
+    target: Option<PathBuf>,
+    /// Most stacks of the report
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(..=1000))]
+    top: u16,
+    /// The form of the report; poireau: all live blocks in poireau's lines
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
+    /// Write a sampled profile to FILE in place of the report; `allotrope report`, `show`, `diff` and
+    /// `export` read it
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        requires = "target",
+        conflicts_with_all = ["format", "suppressions"]
+    )]
+    output: Option<PathBuf>,
+    /// With -o: replace FILE even if it is no earlier profile or recording
+    #[arg(long, requires = "output")]
+    force: bool,
+    #[command(flatten)]
+    debug_files: DebugFiles,
+    #[command(flatten)]
+    input: InputLimit,
+}
+
+/// Reports the last state.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let Some(target) = &arguments.target else {
+        return list(arguments.format);
+    };
+    if let Some(path) = &arguments.output {
+        replaceable_by_profile(path, arguments.force).status(BAD_INPUT)?;
+    }
+    let process = target.to_str().and_then(|it| it.parse::<u32>().ok());
+    let state = match process {
+        Some(process) => state_of(process),
+        None => file::state_in(target),
+    };
+    let state = state.status(BAD_INPUT)?;
+    let locator = arguments
+        .debug_files
+        .locator(arguments.input.limits())
+        .status(BAD_INPUT)?;
+    let locator = locator.with_index_cache(IndexCache::of_user());
+    let mut suppressions = Suppressions::none();
+    arguments.suppressions.add_to(&mut suppressions)?;
+    let options = Options {
+        old_age: 300_000_000_000,
+        top: arguments.top.into(),
+        suppressions,
+        high_water: None,
+    };
+    let mut watch = Watch::new(options, locator.clone());
+    let id = u32::try_from(state.process.id).unwrap_or_default();
+    let looks = [at_its_end(Look::new(id, None, state, &watch.keys))];
+    if let Some(path) = &arguments.output {
+        save(path, arguments.force, &looks[0], &locator)?;
+        return Ok(FINE);
+    }
+    let mut output = Output::open(arguments.format, None)?;
+    match arguments.format {
+        Format::Poireau => output.blocks(&mut watch, &looks, Which::Unsuppressed)?,
+        Format::Text | Format::Json => output.report(&mut watch, &looks)?,
+    }
+    if looks[0].state.process.exit_status.is_none() {
+        message::print(format_args!(
+            "process {id} did not exit by itself; this is its state when it was ended"
+        ));
+    }
+    Ok(FINE)
+}
+
+/// The look as if it had been at the process's last event: ages are those that blocks had then.
+fn at_its_end(mut look: Look) -> Look {
+    let allocated = look.state.samples.iter().map(|it| it.allocated);
+    let freed = look.state.freed.iter().map(|it| it.deallocation.time);
+    let began = look.state.process.began;
+    // Times that are later than now are wrong.
+    let times = allocated.chain(freed).filter(|it| *it <= look.time);
+    let last = times.max().unwrap_or(began).max(began.min(look.time));
+    let since = last.saturating_sub(began);
+    look.real_time = look.state.process.began_real.saturating_add(since);
+    look.time = last;
+    look
+}
+
+/// The states that are kept of processes that were ended, and the processes that still run: their ids in
+/// their own namespaces, and here.
+fn ended_and_running() -> (Vec<State>, Vec<(u64, u32)>) {
+    let running = Running::now();
+    let (mut ended, mut run_on) = (Vec::new(), Vec::new());
+    for file in kept(&holder::name()) {
+        let Ok(state) = read(&file) else { continue };
+        if state.process.exit_status.is_some() {
+            continue;
+        }
+        match running.process_of(&file, &state) {
+            Some(process) => run_on.push((state.process.id, process)),
+            None => ended.push(state),
+        }
+    }
+    (ended, run_on)
+}
+
+/// The state of a process that has ended.
+fn state_of(process: u32) -> anyhow::Result<State> {
+    let (ended, run_on) = ended_and_running();
+    // Several may have had this id.
+    let ended = ended
+        .into_iter()
+        .filter(|it| it.process.id == u64::from(process));
+    if let Some(state) = ended.max_by_key(|it| it.process.began) {
+        return Ok(state);
+    }
+    let running = run_on.iter().find(|it| it.0 == u64::from(process));
+    match running.map_or(process, |it| it.1) {
+        it if find(it).is_ok() => {
+            bail!("process {it} runs; look at it with `allotrope watch {it}`")
+        }
+        it if running.is_some() => {
+            bail!("process {it} runs; its last state can be reported when it has ended")
+        }
+        _ => bail!(
+            "nothing is kept of process {process}: it was not started by `allotrope standby`, has exited by itself, or ended more than a day ago; `allotrope postmortem` lists what is kept"
+        ),
+    }
+}
+
+fn read(file: &OwnedFd) -> anyhow::Result<State> {
+    Ok(State::read(Mapped::new(file)?.memory())?)
+}
+
+fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), Failure> {
+    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
+    let watched = Watched {
+        state: &look.state,
+        pid: look.process,
+        parent_pid: 0,
+        read_at: look.time,
+        exit: look
+            .state
+            .process
+            .exit_status
+            .map_or(Exit::Unknown, Exit::Status),
+    };
+    let about = About {
+        tool_version: env!("CARGO_PKG_VERSION"),
+        depth_limit: DEEPEST,
+    };
+    let write = || -> Result<(), SaveError> {
+        let mut output = OutputFile::at(target)?;
+        allotrope_sampled::write(&mut output, &[watched], about, Some(locator))?;
+        Ok(output.finish()?)
+    };
+    write()
+        .with_context(|| format!("cannot write {}", path.shown()))
+        .status(FAILED)?;
+    let shown = path.shown();
+    message::print(format_args!(
+        "wrote {shown}; look at it with `allotrope report`"
+    ));
+    Ok(())
+}
+
+/// Lists what is kept, the latest first.
+fn list(format: Format) -> Result<u8, Failure> {
+    let (mut ended, _) = ended_and_running();
+    ended.sort_by_key(|it| std::cmp::Reverse(it.process.began));
+    ended.dedup_by_key(|it| (it.process.id, it.process.began));
+    if format == Format::Poireau {
+        let sentence = "name a process for `--format poireau`; `allotrope postmortem` lists them";
+        return Err(Failure::new(BAD_INPUT, anyhow!(sentence)));
+    }
+    let write = |out: &mut dyn Write| {
+        for state in &ended {
+            let process = &state.process;
+            let words = process.command.split(|byte| *byte == 0);
+            let words: Vec<_> = words.map(|it| String::from_utf8_lossy(it)).collect();
+            let command = words.join(" ");
+            let command = command.trim_end();
+            match format {
+                Format::Json => json::write_kept(state, command, out)?,
+                _ => {
+                    let line = format!(
+                        "{:>8}  started {}  {}  {}",
+                        process.id,
+                        moment(process.began_real),
+                        match state.live() {
+                            Some(live) => format!("{} live", text::in_bytes(&live)),
+                            None => "not sampled".to_owned(),
+                        },
+                        allotrope_text::shown(command),
+                    );
+                    match report::columns() {
+                        Some(columns) => writeln!(out, "{}", allotrope_text::cut(&line, columns))?,
+                        None => writeln!(out, "{line}")?,
+                    }
+                }
+            }
+        }
+        if ended.is_empty() && format == Format::Text {
+            writeln!(out, "nothing is kept")?;
+        }
+        Ok(())
+    };
+    match format {
+        Format::Json => standard_output::print(write)?,
+        _ => standard_output::print_text(write)?,
+    }
+    Ok(FINE)
+}

@@ -1,0 +1,370 @@
+//! `allotrope stat`: what a program has allocated and freed over time, a line an interval.
+//!
+//! The program is recorded. While it runs, the collector sends live figures. At its end the
+//! trace is replayed: the last lines, the CSV file, the plot and the log have its numbers,
+//! which are exact. The trace is a temporary file, unless `-o` names one to keep, and has
+//! next to no stacks then. `allotrope stat FILE` reads a recording.
+
+mod plot;
+mod rows;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use allotrope_collector::protocol::ImageFigures;
+use allotrope_files::Output;
+use allotrope_profile::{Options, heap_samples, run_times};
+use allotrope_text::Shown;
+use allotrope_trace::{MAGIC, TraceReader};
+use anyhow::{Context, anyhow};
+
+use crate::debug_files::DebugFiles;
+use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
+use crate::message;
+use crate::moment;
+use crate::progress::Progress;
+use crate::record::{self, LeftBehind, Stat, WhenFull};
+use crate::replacing::{self, ForceArguments, Kind};
+use crate::standard_output;
+use crate::to_write::ToWrite;
+use crate::trace;
+use rows::{HEAD, LastLines, Row, Rows};
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+The lines of a program that runs go to the standard error output: bytes allocated
+and freed so far, live bytes, resident memory, allocations a second. They come while
+the program runs; the last line of each process and the files have exact numbers,
+those of `allotrope record`. Freed bytes are those of blocks that the process has
+allocated itself, and live bytes are the difference. A process that calls exec
+begins anew. In place of a program, a recording can be given.
+
+The CSV file has a row for each process and interval:
+  seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations
+The log has a line an interval, for all processes together:
+  Time: 1717171717, Allocated: 12345, Deallocated: 2345
+
+Exit status: that of `allotrope record`, which is the program's own; for a recording
+0 if it could be read, 1 if allotrope failed, 2 if it cannot be used.";
+
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Most intervals that are in memory.
+const MOST_INTERVALS: u64 = 1 << 20;
+/// Most processes whose last lines are printed.
+const MOST_LAST: usize = 20;
+
+/// Arguments of `allotrope stat`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "allotrope stat [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope stat [OPTIONS] FILE"
+)]
+pub struct Arguments {
+    /// Time between two lines
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Write the numbers of each process to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw live and resident bytes over time, of all processes together
+    #[arg(long, value_name = "OUT.svg")]
+    plot: Option<PathBuf>,
+    /// Write allocated and freed bytes of all processes together to this file
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Keep the recording in this file, with all call stacks
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArguments,
+    /// Record neither child processes nor what the program execs
+    #[arg(long)]
+    pub no_follow: bool,
+    /// What the program does when it allocates faster than the trace is written:
+    /// wait, or go on and lose events (they are counted)
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub on_full: WhenFull,
+    /// Print no lines, only errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Preload the recorder at PATH in place of the built-in one
+    #[arg(long, value_name = "PATH")]
+    pub recorder: Option<PathBuf>,
+    /// The program to run, and its arguments; or a recording
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// Parses the interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = moment::time(text).map(|us| Duration::from_secs_f64((us / 1e6).min(1e9)));
+    match time {
+        Some(time) if time >= SHORTEST => Ok(time),
+        Some(_) => Err("the shortest interval is 10ms".to_owned()),
+        None => Err("write a time such as `1s` or `500ms`".to_owned()),
+    }
+}
+
+/// Runs the program, or reads the recording.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let [only] = &arguments.command[..]
+        && is_recording(Path::new(only))
+    {
+        return of_file(arguments, Path::new(only));
+    }
+    let files = arguments.outputs();
+    for file in files.files() {
+        // Before the program runs for hours.
+        let check = || -> anyhow::Result<()> {
+            let kind = file.kind;
+            let target = replacing::target(file.path, kind, file.force.force, replacing::REMEDY)?;
+            let created = Output::at(target).map(drop);
+            created.with_context(|| format!("cannot write {}", file.path.shown()))
+        };
+        check().status(RECORD_FAILED)?;
+    }
+    let mut live = LiveLines::default();
+    let quiet = arguments.quiet;
+    let stat = Stat {
+        interval_ms: u64::try_from(arguments.interval.as_millis()).unwrap_or(u64::MAX),
+        show: Box::new(move |ns, images| {
+            if !quiet {
+                live.print(ns, images);
+            }
+        }),
+        finish: Box::new(move |trace| {
+            let rows = files.read(Path::new("the recording"), trace)?;
+            files.write(&rows, None)?;
+            if !quiet {
+                print_last(&rows);
+            }
+            Ok(())
+        }),
+    };
+    record::run_with(arguments.recording(), Some(stat)).map_err(|failure| {
+        // A status below 125 is the program's own.
+        Failure {
+            status: failure.status.max(RECORD_FAILED),
+            ..failure
+        }
+    })
+}
+
+fn is_recording(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let is_file = path.metadata().is_ok_and(|it| it.is_file());
+    let read = |mut file: File| file.read_exact(&mut magic);
+    is_file && File::open(path).and_then(read).is_ok() && magic == MAGIC
+}
+
+fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
+    if arguments.output.is_some() {
+        let sentence =
+            anyhow!("--output keeps the recording of a program, and FILE is one already");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let trace = trace::open_without_names(path)?;
+    let files = arguments.outputs();
+    let input = path.to_owned();
+    for file in files.files() {
+        file.check([&input])?;
+    }
+    let rows = files.read(path, &trace)?;
+    for note in trace::notes(path, &trace) {
+        message::print(note);
+    }
+    files.write(&rows, Some(&input))?;
+    if !arguments.quiet {
+        standard_output::print_log(|out| print_all(&rows, out))?;
+    }
+    Ok(FINE)
+}
+
+impl Arguments {
+    /// The recording that this command makes. Without an output, it has only as much of the
+    /// stacks as cannot be left out.
+    fn recording(&self) -> record::Arguments {
+        record::Arguments {
+            output: self.output.clone(),
+            force: self.force.force,
+            no_follow: self.no_follow,
+            on_full: self.on_full,
+            counts_only: false,
+            free_stacks: false,
+            left_behind: LeftBehind::default(),
+            left_behind_list: None,
+            pid: None,
+            quiet: self.quiet,
+            depth: if self.output.is_some() { 4096 } else { 1 },
+            frame_pointers: false,
+            debug_files: DebugFiles::default(),
+            recorder: self.recorder.clone(),
+            command: self.command.clone(),
+            first_screen: false,
+        }
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs {
+            interval: self.interval,
+            csv: self.csv.clone(),
+            plot: self.plot.clone(),
+            log: self.log.clone(),
+            force: self.force,
+            quiet: self.quiet,
+        }
+    }
+}
+
+/// What is made of a complete recording.
+struct Outputs {
+    interval: Duration,
+    csv: Option<PathBuf>,
+    plot: Option<PathBuf>,
+    log: Option<PathBuf>,
+    force: ForceArguments,
+    quiet: bool,
+}
+
+impl Outputs {
+    fn file<'a>(&self, path: Option<&'a PathBuf>, kind: Kind<'a>) -> Option<ToWrite<'a>> {
+        let force = self.force;
+        path.map(|path| ToWrite { path, kind, force })
+    }
+
+    fn csv(&self) -> Option<ToWrite<'_>> {
+        let is_own = &rows::is_csv;
+        let what = "earlier table of `allotrope stat`";
+        self.file(self.csv.as_ref(), Kind { what, is_own })
+    }
+
+    fn log(&self) -> Option<ToWrite<'_>> {
+        let is_own = &rows::is_log;
+        let what = "earlier log of `allotrope stat`";
+        self.file(self.log.as_ref(), Kind { what, is_own })
+    }
+
+    fn plot(&self) -> Option<ToWrite<'_>> {
+        let is_own = &plot::is_plot;
+        let what = "earlier plot of `allotrope stat`";
+        self.file(self.plot.as_ref(), Kind { what, is_own })
+    }
+
+    /// Those that are wanted.
+    fn files(&self) -> impl Iterator<Item = ToWrite<'_>> {
+        [self.csv(), self.log(), self.plot()].into_iter().flatten()
+    }
+
+    /// Replays the recording.
+    fn read(&self, path: &Path, trace: &TraceReader) -> Result<Rows, Failure> {
+        let recording = trace::recording(trace);
+        if recording.counts_only {
+            let sentence = anyhow!(
+                "{} was recorded with --counts-only, which leaves out what is freed; record the program without it",
+                path.shown()
+            );
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        let unreadable = |error| trace::unreplayable(path, error);
+        let run = run_times(trace).map_err(unreadable)?;
+        let mut each = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        while run.lasted_ns() / each > MOST_INTERVALS {
+            each = each.saturating_mul(2);
+        }
+        if u128::from(each) != self.interval.as_nanos() {
+            let interval = Duration::from_nanos(each);
+            message::print(format_args!(
+                "note: for a run this long, the interval is {interval:?}"
+            ));
+        }
+        let progress = Progress::new(self.quiet);
+        let show = |done, total| progress.show("reading the recording", done, total);
+        let options = Options {
+            progress: Some(&show),
+            ..Options::default()
+        };
+        let samples = heap_samples(trace, &options, run.started_ns, each);
+        progress.finish();
+        Ok(Rows::new(
+            samples.map_err(unreadable)?,
+            &run,
+            recording.started_unix_ns,
+        ))
+    }
+
+    /// Writes the files that are wanted; none may be `input`.
+    fn write(&self, rows: &Rows, input: Option<&PathBuf>) -> Result<(), Failure> {
+        if let Some(file) = self.csv() {
+            file.create(input, |out| rows.write_csv(out))?;
+        }
+        if let Some(file) = self.log() {
+            file.create(input, |out| rows.write_log(out))?;
+        }
+        if let Some(file) = self.plot() {
+            file.create(input, |out| plot::write(rows, out))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the lines of a program that runs.
+#[derive(Default)]
+struct LiveLines {
+    has_head: bool,
+    last: LastLines,
+}
+
+impl LiveLines {
+    fn print(&mut self, ns: u64, images: &[ImageFigures]) {
+        let seconds = ns as f64 / 1e9;
+        let mut text = String::new();
+        if !self.has_head && !images.is_empty() {
+            self.has_head = true;
+            text.push_str(HEAD);
+        }
+        for image in images {
+            let row = Row {
+                seconds,
+                id: image.id,
+                pid: image.pid,
+                started: image.started_ns as f64 / 1e9,
+                allocated_bytes: image.allocated_bytes,
+                deallocated_bytes: image.deallocated_bytes,
+                resident_bytes: image.resident_bytes,
+                allocations: image.allocations,
+                deallocations: image.deallocations,
+            };
+            text.push_str(&self.last.next(&row));
+        }
+        // Nobody may read it.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// Prints the last row of each process, those that allocated most first.
+fn print_last(rows: &Rows) {
+    let mut text = format!("at the end:\n{HEAD}");
+    let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
+    last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
+    for row in last.iter().take(MOST_LAST) {
+        // The rate is that of the whole run.
+        text.push_str(&row.line(None));
+    }
+    if last.len() > MOST_LAST {
+        text.push_str(&format!("{} more processes\n", last.len() - MOST_LAST));
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints all rows, in order of time.
+fn print_all(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(HEAD.as_bytes())?;
+    let mut last = LastLines::default();
+    for row in rows.in_order() {
+        out.write_all(last.next(row).as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! A folder with an `allotrope.toml` and the program `bench.c`, in which
+//! `allotrope test` is run.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::support::{record, run};
+
+/// A project under test.
+pub struct Project {
+    folder: TempDir,
+    /// TMPDIR of the commands: recordings of failed tests stay there.
+    recordings: TempDir,
+}
+
+/// Exit status and output of a finished command.
+pub struct Finished {
+    pub status: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Project {
+    /// With tests described by this text; 2 runs after 1 of warm-up, no build.
+    pub fn new(tests: &str) -> Self {
+        let project = Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            recordings: tempfile::tempdir().expect("a temporary folder"),
+        };
+        project.write("allotrope.toml", &format!("[defaults]\nruns = 2\n{tests}"));
+        project.write("bench.c", include_str!("programs/bench.c"));
+        project.compile(&[]);
+        project
+    }
+
+    /// With a test for each of these cases of the program.
+    pub fn with_cases(cases: &[&str]) -> Self {
+        let tests: String = cases
+            .iter()
+            .map(|case| format!("[tests.{case}]\ncommand = [\"./bench\", \"{case}\"]\n"))
+            .collect();
+        Self::new(&tests)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// TMPDIR of the commands: recordings of failed tests stay there.
+    pub fn recordings(&self) -> &Path {
+        self.recordings.path()
+    }
+
+    pub fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.folder().join(file), text).expect("the folder is ours");
+    }
+
+    pub fn read(&self, file: &str) -> String {
+        let path = self.folder().join(file);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Replaces text in a file.
+    #[track_caller]
+    pub fn replace(&self, file: &str, from: &str, to: &str) {
+        let text = self.read(file);
+        assert!(text.contains(from), "{from} in {text}");
+        self.write(file, &text.replace(from, to));
+    }
+
+    /// Compiles the program with these definitions.
+    #[track_caller]
+    pub fn compile(&self, flags: &[&str]) {
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let mut command = Command::new(compiler);
+        command
+            .args([
+                "-g",
+                "-O1",
+                "-fno-builtin",
+                "-fno-optimize-sibling-calls",
+                "-fno-inline",
+            ])
+            .args(["-pthread", "-w", "-o", "bench", "bench.c"])
+            .args(flags)
+            .current_dir(self.folder());
+        let output = run(&mut command, b"");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// The number of the line that ends in `MARK name`.
+    #[track_caller]
+    pub fn line_of(&self, mark: &str) -> usize {
+        let text = self.read("bench.c");
+        let mark = format!("MARK {mark}");
+        let line = text
+            .lines()
+            .position(|line| line.trim_end().ends_with(&mark));
+        line.unwrap_or_else(|| panic!("no {mark}")) + 1
+    }
+
+    /// `allotrope test` with these arguments.
+    pub fn test(&self, arguments: &[&str]) -> Finished {
+        self.command("test", arguments)
+    }
+
+    /// A subcommand with these arguments.
+    pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Finished {
+        self.command_with(subcommand, arguments, |command| command)
+    }
+
+    /// The same with a change to the command, such as a variable.
+    pub fn command_with(
+        &self,
+        subcommand: &str,
+        arguments: &[&str],
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Finished {
+        let mut command = record::command();
+        command
+            .arg(subcommand)
+            .args(arguments)
+            .current_dir(self.folder())
+            .env("XDG_CACHE_HOME", self.folder().join(".cache"))
+            .env("TMPDIR", self.recordings())
+            .env_remove("NO_COLOR")
+            // Recordings of failed tests would be in it.
+            .env_remove("CARGO_TARGET_DIR");
+        change(&mut command);
+        run(&mut command, b"").into()
+    }
+
+    /// Accepts whatever is measured.
+    #[track_caller]
+    pub fn accept(&self) {
+        self.test(&["--accept"]).expect(0);
+    }
+}
+
+impl From<Output> for Finished {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Finished {
+    /// Fails, with all output, unless the command ended with this status.
+    #[track_caller]
+    pub fn expect(self, status: i32) -> Self {
+        assert_eq!(
+            self.status,
+            Some(status),
+            "stdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Fails unless stdout has this text.
+    #[track_caller]
+    pub fn has(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "{text:?} in {}", self.stdout);
+        self
+    }
+
+    /// Fails unless stderr has this text.
+    #[track_caller]
+    pub fn stderr_has(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "{text:?} in {}", self.stderr);
+        self
+    }
+}

@@ -1,0 +1,45 @@
+//! Profiles as text for people and as JSON for programs.
+//!
+//! [`json::write`] is a stable contract: its fields and their meaning do not
+//! change within a format number. [`text`] is for people and changes when it
+//! can be made clearer; do not parse it. The caller reads the trace, and passes the
+//! width and whether to use colours.
+#![forbid(unsafe_code)]
+
+mod block_figures;
+mod block_records;
+pub mod diff;
+pub mod flame_graph;
+mod free_frames;
+mod groups;
+pub mod json;
+mod json_append;
+mod json_details;
+mod json_findings;
+mod json_recording;
+mod json_series;
+mod json_sites;
+mod json_windows;
+pub mod markdown;
+mod nameless;
+pub use allotrope_text::numbers;
+pub mod sampled;
+mod selection;
+mod shorten;
+mod signal;
+mod source_lines;
+mod style;
+mod suppressed;
+pub mod text;
+mod warnings;
+
+pub use block_figures::BlockFigures;
+pub use block_records::{BlockRecords, RecordFormat};
+pub use groups::Grouping;
+pub use nameless::sampled_warnings;
+pub use selection::{LISTED, sites_of_row};
+pub use signal::signal_name;
+pub use source_lines::SourceLines;
+pub use style::Style;
+pub use text::options::Blocks;
+pub use warnings::{all_warnings, times, waits, warnings};

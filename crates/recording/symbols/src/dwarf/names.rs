@@ -1,0 +1,229 @@
+//! The name of a function's entry, followed through declarations and abstract
+//! instances, across units and into the supplementary file.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
+use rustc_hash::FxHashMap;
+
+use super::budget::Budget;
+use super::bytes::{Slice, UnitRef};
+use super::scopes::{Scope, ScopeTable};
+use super::units::Units;
+
+/// The most references from entry to entry that are followed. Compilers write up to
+/// two.
+const MAX_REFERENCES: usize = 16;
+
+/// The most enclosing functions that are read for the name of a function.
+const MAX_ENCLOSING: usize = 8;
+
+/// A function's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Name<'a> {
+    pub(crate) text: Cow<'a, [u8]>,
+    /// It is the linkage name, not the one in the source.
+    pub(crate) is_linkage: bool,
+}
+
+impl Name<'_> {
+    /// The name with its own copy of the text.
+    pub(super) fn into_owned(self) -> Name<'static> {
+        Name {
+            text: Cow::Owned(self.text.into_owned()),
+            is_linkage: self.is_linkage,
+        }
+    }
+}
+
+/// Identifies an entry: its file and its offset in `.debug_info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct EntryId {
+    supplementary: bool,
+    offset: usize,
+}
+
+/// Names by entry, each read once.
+pub(super) struct Names<'d, 'a> {
+    primary: &'d Units<'d, 'a>,
+    supplementary: Option<&'d Units<'d, 'a>>,
+    budget: &'d Budget,
+    known: RefCell<FxHashMap<EntryId, Option<Name<'a>>>>,
+    /// By supplementary or not, and index of the unit.
+    scopes: RefCell<FxHashMap<(bool, usize), Rc<ScopeTable>>>,
+}
+
+impl<'d, 'a> Names<'d, 'a> {
+    pub(super) fn new(
+        primary: &'d Units<'d, 'a>,
+        supplementary: Option<&'d Units<'d, 'a>>,
+        budget: &'d Budget,
+    ) -> Self {
+        Self {
+            primary,
+            supplementary,
+            budget,
+            known: RefCell::default(),
+            scopes: RefCell::default(),
+        }
+    }
+
+    /// The name of the entry at `offset` in `unit` of the primary file, which
+    /// `unit` belongs to.
+    pub(super) fn name(&self, unit: UnitRef<'_, 'a>, offset: UnitOffset) -> Option<Name<'a>> {
+        let start = EntryId {
+            supplementary: false,
+            offset: offset.to_debug_info_offset(&unit.header)?.0,
+        };
+        if let Some(known) = self.known.borrow().get(&start) {
+            return known.clone();
+        }
+        let name = self.follow(start, MAX_ENCLOSING);
+        self.known.borrow_mut().insert(start, name.clone());
+        name
+    }
+
+    fn follow(&self, start: EntryId, enclosing: usize) -> Option<Name<'a>> {
+        let mut id = start;
+        let mut in_source = None;
+        for _ in 0..MAX_REFERENCES {
+            let entry = self.read(id);
+            if let Some(text) = entry.linkage_name {
+                return Some(Name {
+                    text: Cow::Borrowed(text),
+                    is_linkage: true,
+                });
+            }
+            // The referenced entry is the declaration, whose scope is the right one.
+            in_source = entry.name.map(|name| (name, id)).or(in_source);
+            match entry.origin {
+                Some(origin) => id = origin,
+                None => break,
+            }
+        }
+        let (name, id) = in_source?;
+        let scope = self.scope(id, enclosing);
+        // Many entries may be in one scope of a long name.
+        let length = |scope: &String| scope.len() + name.len();
+        let scope = scope.filter(|it| self.budget.spend_name(length(it)).is_some());
+        let text = match scope {
+            Some(scope) => Cow::Owned([scope.as_bytes(), b"::", name].concat()),
+            None => Cow::Borrowed(name),
+        };
+        Some(Name {
+            text,
+            is_linkage: false,
+        })
+    }
+
+    /// The scope of an entry without a linkage name, spelled as in one:
+    /// compilers leave it out for what no other unit can name, such as the
+    /// lambdas of functions that are not exported.
+    fn scope(&self, id: EntryId, enclosing: usize) -> Option<String> {
+        let enclosing = enclosing.checked_sub(1)?;
+        let units = self.units(id)?;
+        let offset = DebugInfoOffset(id.offset);
+        let index = units.holding(offset)?;
+        let unit = units.unit(index)?;
+        let unit = UnitRef::new(units.dwarf(), &unit);
+        let table = self.scope_table(unit, (id.supplementary, index));
+        let scopes = table.around(unit, offset.to_unit_offset(&unit.header)?)?;
+        let mut path: Vec<String> = Vec::new();
+        for scope in scopes {
+            match scope {
+                Scope::Named(name) => path.push(name),
+                Scope::Function(offset) => {
+                    let id = EntryId {
+                        offset: offset.to_debug_info_offset(&unit.header)?.0,
+                        ..id
+                    };
+                    // Its name already contains the scopes around it.
+                    path.clear();
+                    let name = self.follow(id, enclosing)?;
+                    let text = String::from_utf8_lossy(&name.text);
+                    path.push(match name.is_linkage {
+                        true => self.budget.demangle(&text).function,
+                        false => text.into_owned(),
+                    });
+                }
+            }
+        }
+        Some(path.join("::"))
+    }
+
+    fn scope_table(&self, unit: UnitRef<'_, 'a>, key: (bool, usize)) -> Rc<ScopeTable> {
+        let mut tables = self.scopes.borrow_mut();
+        let read = || Rc::new(ScopeTable::read(unit, self.budget));
+        tables.entry(key).or_insert_with(read).clone()
+    }
+
+    fn units(&self, id: EntryId) -> Option<&'d Units<'d, 'a>> {
+        if id.supplementary {
+            self.supplementary
+        } else {
+            Some(self.primary)
+        }
+    }
+
+    fn read(&self, id: EntryId) -> Entry<'a> {
+        let mut entry = Entry::default();
+        // Of a damaged entry, the attributes before the damage are used.
+        let _ = self.read_into(id, &mut entry);
+        entry
+    }
+
+    fn read_into(&self, id: EntryId, entry: &mut Entry<'a>) -> Option<()> {
+        let units = self.units(id)?;
+        let offset = DebugInfoOffset(id.offset);
+        let unit = units.unit(units.holding(offset)?)?;
+        let unit = UnitRef::new(units.dwarf(), &unit);
+        let offset = offset.to_unit_offset(&unit.header)?;
+        let mut entries = unit.entries_raw(Some(offset)).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()??;
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification).ok()?;
+            let text = || Some(unit.attr_string(attribute.value()).ok()?.slice());
+            match attribute.name() {
+                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                    entry.linkage_name = text();
+                }
+                gimli::DW_AT_name => entry.name = text(),
+                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                    entry.origin = referred(unit, id, attribute.value());
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+}
+
+/// The attributes of an entry that give its name.
+#[derive(Default)]
+struct Entry<'a> {
+    linkage_name: Option<&'a [u8]>,
+    name: Option<&'a [u8]>,
+    origin: Option<EntryId>,
+}
+
+fn referred<'a>(
+    unit: UnitRef<'_, 'a>,
+    from: EntryId,
+    value: AttributeValue<Slice<'a>>,
+) -> Option<EntryId> {
+    let (supplementary, offset) = match value {
+        AttributeValue::UnitRef(offset) => (
+            from.supplementary,
+            offset.to_debug_info_offset(&unit.header)?,
+        ),
+        AttributeValue::DebugInfoRef(offset) => (from.supplementary, offset),
+        AttributeValue::DebugInfoRefSup(offset) => (true, offset),
+        _ => return None,
+    };
+    Some(EntryId {
+        supplementary,
+        offset: offset.0,
+    })
+}
