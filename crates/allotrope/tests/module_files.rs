@@ -184,6 +184,40 @@ fn a_program_that_the_loader_was_executed_for_is_named() {
     }
 }
 
+/// On overlayfs `/proc/PID/maps` has another device than stat(2), in most configurations, and
+/// containers run from it.
+#[test]
+fn a_program_on_overlayfs_is_named() {
+    let unshare = if support::is_root() { "-m" } else { "-Urm" };
+    let script = "mount -t overlay overlay -o lowerdir=\"$0:$1\" \"$2\"";
+    let folder = tempfile::tempdir().expect("a folder");
+    let [lower, empty, mount] = ["lower", "empty", "mount"].map(|it| folder.path().join(it));
+    for folder in [&lower, &empty, &mount] {
+        fs::create_dir(folder).expect("the folder is ours");
+    }
+    let can = Command::new("unshare")
+        .args([unshare, "sh", "-c", script])
+        .args([&lower, &empty, &mount])
+        .output();
+    if !can.is_ok_and(|it| it.status.success()) {
+        return support::skip("the kernel refuses overlayfs here");
+    }
+    for build_id in BUILD_IDS {
+        let program = compiled_with("attribution.c", &[build_id]);
+        fs::copy(program, lower.join("program")).expect("the folder is ours");
+        let script = format!("{script} && \"$2/program\" chain");
+        // On a machine under load the mount may be gone before the file could be opened.
+        let is_named = (0..10).any(|_| {
+            let run = record("unshare").args([unshare, "sh", "-c", &script]);
+            let recording = run.args([&lower, &empty, &mount]).run().expect_status(0);
+            let report = Report::of(&recording.trace);
+            let mut processes = report.processes().into_iter();
+            processes.any(|process| !process.sites_under("leaf").is_empty())
+        });
+        assert!(is_named, "{build_id}");
+    }
+}
+
 /// As test suites do that build a program, run it and remove it, many times: rustdoc and
 /// Bazel among them.
 #[test]
@@ -225,4 +259,32 @@ fn a_stripped_plugin_is_reported_with_the_share_of_its_allocations() {
     let output = support::allotrope(["report", "--lists", trace]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("plugin.so+0x"), "{text}");
+}
+
+/// That a system's program is stripped is usual: it is worth a line only if enough of the
+/// allocations pass through it.
+#[test]
+fn little_code_without_names_is_a_warning_in_json_only() {
+    // The host makes 300 of some 300 allocations, and then 300 of some 30,300.
+    let warning = |line: &str| {
+        line.contains("/host: ") && line.contains("of the allocations: its file has no symbols.")
+    };
+    for (others, is_warned) in [(0, true), (30_000, false)] {
+        let script = "\"$0\" deleted \"$1\" && \"$2\" chain";
+        let run = record("sh").args(["-c", script]);
+        let host = run.folder().join("host");
+        let stripped = compiled_with("module_host.c", &["-s", "-Wl,--build-id=none"]);
+        fs::copy(stripped, &host).expect("the folder is ours");
+        let path = plugin(run.folder(), "plugin.so", &[BUILD_IDS[0]]);
+        let others = format!("-DTIMES={others}");
+        let other = compiled_with("many_blocks.c", &[&others]);
+        let recording = run.arg(&host).arg(&path).arg(&other).run();
+        let recording = recording.expect_status(0);
+        let is_printed = recording.stderr.lines().any(warning);
+        assert_eq!(is_printed, is_warned, "{}", recording.stderr);
+        let report = Report::of(&recording.trace);
+        let all = report.json["warnings"].as_array().expect("checked");
+        let mut all = all.iter().filter_map(|it| it.as_str());
+        assert!(all.any(warning), "{others} {}", recording.stderr);
+    }
 }
