@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::revisions::RevisionError;
+use crate::revision_error::RevisionError;
 
 /// Settings of each command, which take precedence over all others.
 const SETTINGS: [&str; 5] = [

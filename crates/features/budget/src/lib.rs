@@ -35,6 +35,7 @@ pub mod paths;
 mod problem;
 pub mod program;
 pub mod result;
+mod revision_error;
 pub mod revisions;
 pub mod sample;
 mod scratch;

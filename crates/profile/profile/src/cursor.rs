@@ -242,7 +242,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         self.position += taken;
-        self.ordinal += taken as u64;
+        self.ordinal = self.ordinal.wrapping_add(taken as u64);
         self.segment.passed = self.segment.passed.wrapping_add(taken as u32);
         self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
     }
@@ -493,14 +493,15 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     #[inline]
     fn step(&mut self, event: &Event, thread: u32) -> Step {
         let time = self.next_time();
-        self.ordinal += 1;
+        // A damaged trace may begin at any number.
+        self.ordinal = self.ordinal.wrapping_add(1);
         Step {
             key: block_key(event),
             size: event.size,
             time,
             lower: self.segment.lower,
             upper: self.segment.upper,
-            ordinal: self.ordinal - 1,
+            ordinal: self.ordinal.wrapping_sub(1),
             stack: event.stack,
             thread,
             rank: self.rank,

@@ -1,18 +1,8 @@
 //! Which allocator a program uses, judged by the libraries that it names and the symbols
 //! that it defines.
 
-use std::fs::File;
-use std::io;
-use std::path::Path;
-
-use allotrope_detour::functions;
-use object::read::StringTable;
-use object::read::elf::{FileHeader, SectionHeader, Sym};
-use object::{Endianness, ReadCache, SectionIndex, elf};
-
 use crate::executable::Program;
-use crate::linked_allocator::MOST_READ;
-use crate::sanitizer;
+pub use crate::symbol_facts::SymbolFacts;
 
 /// An allocator other than the C library's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,28 +21,6 @@ pub enum Allocator {
     Private(&'static str),
 }
 
-/// What the symbols that an ELF file defines show about allocators in it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SymbolFacts {
-    /// The file exports a `malloc`. A `malloc` that is linked into a program is
-    /// exported, because the C library has one too.
-    pub exports_malloc: bool,
-    /// The file defines `malloc` itself, exported or not.
-    pub defines_malloc: bool,
-    /// The file defines C++'s `operator new(size_t)` itself.
-    pub defines_operator_new: bool,
-    /// The allocator whose characteristic symbols the file defines.
-    pub name: Option<&'static str>,
-    /// The program reports the blocks of its global allocator, by `allotrope-client`'s
-    /// `Recorded`.
-    pub reported: bool,
-    /// A symbol has the name of an allocator's function that the recorder detours, or of one
-    /// that shows which allocator it is. Its definition may be in another file.
-    pub(crate) names_entry_point: bool,
-    /// The sanitizer whose characteristic symbols the file defines.
-    sanitizer: Option<&'static str>,
-}
-
 /// What to do about an allocator that is linked into a program as its `malloc`, and whose
 /// entry points are not detoured.
 pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
@@ -63,11 +31,6 @@ pub const OF_STRIPPED: &str = "record a build that keeps its symbols (do not str
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 
-/// Prefixes of the symbols of methods in `allotrope-client`'s module `recorded` in
-/// rustc's two manglings, and the parts that such a symbol contains.
-const METHODS: [&[u8]; 2] = [b"_ZN16allotrope_client", b"_RNvM"];
-const IN_METHODS: [&[u8]; 2] = [b"16allotrope_client", b"8recorded"];
-
 const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libjemalloc", "jemalloc"),
     ("libtcmalloc", "tcmalloc"),
@@ -77,20 +40,6 @@ const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libhoard", "Hoard"),
     ("libtbbmalloc", "tbbmalloc"),
     ("libscudo", "Scudo"),
-];
-
-/// Characteristic symbols of linked-in allocators.
-const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
-    (b"mallctl", "jemalloc"),
-    (b"je_mallctl", "jemalloc"),
-    (b"_rjem_mallctl", "jemalloc"),
-    (b"_rjem_malloc", "jemalloc"),
-    (b"_rjem_sdallocx", "jemalloc"),
-    (b"mi_malloc", "mimalloc"),
-    (b"mi_heap_malloc", "mimalloc"),
-    (b"_mi_malloc_generic", "mimalloc"),
-    (b"tc_malloc", "tcmalloc"),
-    (b"sn_malloc", "snmalloc"),
 ];
 
 impl Allocator {
@@ -113,151 +62,9 @@ impl Allocator {
     }
 }
 
-impl SymbolFacts {
-    /// Reads all symbols of an ELF file. Symbol tables that cannot be read count
-    /// as empty.
-    ///
-    /// # Errors
-    /// If there is no regular file at `path` that can be opened.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let file = allotrope_files::open_regular(path)?;
-        Ok(Self::among(&file, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB]))
-    }
-
-    /// Reads the exported symbols only, which are few.
-    ///
-    /// # Errors
-    /// As [`of`](Self::of).
-    pub fn exported_by(path: &Path) -> io::Result<Self> {
-        let file = allotrope_files::open_regular(path)?;
-        Ok(Self::among(&file, &[elf::SHT_DYNSYM]))
-    }
-
-    /// As [`of`](Self::of), but reads only the exported symbols if the file does not
-    /// export `malloc` or they show a sanitizer already.
-    pub(crate) fn of_file(file: &File) -> Self {
-        let exported = Self::among(file, &[elf::SHT_DYNSYM]);
-        match exported.exports_malloc && exported.sanitizer.is_none() {
-            true => Self::among(file, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB]),
-            false => exported,
-        }
-    }
-
-    /// The sanitizer whose run-time library, with a `malloc`, is linked in. A static
-    /// run-time library exports its `malloc`; gcc's export nothing else.
-    pub(crate) fn linked_sanitizer(&self) -> Option<&'static str> {
-        self.sanitizer.filter(|_| self.exports_malloc)
-    }
-
-    fn among(file: &File, tables: &[elf::SectionType]) -> Self {
-        Self::in_tables(&ReadCache::new(file), tables)
-    }
-
-    /// As [`of`](Self::of), of a file whose parts are kept once they are read.
-    pub(crate) fn in_cache(cache: &ReadCache<&File>) -> Self {
-        Self::in_tables(cache, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB])
-    }
-
-    fn in_tables(cache: &ReadCache<&File>, tables: &[elf::SectionType]) -> Self {
-        let mut facts = Self::default();
-        for table in tables {
-            let _ = facts.read_symbols(cache, *table);
-        }
-        facts
-    }
-
-    fn read_symbols(
-        &mut self,
-        data: &ReadCache<&File>,
-        table: elf::SectionType,
-    ) -> object::Result<()> {
-        let header = elf::FileHeader64::<Endianness>::parse(data)?;
-        let endian = header.endian()?;
-        let sections = header.sections(endian, data)?;
-        let Some(section) = sections.iter().find(|it| it.sh_type(endian) == table) else {
-            return Ok(());
-        };
-        let strings = sections.section(SectionIndex(section.sh_link(endian) as usize))?;
-        if [section, strings]
-            .iter()
-            .any(|it| it.sh_size(endian) > MOST_READ)
-        {
-            return Ok(());
-        }
-        // Each is read as a whole: a program may have hundreds of thousands of symbols.
-        let symbols: &[elf::Sym64<Endianness>] = section.data_as_array(endian, data)?;
-        let bytes = strings.data(endian, data)?;
-        let strings = StringTable::new(bytes, 0, bytes.len() as u64);
-        for symbol in symbols {
-            // Most symbols end here.
-            let start = usize::try_from(symbol.st_name(endian)).unwrap_or(usize::MAX);
-            if !may_matter(bytes.get(start..).unwrap_or_default()) {
-                continue;
-            }
-            let Ok(name) = symbol.name(endian, strings) else {
-                continue;
-            };
-            self.names_entry_point |=
-                functions::by_name(name).is_some() || functions::evidence(name).is_some();
-            if !symbol.is_definition(endian, strings) {
-                continue;
-            }
-            if name == b"malloc" {
-                self.defines_malloc = true;
-                self.exports_malloc |= table == elf::SHT_DYNSYM;
-            }
-            self.defines_operator_new |= name == b"_Znwm";
-            self.reported |= METHODS.iter().any(|begin| name.starts_with(begin))
-                && IN_METHODS.iter().all(|part| contains(name, part));
-            let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
-            self.name = self.name.or(known.map(|(_, allocator)| *allocator));
-            self.sanitizer = self.sanitizer.or_else(|| sanitizer::defining(name));
-        }
-        Ok(())
-    }
-}
-
-/// Whether a symbol whose name begins so can be one that [`SymbolFacts`] shows. A program may
-/// have hundreds of thousands of symbols, and this excludes nearly all of them by their first
-/// bytes.
-#[inline(always)]
-fn may_matter(name: &[u8]) -> bool {
-    let Some(first) = name.first_chunk::<3>() else {
-        return false;
-    };
-    match first {
-        b"mal" | b"_Zn" | b"je_" | b"_rj" | b"mi_" | b"_mi" | b"tc_" | b"sn_" => true,
-        b"_ZN" => name.starts_with(METHODS[0]),
-        b"_RN" => name.starts_with(METHODS[1]),
-        _ => sanitizer::may_be_known(name) || functions::may_be_known(name),
-    }
-}
-
-fn contains(name: &[u8], part: &[u8]) -> bool {
-    name.windows(part.len()).any(|window| window == part)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_symbols_that_matter_begin_as_expected() {
-        let known = ALLOCATOR_SYMBOLS.iter().map(|(name, _)| *name);
-        let known = known.chain(METHODS).chain([&b"malloc"[..], b"_Znwm"]);
-        for name in known {
-            assert!(may_matter(name), "{}", name.escape_ascii());
-        }
-        for name in [
-            "",
-            "__",
-            "main",
-            "_ZN3foo3barEv",
-            "base_GHCziBase_map_closure",
-        ] {
-            assert!(!may_matter(name.as_bytes()), "{name}");
-        }
-    }
 
     #[test]
     fn linked_in_allocators_and_libraries_are_distinguished() {

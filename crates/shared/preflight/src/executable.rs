@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use crate::allocator::SymbolFacts;
 use crate::elf::{DT_NEEDED, Elf, PT_NOTE, number};
 use crate::judge::{CLibrary, Content, SCRIPT_DEPTH, Start, judge};
 use crate::not_recordable::NotRecordable;
 use crate::program_file::ProgramFile;
+use crate::symbol_facts::SymbolFacts;
 
 /// Most dependencies that are read.
 const MAX_NEEDED: usize = 4096;

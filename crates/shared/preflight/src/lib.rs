@@ -40,6 +40,8 @@ pub mod linked_allocator;
 pub mod loaded_libraries;
 #[cfg(feature = "std")]
 mod sentence;
+#[cfg(feature = "std")]
+mod symbol_facts;
 
 pub use judge::{Content, FIRST_LINE, Interpreter, SCRIPT_DEPTH, Start, judge};
 pub use not_recordable::NotRecordable;

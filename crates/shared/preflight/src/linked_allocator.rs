@@ -12,8 +12,8 @@ use allotrope_detour::survey::Survey;
 use memchr::memmem;
 use object::{ReadCache, ReadRef};
 
-use crate::allocator::SymbolFacts;
 use crate::executable::{Executable, Kind};
+use crate::symbol_facts::{MOST_READ, SymbolFacts};
 
 /// Texts in the allocators' code, of messages and settings.
 const TEXTS: [(&[u8], &str); 3] = [
@@ -25,9 +25,6 @@ const TEXTS: [(&[u8], &str); 3] = [
 /// Bytes that are searched for [`TEXTS`] at once, and the largest file that is searched.
 const SEARCHED: u64 = 1 << 20;
 const MOST_SEARCHED: u64 = 64 << 20;
-
-/// Most bytes of a section that are read. A file may name any number, and have holes.
-pub(crate) const MOST_READ: u64 = 1 << 30;
 
 /// The allocators that are linked into a program, whose entry points its symbols show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -39,7 +39,7 @@ impl PlacedBatch {
             key: event.key,
             size: event.size,
             time: self.times.time(index),
-            ordinal: self.first.ordinal + index as u64,
+            ordinal: self.first.ordinal.wrapping_add(index as u64),
             stack: event.stack,
             entry: event.entry,
             alignment_log2: event.alignment_log2,
@@ -50,7 +50,7 @@ impl PlacedBatch {
 
     /// Removes its first steps.
     fn cut(&mut self, steps: usize) {
-        self.first.ordinal += steps as u64;
+        self.first.ordinal = self.first.ordinal.wrapping_add(steps as u64);
         self.times = self.times.after(steps);
         self.length -= steps;
     }
