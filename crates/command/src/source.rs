@@ -14,6 +14,7 @@ use allotrope_profile::{
     Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, ReplayError, StackId, StackSet,
     WindowKey, block_events, run_times,
 };
+use allotrope_report::missing;
 use allotrope_report::sampled::{interval, note, value, words};
 use allotrope_sampling::Period;
 use allotrope_trace::TraceReader;
@@ -210,13 +211,22 @@ pub fn read_window(
         ..StackSet::of_process(&stacks, at)
     });
     let sets = sets.collect();
-    let mut notes = trace::notes(of, &trace);
+    let mut notes = notes(of, &trace, &profile);
     notes.extend(more);
     Ok(WindowRuns {
         sets,
         iterations: runs.iter().map(|run| run.iterations).collect(),
         notes,
     })
+}
+
+/// What limits the meaning of a recording's figures, for people.
+fn notes(path: &Path, trace: &TraceReader, profile: &Profile) -> Vec<String> {
+    let mut notes = trace::notes(path, trace);
+    let of = path.shown();
+    let missing = missing(profile);
+    notes.extend(missing.iter().map(|it| format!("warning: {of}: {it}")));
+    notes
 }
 
 fn is_recording(path: &Path) -> Result<bool, Failure> {
@@ -376,7 +386,7 @@ fn recording(
     Ok(Source {
         set: StackSet::from(&profile),
         sampled: None,
-        notes: trace::notes(path, &trace),
+        notes: notes(path, &trace, &profile),
         recorded: wanted.map(|_| Box::new(RecordedSource { profile, trace })),
     })
 }

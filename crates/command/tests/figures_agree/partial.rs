@@ -74,6 +74,11 @@ fn expect(recording: &Recording, expected: &Said, words: &str) {
     assert_eq!(said, *expected, "{}", json["warnings"]);
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains(words), "{warnings}");
+    // A comparison says that something is missing, too.
+    let trace = utf8(&recording.trace);
+    let output = allotrope(["diff", trace, trace]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("warning: "), "{errors}");
 }
 
 #[test]

@@ -10,6 +10,8 @@
 //! deallocations, our `net`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use allotrope_text::{Shown, without_commands};
@@ -30,6 +32,9 @@ const BELOW: u64 = 999;
 /// than -5.
 const REMAINING: u64 = 4;
 
+/// Bytes of the largest log that is read: those of whole CI runs have a few megabytes.
+const MAX_LOG_BYTES: u64 = 64 << 20;
+
 /// Why a file cannot be used as budgets.
 #[derive(Debug, Error)]
 pub enum NioLogError {
@@ -40,6 +45,15 @@ pub enum NioLogError {
         file: PathBuf,
         /// The cause.
         source: std::io::Error,
+    },
+    /// The file has more bytes than [`MAX_LOG_BYTES`].
+    #[error(
+        "{} has more than {} MiB; give the part with the lines like \
+         `test_x.total_allocations: 75001`", file.shown(), MAX_LOG_BYTES >> 20
+    )]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
     },
     /// An invalid number.
     #[error("{}:{line}: {problem}", file.shown())]
@@ -91,10 +105,17 @@ impl NioLog {
     /// # Errors
     /// A file that cannot be read or has no numbers, or only zeros.
     pub fn read(file: &Path) -> Result<Self, NioLogError> {
-        let bytes = std::fs::read(file).map_err(|source| {
+        let mut bytes = Vec::new();
+        let read = File::open(file)
+            .and_then(|log| log.take(MAX_LOG_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(|source| {
+                let file = file.to_owned();
+                NioLogError::Unreadable { file, source }
+            })?;
+        if read as u64 > MAX_LOG_BYTES {
             let file = file.to_owned();
-            NioLogError::Unreadable { file, source }
-        })?;
+            return Err(NioLogError::TooLarge { file });
+        }
         Self::parse(&String::from_utf8_lossy(&bytes), file)
     }
 
@@ -256,6 +277,14 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
             name: name.into(),
             samples: vec![Sample::default()],
         }
+    }
+
+    #[test]
+    fn a_log_without_an_end_is_refused() {
+        let error = NioLog::read(Path::new("/dev/zero")).expect_err("it is no log");
+        let expected = "/dev/zero has more than 64 MiB; give the part with the lines like \
+                        `test_x.total_allocations: 75001`";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

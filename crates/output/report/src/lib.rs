@@ -42,4 +42,4 @@ pub use signal::signal_name;
 pub use source_lines::SourceLines;
 pub use style::Style;
 pub use text::options::Blocks;
-pub use warnings::{all_warnings, times, waits, warnings};
+pub use warnings::{all_warnings, missing, times, waits, warnings};

@@ -25,16 +25,9 @@ fn with_nameless(profile: &Profile, nameless: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
         all.push(format!("Incomplete: {cut}; what precedes is shown."));
-    } else if !profile.is_growing && !profile.processes.is_empty() && !profile.is_complete() {
-        all.push(
-            "The recording ended before all of its processes; what was recorded until then is \
-             shown."
-                .to_owned(),
-        );
     }
-    for process in &profile.processes {
-        all.extend(lost(process));
-    }
+    all.extend(not_ended(profile));
+    all.extend(profile.processes.iter().filter_map(lost));
     for process in &profile.processes {
         all.extend(of_process(process));
     }
@@ -52,10 +45,36 @@ fn with_nameless(profile: &Profile, nameless: Vec<String>) -> Vec<String> {
         )
     }));
     all.extend(nameless);
-    for image in &profile.unrecorded {
+    all.extend(unrecorded(profile));
+    all
+}
+
+/// What a recording lacks, a sentence each, for commands that show something else of it: events
+/// that were lost, names, processes. Where its file ends early is not among them.
+pub fn missing(profile: &Profile) -> Vec<String> {
+    let mut all: Vec<String> = not_ended(profile).into_iter().collect();
+    all.extend(profile.processes.iter().filter_map(lost));
+    all.extend(profile.processes.iter().filter_map(unmatched));
+    all.extend(nameless::warnings(profile));
+    all.extend(unrecorded(profile));
+    all
+}
+
+/// The sentence about a recording that ended before its processes.
+fn not_ended(profile: &Profile) -> Option<String> {
+    let is_whole = profile.cut.is_some() || profile.is_growing || profile.is_complete();
+    (!is_whole && !profile.processes.is_empty()).then(|| {
+        "The recording ended before all of its processes; what was recorded until then is \
+         shown."
+            .to_owned()
+    })
+}
+
+/// The sentences about processes and parts of processes that could not be recorded.
+fn unrecorded(profile: &Profile) -> impl Iterator<Item = String> {
+    profile.unrecorded.iter().map(|image| {
         if image.pid == 0 {
-            all.push(format!("Not recorded: {}", image.reason));
-            continue;
+            return format!("Not recorded: {}", image.reason);
         }
         let how = if image.partly {
             "recorded only in part"
@@ -68,12 +87,11 @@ fn with_nameless(profile: &Profile, nameless: Vec<String>) -> Vec<String> {
             _ => &image.executable,
         };
         let executable = text_of_path(executable);
-        all.push(format!(
+        format!(
             "Process {} ({executable}) was {how}: {}",
             image.pid, image.reason
-        ));
-    }
-    all
+        )
+    })
 }
 
 /// A sentence for each process that waited for the recording. Its counts are exact, but
@@ -139,13 +157,7 @@ fn of_process(process: &Process) -> Vec<String> {
             events(process.ambiguous_events)
         ));
     }
-    if process.unmatched_deallocations > 0 {
-        all.push(format!(
-            "{} gave back {} that it was not seen to allocate.",
-            subject(process),
-            blocks(process.unmatched_deallocations)
-        ));
-    }
+    all.extend(unmatched(process));
     if process.truncated_stacks > 0 {
         all.push(format!(
             "{}: the depth limit cut {} of {} call stacks, shown with a last frame [truncated].",
@@ -163,6 +175,17 @@ fn of_process(process: &Process) -> Vec<String> {
         ));
     }
     all
+}
+
+/// A sentence about blocks whose allocations were not seen, if there are any.
+fn unmatched(process: &Process) -> Option<String> {
+    (process.unmatched_deallocations > 0).then(|| {
+        format!(
+            "{} gave back {} that it was not seen to allocate.",
+            subject(process),
+            blocks(process.unmatched_deallocations)
+        )
+    })
 }
 
 /// The process as the subject of a sentence.

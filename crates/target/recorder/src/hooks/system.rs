@@ -1,5 +1,6 @@
 //! Functions of the C library that name threads, forbid the time stamp counter, filter
-//! system calls, or end a thread or the process by a system call. The recorder only observes them; their stubs are in `x86_64::system`.
+//! system calls, or end a thread or the process by a system call. The recorder only observes
+//! them; their stubs are in `x86_64::system`.
 
 use core::ffi::{c_char, c_int, c_long, c_ulong};
 use core::ptr;
@@ -24,7 +25,8 @@ pub extern "C" fn prepare_prctl(option: c_int) -> usize {
     }
 }
 
-/// The same for `syscall`, also if it ends the thread or the process; `syscall`'s first two arguments these are.
+/// The same for `syscall`, also if it ends the thread or the process. Its first two arguments
+/// are `number` and `first`.
 pub extern "C" fn prepare_syscall(number: c_long, first: c_int) -> usize {
     if number == libc::SYS_seccomp {
         thread_names::filter_comes();
