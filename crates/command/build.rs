@@ -200,7 +200,6 @@ fn rerun_if_changed() {
         "../shared/preflight",
         "../shared/sampling",
         "../shared/shm",
-        "../shared/watched",
         "../target/cxx-hooks",
         "../target/recorder",
         "../target/unwind",

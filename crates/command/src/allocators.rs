@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use allotrope_allocators::document::{Document, write_markdown, write_text};
+use allotrope_allocators::paths::Samples;
+use allotrope_allocators::replay::allocators::{Candidate, allocators};
+use allotrope_allocators::replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
 use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
-use allotrope_paths::Samples;
-use allotrope_replay::allocators::{Candidate, allocators};
-use allotrope_replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
 use allotrope_text::to_json_writer;
 use anyhow::Context;
 

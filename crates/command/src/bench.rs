@@ -1,10 +1,10 @@
 //! `allotrope bench`: compares allocators by patterns of calls, without a recording.
-//! `allotrope-replay` does the work.
+//! `replay` of `allotrope-allocators` does the work.
 
 use std::ffi::OsString;
 
-use allotrope_replay::bench::{BenchPlan, Case, Pattern, bench, text};
-use allotrope_replay::this_processor;
+use allotrope_allocators::replay::bench::{BenchPlan, Case, Pattern, bench, text};
+use allotrope_allocators::replay::this_processor;
 use anyhow::Context;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};

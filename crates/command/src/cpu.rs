@@ -1,5 +1,5 @@
 //! `allotrope cpu`: where the CPU time of a program goes inside its allocator. Starts the
-//! program, or samples a running one, and prints; `allotrope-cpu` does the rest.
+//! program, or samples a running one, and prints; `cpu` of `allotrope-allocators` does the rest.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use allotrope_cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
+use allotrope_allocators::cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
 use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
@@ -379,7 +379,7 @@ impl Arguments {
     fn output(&self) -> Option<ToWrite<'_>> {
         let kind = Kind {
             what: "earlier report of `allotrope cpu`",
-            is_own: &allotrope_cpu::is_report,
+            is_own: &allotrope_allocators::cpu::is_report,
         };
         let path = self.output.as_deref()?;
         let force = self.force;

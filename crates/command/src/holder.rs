@@ -1,5 +1,5 @@
 //! The hidden subcommand `__hold`: the *holder*, a process that keeps the memories of prepared
-//! processes (`allotrope-watched`) open, so that the last state of one that was killed can be read.
+//! processes (`samples` of `allotrope-shm`) open, so that the last state of one that was killed can be read.
 //!
 //! There is one for each user. It finds processes as a watcher does, by their descriptors: the processes do nothing for it, and
 //! need not know of it. `allotrope postmortem` finds the descriptors in the holder's own folder in
@@ -13,8 +13,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
-use allotrope_watched::file::{FindError, HOLDER, HOLDER_NAME, Mapped, find, holders, is_unmapped};
-use allotrope_watched::reader::State;
+use allotrope_shm::samples::file::{
+    FindError, HOLDER, HOLDER_NAME, Mapped, find, holders, is_unmapped,
+};
+use allotrope_shm::samples::reader::State;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

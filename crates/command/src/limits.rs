@@ -1,7 +1,7 @@
 //! Limits of resources (`getrlimit(2)`): those that keep a process from having the memory with its
 //! samples, and our own.
 
-use allotrope_watched::layout::BYTES;
+use allotrope_shm::samples::layout::BYTES;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The recorder uses no descriptor below this one, so that the program's own have their usual

@@ -1,12 +1,12 @@
 //! `allotrope paths`: the exact instructions of an allocator's operations, path by path.
-//! Chooses the process of the recording and the allocators, and prints; `allotrope-paths`
+//! Chooses the process of the recording and the allocators, and prints; `paths` of `allotrope-allocators`
 //! does the rest.
 
 use std::io;
 use std::path::PathBuf;
 
-use allotrope_paths::report::FORMAT;
-use allotrope_paths::{MeasureError, Report, Request, Samples, measure, text};
+use allotrope_allocators::paths::report::FORMAT;
+use allotrope_allocators::paths::{MeasureError, Report, Request, Samples, measure, text};
 use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 

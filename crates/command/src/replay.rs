@@ -1,20 +1,20 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
-//! allocators, and compares time and memory. `allotrope-replay` does the work.
+//! allocators, and compares time and memory. `replay` of `allotrope-allocators` does the work.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allotrope_allocators::replay::allocators::{self, Allocator, SYSTEM};
+use allotrope_allocators::replay::report::{Facts, Report, text};
+use allotrope_allocators::replay::{
+    Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
+    Replayer, Touch, calibrate, measure, operations_of, this_processor,
+};
 use allotrope_profile::ReplayError;
 use allotrope_profile::operations::{
     OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
-};
-use allotrope_replay::allocators::{self, Allocator, SYSTEM};
-use allotrope_replay::report::{Facts, Report, text};
-use allotrope_replay::{
-    Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
-    Replayer, Touch, calibrate, measure, operations_of, this_processor,
 };
 use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
 use allotrope_trace::{ReadError, TraceReader};
@@ -173,7 +173,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             }
         }
     }
-    let show = |step: allotrope_replay::Step<'_>| {
+    let show = |step: allotrope_allocators::replay::Step<'_>| {
         progress.show("replaying", step.done, step.total);
     };
     let measured = measure(&plan, candidates(&arguments.alloc), &show);

@@ -1,6 +1,6 @@
 //! `allotrope symbolize`: adds function names to a trace, from debug files that were
 //! not on the machine where it was recorded. It replaces the trace, or writes another
-//! file, once the new trace is complete. `allotrope-symbolize` finds and writes the
+//! file, once the new trace is complete. `symbolize` of `allotrope-symbols` finds and writes the
 //! names.
 //!
 //! Only files of the build that ran are used: a wrong name is worse than none.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allotrope_files::{Output, Target};
-use allotrope_symbolize::{Candidates, Contents, Naming, Warning, rewrite};
+use allotrope_symbols::symbolize::{Candidates, Contents, Naming, Warning, rewrite};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
 use allotrope_trace::TraceReader;

@@ -11,7 +11,7 @@ use allotrope_formats::Limits;
 use allotrope_profile::{
     Options, Peak, Profile, ReplayError, TraceSource, peaks_readable, replay_readable,
 };
-use allotrope_symbolize::{Candidates, Contents};
+use allotrope_symbols::symbolize::{Candidates, Contents};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
 use allotrope_trace::model::{Record, Recording};

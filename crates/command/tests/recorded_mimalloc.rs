@@ -46,7 +46,7 @@ fn a_report_begins_with_the_allocations_caller() {
     ]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("100 at 1 site"), "{text}");
-    for part in ["Recorded<", "allotrope_client", "allotrope-client/src"] {
+    for part in ["Recorded<", "allotrope_client", "target/client/src"] {
         assert!(!text.contains(part), "{part} in {text}");
     }
 }

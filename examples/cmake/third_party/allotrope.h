@@ -1,1 +1,1 @@
-../../../crates/allotrope-client/include/allotrope.h
+../../../crates/target/client/include/allotrope.h

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use allotrope_paths::compare::METRIC as INSTRUCTIONS;
+use allotrope_allocators::paths::compare::METRIC as INSTRUCTIONS;
 use allotrope_profile::Metric;
 
 use crate::metric;
@@ -15,7 +15,7 @@ pub enum FailOn {
     /// Of stacks.
     Metric(Limit),
     /// Of saved paths.
-    Instructions(allotrope_paths::compare::Limit),
+    Instructions(allotrope_allocators::paths::compare::Limit),
 }
 
 impl FailOn {
@@ -33,7 +33,8 @@ impl FromStr for FailOn {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with(INSTRUCTIONS) {
-            return allotrope_paths::compare::Limit::parse(text).map(Self::Instructions);
+            return allotrope_allocators::paths::compare::Limit::parse(text)
+                .map(Self::Instructions);
         }
         text.parse().map(Self::Metric)
     }

@@ -3,9 +3,9 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use allotrope_allocators::paths::compare::{Comparison, compare};
+use allotrope_allocators::paths::{Report, text};
 use allotrope_files::open_regular;
-use allotrope_paths::compare::{Comparison, compare};
-use allotrope_paths::{Report, text};
 use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 

@@ -9,10 +9,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use allotrope_files::open_regular;
+use allotrope_shm::samples::file::Mapped;
+use allotrope_shm::samples::layout::{BYTES, MAGIC};
+use allotrope_shm::samples::reader::State;
 use allotrope_text::Shown;
-use allotrope_watched::file::Mapped;
-use allotrope_watched::layout::{BYTES, MAGIC};
-use allotrope_watched::reader::State;
 use anyhow::{Context, bail};
 use object::elf::{ET_CORE, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};

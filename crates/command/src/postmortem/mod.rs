@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use allotrope_diff::Suppressions;
 use allotrope_files::Output as OutputFile;
-use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
+use allotrope_shm::samples::file::{Mapped, find, kept};
+use allotrope_shm::samples::reader::State;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
 use allotrope_text::numbers::moment;
 use allotrope_trace::model::Exit;
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::Look;
+use allotrope_watch::sampled::{About, DEEPEST, SaveError, Watched};
 use allotrope_watch::watch::{Options, Watch};
 use allotrope_watch::{json, text};
-use allotrope_watched::file::{Mapped, find, kept};
-use allotrope_watched::reader::State;
 use anyhow::{Context, anyhow, bail};
 use running::Running;
 
@@ -202,7 +202,7 @@ fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), 
     };
     let write = || -> Result<(), SaveError> {
         let mut output = OutputFile::at(target)?;
-        allotrope_sampled::write(&mut output, &[watched], about, Some(locator))?;
+        allotrope_watch::sampled::write(&mut output, &[watched], about, Some(locator))?;
         Ok(output.finish()?)
     };
     write()

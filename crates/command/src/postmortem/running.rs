@@ -8,8 +8,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
-use allotrope_watched::file::{is_mapped, namespace_ids};
-use allotrope_watched::reader::State;
+use allotrope_shm::samples::file::{is_mapped, namespace_ids};
+use allotrope_shm::samples::reader::State;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The processes at one moment, by their ids in their own namespaces.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allotrope_allocators::replay::allocators::known_name;
 use allotrope_preflight::NotRecordable;
-use allotrope_replay::allocators::known_name;
+use allotrope_shm::samples::reader;
 use allotrope_text::{Shown, shown};
-use allotrope_watched::reader;
 
 /// Sentences about allocators of a process whose blocks are not sampled.
 pub fn unsampled(process: u32, of: &reader::Process) -> Vec<String> {

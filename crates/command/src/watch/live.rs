@@ -1,9 +1,9 @@
-//! The live view: the terminal, its keys and the looks. `allotrope-live` has what is shown.
+//! The live view: the terminal, its keys and the looks. `live` of `allotrope-watch` has what is shown.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use allotrope_live::{Action, View};
+use allotrope_watch::live::{Action, View};
 use allotrope_watch::look::Look;
 use allotrope_watch::resident::Resident;
 use anyhow::Context;
@@ -298,20 +298,20 @@ fn end_of(session: &mut Session<'_>) -> String {
     }
 }
 
-fn to_view(at_end: AtEnd) -> allotrope_live::AtEnd {
+fn to_view(at_end: AtEnd) -> allotrope_watch::live::AtEnd {
     match at_end {
-        AtEnd::Restore => allotrope_live::AtEnd::Restore,
-        AtEnd::Leave => allotrope_live::AtEnd::Leave,
-        AtEnd::Off => allotrope_live::AtEnd::Off,
-        AtEnd::Stop => allotrope_live::AtEnd::Stop,
+        AtEnd::Restore => allotrope_watch::live::AtEnd::Restore,
+        AtEnd::Leave => allotrope_watch::live::AtEnd::Leave,
+        AtEnd::Off => allotrope_watch::live::AtEnd::Off,
+        AtEnd::Stop => allotrope_watch::live::AtEnd::Stop,
     }
 }
 
-fn from_view(at_end: allotrope_live::AtEnd) -> AtEnd {
+fn from_view(at_end: allotrope_watch::live::AtEnd) -> AtEnd {
     match at_end {
-        allotrope_live::AtEnd::Restore => AtEnd::Restore,
-        allotrope_live::AtEnd::Leave => AtEnd::Leave,
-        allotrope_live::AtEnd::Off => AtEnd::Off,
-        allotrope_live::AtEnd::Stop => AtEnd::Stop,
+        allotrope_watch::live::AtEnd::Restore => AtEnd::Restore,
+        allotrope_watch::live::AtEnd::Leave => AtEnd::Leave,
+        allotrope_watch::live::AtEnd::Off => AtEnd::Off,
+        allotrope_watch::live::AtEnd::Stop => AtEnd::Stop,
     }
 }

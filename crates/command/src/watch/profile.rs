@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use allotrope_profile::sampled::SampledProfile;
-use allotrope_sampled::{About, DEEPEST, Watched};
 use allotrope_symbols::Locator;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 use allotrope_watch::look::Look;
+use allotrope_watch::sampled::{About, DEEPEST, Watched};
 use anyhow::Context;
 
 use super::save::parent;
@@ -33,7 +33,7 @@ pub fn source<'l>(
     };
     let mut saved = Vec::new();
     let cannot = "the profile cannot be made";
-    allotrope_sampled::write(&mut saved, &watched, about, Some(locator)).context(cannot)?;
+    allotrope_watch::sampled::write(&mut saved, &watched, about, Some(locator)).context(cannot)?;
     let trace = TraceReader::sampled(&saved[..]).context(cannot)?;
     let profile = SampledProfile::read(&trace).context(cannot)?;
     let mut source = source::of_samples(Path::new("the watched processes"), &profile)

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use allotrope_files::{Output, Target};
-use allotrope_sampled::{About, DEEPEST, SaveError, Watched};
 use allotrope_symbols::Locator;
 use allotrope_text::Shown;
 use allotrope_trace::model::Exit;
 use allotrope_watch::attach::Attached;
 use allotrope_watch::look::Look;
+use allotrope_watch::sampled::{About, DEEPEST, SaveError, Watched};
 use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
@@ -38,7 +38,7 @@ pub fn save(
     // Signals are handled later, by the loop: the file is complete, or has no name.
     let write = || -> Result<(), SaveError> {
         let mut output = Output::at(target)?;
-        allotrope_sampled::write(&mut output, &watched, about, Some(locator))?;
+        allotrope_watch::sampled::write(&mut output, &watched, about, Some(locator))?;
         Ok(output.finish()?)
     };
     write()

@@ -4,6 +4,7 @@
 mod support;
 
 mod budgets;
+mod build_systems;
 mod compare;
 mod conservation;
 mod culprit;

@@ -1,5 +1,5 @@
 /* What a recorded program and other users on the same machine could do to one
- * another: tests/neighbours.rs.
+ * another: tests/record/neighbours.rs.
  *
  * besieged: starts `scribble` (its own program, recorded too), and meanwhile
  *   allocates and frees 2,000,000 blocks in besieged_work, each of which must

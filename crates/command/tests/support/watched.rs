@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use allotrope_watched::file::{Mapped, find};
-use allotrope_watched::reader::State;
+use allotrope_shm::samples::file::{Mapped, find};
+use allotrope_shm::samples::reader::State;
 
 use super::compile::compiled;
 use super::record::command;

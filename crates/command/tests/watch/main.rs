@@ -4,10 +4,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod live_view;
+mod otlp;
+mod postmortem;
 mod process;
 mod program;
 mod refusals;
 mod reports;
+mod serve;
 mod several;
 mod signals;
 mod switching;
+mod watch_soak;
+mod watch_started;
+mod watched_programs;

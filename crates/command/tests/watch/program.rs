@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use allotrope_sampling::Period;
 use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::{EntryPoint, stack_end};
-use allotrope_watched::file::Mapped;
-use allotrope_watched::frees::Deallocation;
-use allotrope_watched::layout::{BYTES, NAME};
-use allotrope_watched::modules::Module;
-use allotrope_watched::stacks::Frame;
-use allotrope_watched::writer::{FirstAllocation, Host, Private, Process, Sample, Writer};
+use allotrope_shm::samples::file::Mapped;
+use allotrope_shm::samples::frees::Deallocation;
+use allotrope_shm::samples::layout::{BYTES, NAME};
+use allotrope_shm::samples::modules::Module;
+use allotrope_shm::samples::stacks::Frame;
+use allotrope_shm::samples::writer::{FirstAllocation, Host, Private, Process, Sample, Writer};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::time::{ClockId, clock_gettime};
 

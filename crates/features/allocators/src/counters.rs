@@ -3,11 +3,11 @@
 
 use std::cell::RefCell;
 
-use allotrope_cpu::{OpenError, Operations, Options, Profile, Quantity, Session, Target};
-use allotrope_paths::report::Instructions;
-use allotrope_replay::allocators::Allocator as Wanted;
-use allotrope_replay::report::Row;
-use allotrope_replay::{Mode, Plan, Settings};
+use crate::cpu::{OpenError, Operations, Options, Profile, Quantity, Session, Target};
+use crate::paths::report::Instructions;
+use crate::replay::allocators::Allocator as Wanted;
+use crate::replay::report::Row;
+use crate::replay::{Mode, Plan, Settings};
 use allotrope_symbols::Locator;
 
 use crate::report::Counter;
@@ -15,7 +15,7 @@ use crate::report::Counter;
 /// Samples of the clock a second; only the counters beside it are used.
 const FREQUENCY: u64 = 100;
 
-/// The processor's counters that a report has, as `allotrope-cpu` calls them.
+/// The processor's counters that a report has, as `cpu` calls them.
 const PMU: [(&str, &str); 5] = [
     ("instructions (PMU)", "instructions"),
     ("cycles", "cycles"),

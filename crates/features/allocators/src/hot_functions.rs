@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use allotrope_paths::report::Allocator as Stepped;
+use crate::paths::report::Allocator as Stepped;
 use serde::Serialize;
 
 /// A function.

@@ -1,9 +1,12 @@
-//! Composes what `allotrope-replay` and `allotrope-paths` measure into one report of
-//! allocators: is switching worth it, which functions and lines execute the instructions, what
-//! removing one would save, and how all of it was checked.
+//! The allocator laboratory: measures allocators on a program's own calls, and composes one report
+//! of what it measures: is switching worth it, which functions and lines execute the instructions,
+//! what removing one would save, and how all of it was checked.
 //!
 //! | module | responsible for |
 //! | --- | --- |
+//! | [`replay`] | a recording's calls as an operations file, replays with other allocators, benchmarks |
+//! | [`paths`] | single-stepping sampled operations of a replay: instructions, paths, callees |
+//! | [`cpu`] | sampling running programs, shares of CPU time inside of an allocator |
 //! | `measure` | the order of the measurements: time, instructions, counters |
 //! | `counters` | the processor's counters during a replay; figures an operation with their source |
 //! | `what_if` | hot functions, estimates of removing a callee or a path, changes beside their estimate |
@@ -13,15 +16,18 @@
 //! | [`report`] | the report, `allotrope-allocators/1`, and its summary |
 //! | [`document`] | its sections; as text and as Markdown |
 //!
-//! It measures nothing by itself, and knows no command line.
-#![forbid(unsafe_code)]
+//! It knows no command line. `unsafe` is in `paths/tracer.rs` and `cpu/events.rs` alone.
+#![deny(unsafe_code)]
 
 mod commands;
 mod counters;
+pub mod cpu;
 pub mod document;
 mod findings;
 mod hot_functions;
 mod measure;
+pub mod paths;
+pub mod replay;
 pub mod report;
 mod verification;
 mod what_if;

@@ -3,11 +3,11 @@
 
 use std::io;
 
-use allotrope_paths::report::Allocator as Stepped;
-use allotrope_paths::{Samples, measure as step};
-use allotrope_replay::allocators::{Allocator as Wanted, Candidate};
-use allotrope_replay::report::{Facts, Report as Replayed, Row};
-use allotrope_replay::{Plan, measure as replay};
+use crate::paths::report::Allocator as Stepped;
+use crate::paths::{Samples, measure as step};
+use crate::replay::allocators::{Allocator as Wanted, Candidate};
+use crate::replay::report::{Facts, Report as Replayed, Row};
+use crate::replay::{Plan, measure as replay};
 use allotrope_symbols::Locator;
 
 use crate::commands::Invocation;
@@ -84,7 +84,7 @@ pub fn measure(
     before: Vec<Pair>,
     progress: &dyn Fn(Stage, u64, u64),
 ) -> io::Result<Report> {
-    let show = |step: allotrope_replay::Step<'_>| {
+    let show = |step: crate::replay::Step<'_>| {
         progress(Stage::Replaying, step.done, step.total);
     };
     // Earlier versions are replayed in turn with the others: noise meets all of them.
@@ -153,7 +153,7 @@ fn stepped(
         progress(Stage::Stepping, done, total);
         true
     };
-    let paths = allotrope_paths::Request {
+    let paths = crate::paths::Request {
         replayer: request.plan.replayer,
         operations: request.plan.operations,
         samples: request.samples,

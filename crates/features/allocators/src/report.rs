@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use allotrope_paths::compare::Row as ChangedRow;
-use allotrope_paths::report::{Allocator as Stepped, Callee, Instructions, Line, Path, SizeClass};
-use allotrope_replay::report::{Recorded, Row, Setup, SpreadRow, SwitchRow, Switching};
-use allotrope_replay::{Spread, Verdict};
+use crate::paths::compare::Row as ChangedRow;
+use crate::paths::report::{Allocator as Stepped, Callee, Instructions, Line, Path, SizeClass};
+use crate::replay::report::{Recorded, Row, Setup, SpreadRow, SwitchRow, Switching};
+use crate::replay::{Spread, Verdict};
 use allotrope_text::numbers::{bytes, duration};
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! The same figure, counted in two ways.
 
-use allotrope_paths::report::Allocator as Stepped;
-use allotrope_replay::report::Row;
-use allotrope_replay::{Call, Operations};
+use crate::paths::report::Allocator as Stepped;
+use crate::replay::report::Row;
+use crate::replay::{Call, Operations};
 
 use crate::counters::figure;
 use crate::findings::agree;

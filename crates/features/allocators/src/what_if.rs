@@ -1,8 +1,8 @@
-//! Tables that follow from those of `allotrope-paths`: hot functions, what a change would save,
+//! Tables that follow from those of `paths`: hot functions, what a change would save,
 //! and what it did save.
 
-use allotrope_paths::compare::compare;
-use allotrope_paths::report::{Allocator as Stepped, Callee, Path, Report as Paths};
+use crate::paths::compare::compare;
+use crate::paths::report::{Allocator as Stepped, Callee, Path, Report as Paths};
 
 use crate::hot_functions::share_of_all;
 use crate::report::{Change, Estimate};
@@ -89,7 +89,7 @@ pub(crate) fn change(
     every: u64,
 ) -> Change {
     let report = |stepped: &Stepped| Paths {
-        format: allotrope_paths::report::FORMAT.to_owned(),
+        format: crate::paths::report::FORMAT.to_owned(),
         recording: String::new(),
         recorded_operations,
         every,
@@ -126,7 +126,7 @@ pub(crate) fn change(
 pub(crate) mod tests {
     use super::*;
     use crate::hot_functions::functions;
-    use allotrope_paths::report::{Function, Instructions};
+    use crate::paths::report::{Function, Instructions};
 
     /// Two paths of `free`: 90 operations of 10 instructions, 10 of 110, of which 100 are
     /// `getenv`.

@@ -1,4 +1,4 @@
-//! The layout of the files between `allotrope-replay` and the replayer, the program of this
+//! The layout of the files between `replay` of `allotrope-allocators` and the replayer, the program of this
 //! package: the *operations file*, which says what to call, and the *results file*, which
 //! says how to call it and takes what was measured. Neither file is kept.
 //!

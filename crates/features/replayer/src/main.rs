@@ -1,6 +1,6 @@
 //! The replayer: a program that calls the allocator that it was started with as a recorded
 //! program did. The library of this package describes its files, its steps and the hook for
-//! tracers; `allotrope-replay` starts it and reads its results.
+//! tracers; `replay` of `allotrope-allocators` starts it and reads its results.
 //!
 //! It must not call the allocator itself. So `main` is C's, which leaves out the runtime of
 //! Rust's standard library; memory comes from mmap(2); and nothing panics on purpose, because

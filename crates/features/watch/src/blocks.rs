@@ -4,7 +4,7 @@
 use std::io;
 
 use allotrope_sampling::Period;
-use allotrope_watched::writer::FirstAllocation;
+use allotrope_shm::samples::writer::FirstAllocation;
 
 use crate::look::Look;
 use crate::names::NamedFrame;

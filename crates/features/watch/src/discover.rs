@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use allotrope_watched::file::{FindError, find};
+use allotrope_shm::samples::file::{FindError, find};
 
 /// The processes of this user, or of all users for root.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use allotrope_sampling::estimate::{Estimate, Figures};
+use allotrope_shm::samples::reader::State;
 use allotrope_text::to_json_string;
-use allotrope_watched::reader::State;
 use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, BlockRow, Which};

@@ -1,4 +1,4 @@
-//! Watches running processes whose memories (`allotrope-watched`) hold their sampled blocks.
+//! Watches running processes whose memories (`samples` of `allotrope-shm`) hold their sampled blocks.
 //!
 //! - [`attach`]: a process's memory, the lock on it (`lock`), switching sampling on and off.
 //! - [`discover`]: which processes have such a memory.
@@ -13,7 +13,7 @@
 //!
 //! Not here: the command line, the loop, signals, where the output goes (the command).
 //!
-//! Processes may be hostile. What they write is checked by `allotrope-watched`. What is
+//! Processes may be hostile. What they write is checked by `samples` of `allotrope-shm`. What is
 //! remembered of them has bounds: one look at each (14 MiB at most), one more for the high-water
 //! mark, the blocks of the mark, [`history`]'s and [`names`]' limits.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod blocks;
 pub mod discover;
 pub mod history;
 pub mod json;
+pub mod live;
 mod lock;
 pub mod look;
 mod nameless;
@@ -33,6 +34,7 @@ pub mod poireau;
 pub mod prometheus;
 pub mod report;
 pub mod resident;
+pub mod sampled;
 pub mod sites;
 pub mod text;
 pub mod watch;

@@ -3,9 +3,9 @@
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
+use allotrope_shm::samples::reader::{Module, State};
+use allotrope_shm::samples::writer::Sample;
 use allotrope_shm::wire::NO_MAPPING;
-use allotrope_watched::reader::{Module, State};
-use allotrope_watched::writer::Sample;
 use rustc_hash::FxHashMap;
 
 /// A stack: a hash of its frames, each by its module's path and what was mapped of it and the address in the

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allotrope_shm::numbers::stack_end;
+use allotrope_shm::samples::reader::Module;
 use allotrope_symbols::{FileIdentity, Frame, Locator, ModuleSymbols, Ran, open_mapped};
 use allotrope_text::text_of;
-use allotrope_watched::reader::Module;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::look::Look;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allotrope_sampling::Period;
-use allotrope_watched::reader::Counters;
+use allotrope_shm::samples::reader::Counters;
 use rustc_hash::FxHashMap;
 
 use crate::history::Trend;

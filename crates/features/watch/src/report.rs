@@ -2,7 +2,7 @@
 
 use allotrope_sampling::Period;
 use allotrope_sampling::estimate::Figures;
-use allotrope_watched::reader::Counters;
+use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
 use crate::look::{Look, SiteKey};

@@ -8,8 +8,8 @@ use std::fs::{self, File};
 
 use allotrope_shm::layout::MOST_STATE;
 use allotrope_shm::page_map;
-use allotrope_watched::layout::BYTES;
-use allotrope_watched::reader::RecorderMemory;
+use allotrope_shm::samples::layout::BYTES;
+use allotrope_shm::samples::reader::RecorderMemory;
 
 use crate::look::Look;
 

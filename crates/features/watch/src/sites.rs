@@ -3,7 +3,7 @@
 
 use allotrope_sampling::Period;
 use allotrope_sampling::estimate::{Estimate, Figures, SMALLEST};
-use allotrope_watched::writer::Sample;
+use allotrope_shm::samples::writer::Sample;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::look::{Look, SiteKey};

@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use allotrope_shm::wire::{self, NO_MAPPING, PackedBytes};
-use allotrope_symbolize::FileAddress;
+use allotrope_symbols::symbolize::FileAddress;
 use allotrope_symbols::{FileIdentity, Ran, identity_of, open_at, open_mapped};
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use allotrope_symbolize::{FileAddress, SymbolsBuilder, missing_names, sources_of};
+use allotrope_symbols::symbolize::{FileAddress, SymbolsBuilder, missing_names, sources_of};
 use allotrope_symbols::{Locator, ModuleSymbols, Ran, Work};
 use allotrope_trace::model::{MissingNames, Record, Symbols};
 

@@ -29,6 +29,8 @@ mod progress;
 mod proof;
 mod shared_strings;
 mod symbol_table;
+#[cfg(feature = "traces")]
+pub mod symbolize;
 
 pub use error::SymbolError;
 pub use file_identity::identity_of;

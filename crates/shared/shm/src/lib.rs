@@ -49,7 +49,10 @@
 //! the recorder and allocates, it writes to a second, *nested* ring, so that no event is
 //! interrupted by another one. The collector frees a ring when its image has ended and
 //! everything in it was read.
-#![cfg_attr(not(any(test, feature = "collector")), no_std)]
+#![cfg_attr(
+    not(any(test, feature = "collector", feature = "samples-reader")),
+    no_std
+)]
 
 #[cfg(feature = "collector")]
 pub mod arena;
@@ -69,4 +72,5 @@ pub mod page_map;
 #[cfg(feature = "test-support")]
 pub mod producer;
 pub mod ring;
+pub mod samples;
 pub mod wire;

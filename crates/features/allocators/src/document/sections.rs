@@ -1,6 +1,6 @@
 //! What each section has.
 
-use allotrope_replay::report::SpreadRow;
+use crate::replay::report::SpreadRow;
 use allotrope_text::numbers::{bytes, count};
 
 use super::{Block, Document, Section};

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::time::SystemTime;
 
-use allotrope_symbolize::FrameTable;
+use allotrope_symbols::symbolize::FrameTable;
 use allotrope_symbols::{JitClock, JitCode, JitDump, PerfMap};
 use allotrope_trace::model::{ImageId, JitSymbols, Location};
 use rustc_hash::FxHashSet;

@@ -3,14 +3,14 @@
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::stack_end;
+use allotrope_shm::samples::modules as watched;
+use allotrope_shm::samples::stacks::Frame;
+use allotrope_shm::samples::writer::Writer;
 use allotrope_shm::wire::{self, NO_MAPPING, Node};
 use allotrope_unwind::{
     CallKind, CodeId, Entry, FoundModule, FrameAddress, Host, Modules, Reserved, StackHash,
     StackIds, Unwinder,
 };
-use allotrope_watched::modules as watched;
-use allotrope_watched::stacks::Frame;
-use allotrope_watched::writer::Writer;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 

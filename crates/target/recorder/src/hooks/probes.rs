@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicU16;
 
 use allotrope_sampling::weight::weighted_bytes;
-use allotrope_watched::writer::Sample;
+use allotrope_shm::samples::writer::Sample;
 
 use crate::sys::arch::probe::probe;
 
@@ -26,7 +26,7 @@ semaphores!(MALLOC CALLOC FREE REALLOC REALLOC_FROM_TRACKED REALLOC_TO_REGULAR);
 /// `byte_table`.)
 fn id(sample: &Sample) -> u64 {
     let mixed = (sample.allocated ^ sample.address.rotate_left(20))
-        .wrapping_mul(allotrope_watched::byte_table::MULTIPLIER);
+        .wrapping_mul(allotrope_shm::samples::byte_table::MULTIPLIER);
     mixed ^ mixed >> 32
 }
 

@@ -7,9 +7,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
+use allotrope_shm::samples::frees::Deallocation;
+use allotrope_shm::samples::writer::{FirstAllocation, Sample};
 use allotrope_unwind::CallKind;
-use allotrope_watched::frees::Deallocation;
-use allotrope_watched::writer::{FirstAllocation, Sample};
 
 use crate::capture::unwind;
 use crate::hooks::probes;

@@ -1,5 +1,5 @@
 //! The memory in which this process keeps its own state while it is watched
-//! (`allotrope-watched`): makes it, and finds it again.
+//! (`samples` of `allotrope-shm`): makes it, and finds it again.
 //!
 //! A watcher finds it by a descriptor, which stays open. It is a high one, so that the program's
 //! own descriptors get the numbers that they would get without it.
@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicI32, AtomicIsize, AtomicPtr, AtomicU64};
 
 use allotrope_sampling::Period;
 use allotrope_shm::layout::PAGE;
-use allotrope_watched::layout::{self, Memory};
-use allotrope_watched::writer::{Host, Private, Process, Writer};
+use allotrope_shm::samples::layout::{self, Memory};
+use allotrope_shm::samples::writer::{Host, Private, Process, Writer};
 
 use crate::state::image;
 use crate::state::process;

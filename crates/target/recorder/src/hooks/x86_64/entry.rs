@@ -9,7 +9,7 @@
 //!
 //! # Sampling
 //! An allocation subtracts its size from the thread's countdown and jumps to the next
-//! function; a deallocation looks into the table of bytes (`allotrope_watched::byte_table`)
+//! function; a deallocation looks into the table of bytes (`allotrope_shm::samples::byte_table`)
 //! and does the same. Only where the countdown ends, or the table has the block's byte, a
 //! hook is called. This code follows the comparison immediately: a jump that is taken costs
 //! 0.27 ns, which is much for it and little for a call that is recorded.
@@ -21,7 +21,7 @@
 //! handler comes between the two and leaves by a jump, the countdown stays below 0;
 //! `state::sampling` finds that at the thread's next call that comes to a hook.
 
-use allotrope_watched::byte_table;
+use allotrope_shm::samples::byte_table;
 
 use crate::capture::loader_tables;
 use crate::hooks::aligned;

@@ -1,0 +1,383 @@
+//! `allotrope cpu`: its samples name the code that the program's source says runs. Shares
+//! that depend on the machine are not checked; that all or nothing of a loop is inside the
+//! allocator is.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::process::Stdio;
+
+use crate::support::{compiled, line_of, run, skip};
+use serde_json::Value;
+
+/// The report of a run, as JSON; `None` if the kernel forbids sampling here.
+#[track_caller]
+fn sampled<S: AsRef<OsStr>>(command: &[S], status: i32) -> Option<Value> {
+    sampled_with(&[], command, status)
+}
+
+/// The same with more options.
+#[track_caller]
+fn sampled_with<S: AsRef<OsStr>>(options: &[String], command: &[S], status: i32) -> Option<Value> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.json");
+    let mut allotrope = crate::support::record::command();
+    allotrope.args(["cpu", "--format", "json", "-o"]).arg(&file);
+    allotrope.args(options).arg("--").args(command);
+    let output = run(&mut allotrope, b"");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if errors.contains("perf_event") {
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        skip("the kernel refuses perf_event_open");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(status), "{errors}");
+    let report = fs::read(&file).expect("a report");
+    let report = serde_json::from_slice(&report).expect("it is JSON");
+    crate::support::schema::check_with(include_str!("../../../../docs/cpu.schema.json"), &report);
+    Some(report)
+}
+
+fn program(what: &str) -> Vec<String> {
+    let program = compiled("cpu_sites.c");
+    let program = program.to_str().expect("UTF-8").to_owned();
+    vec![program, what.to_owned()]
+}
+
+#[track_caller]
+fn rows<'a>(report: &'a Value, table: &str) -> &'a Vec<Value> {
+    report[table].as_array().expect("a table")
+}
+
+/// The lines of the calling sites in the program's source, the hottest first.
+fn site_lines(report: &Value) -> Vec<u64> {
+    site_lines_of("cpu_sites.c", report)
+}
+
+/// The same in this source.
+fn site_lines_of(source: &str, report: &Value) -> Vec<u64> {
+    let rows = rows(report, "sites").iter();
+    let own = rows.filter(|row| row["file"].as_str().unwrap().ends_with(source));
+    own.map(|row| row["line"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn pairs_of_malloc_and_free_are_named_with_their_sites() {
+    let Some(report) = sampled(&program("pairs"), 7) else {
+        return;
+    };
+    assert_eq!(report["format"], "allotrope-cpu/1");
+    let samples = report["samples"].as_u64().unwrap();
+    assert!(samples > 20, "{report}");
+    assert!(
+        report["inside"]["share"].as_f64().unwrap() > 0.3,
+        "{report}"
+    );
+    let mut entries: Vec<&str> = Vec::new();
+    for row in &rows(&report, "entry_points")[..2] {
+        assert_eq!(row["allocator"], true);
+        entries.push(row["function"].as_str().unwrap());
+    }
+    entries.sort_unstable();
+    assert_eq!(entries, ["free", "malloc"]);
+    let mut hottest = site_lines(&report)[..2].to_vec();
+    hottest.sort_unstable();
+    // A sample in a call has the return address: the same line, or the next one with code.
+    let expected = ["malloc", "free"];
+    let expected = expected.map(|text| line_of("cpu_sites.c", text));
+    assert_eq!(hottest, expected);
+    // What the machine lacks is null, never 0.
+    let hardware = ["instructions", "cycles", "cache-references", "cache-misses"];
+    for name in hardware.into_iter().chain(["branch-misses"]) {
+        let counter = &report["counters"][name];
+        assert!(
+            counter.is_null() || counter["total"].as_u64().unwrap() > 0,
+            "{counter}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_does_not_allocate_has_nothing_inside() {
+    let Some(report) = sampled(&program("none"), 7) else {
+        return;
+    };
+    assert!(report["samples"].as_u64().unwrap() > 20, "{report}");
+    assert!(
+        report["inside"]["share"].as_f64().unwrap() < 0.1,
+        "{report}"
+    );
+}
+
+#[test]
+fn reallocations_children_and_threads_are_sampled() {
+    let expected = [
+        ("grow", "realloc"),
+        ("child", "malloc"),
+        ("threads", "malloc"),
+    ];
+    for (what, site) in expected {
+        let Some(report) = sampled(&program(what), 7) else {
+            return;
+        };
+        let site = line_of("cpu_sites.c", site);
+        assert!(site_lines(&report).contains(&site), "{what}: {report}");
+        assert!(report["inside"]["share"].as_f64().unwrap() > 0.3, "{what}");
+    }
+}
+
+#[test]
+fn another_allocator_is_one_as_a_whole() {
+    let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+    if !std::path::Path::new(library).exists() {
+        return skip("libjemalloc2 is not installed");
+    }
+    let preload = format!("LD_PRELOAD={library}");
+    let program = program("pairs");
+    let command = ["env", &preload, &program[0], &program[1]];
+    let Some(report) = sampled(&command, 7) else {
+        return;
+    };
+    let allocators = rows(&report, "allocators");
+    let found = |it: &Value| it.as_str().unwrap().contains("libjemalloc");
+    assert!(allocators.iter().any(found), "{report}");
+    let site = line_of("cpu_sites.c", "free");
+    assert!(site_lines(&report).contains(&site), "{report}");
+}
+
+#[test]
+fn a_running_process_is_sampled_until_its_end() {
+    let mut child = std::process::Command::new(compiled("cpu_sites.c"))
+        .args(["pairs", "400"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut command = crate::support::record::command();
+    command.args(["cpu", "--format", "json"]);
+    // Options may stand behind a process, too.
+    command
+        .arg(child.id().to_string())
+        .args(["--seconds", "60"]);
+    let output = run(&mut command, b"");
+    let _ = child.kill();
+    let _ = child.wait();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let site = line_of("cpu_sites.c", "malloc");
+    assert!(site_lines(&report).contains(&site), "{report}");
+}
+
+/// `pairs 10`: a million pairs of malloc and free; nothing else allocates but, perhaps, the start
+/// of the process.
+#[test]
+fn calls_are_counted_in_a_second_run_or_taken_from_a_recording() {
+    let command = [program("pairs"), vec!["10".to_owned()]].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let counted = folder.path().join("counts");
+    let whole = folder.path().join("whole");
+    for (file, option) in [(&counted, Some("--counts-only")), (&whole, None)] {
+        let mut recording = crate::support::record(&command[0])
+            .args(&command[1..])
+            .output(file);
+        if let Some(option) = option {
+            recording = recording.option(option);
+        }
+        recording.run().expect_status(7);
+    }
+    let from = |path: &std::path::Path| ["--recording".to_owned(), path.display().to_string()];
+    for (options, source) in [
+        (vec!["--count".to_owned()], "second run"),
+        (from(&counted).to_vec(), "recording"),
+        (from(&whole).to_vec(), "recording"),
+        (
+            vec!["--operations".to_owned(), "2000000".to_owned()],
+            "given",
+        ),
+    ] {
+        let Some(report) = sampled_with(&options, &command, 7) else {
+            return;
+        };
+        let operations = report["operations"].as_u64().expect("they are known");
+        assert!((2_000_000..2_000_050).contains(&operations), "{operations}");
+        assert_eq!(report["operations_source"], source);
+        let inside = report["inside"]["samples"].as_u64();
+        if report["clock"] == "cpu-clock" && inside > Some(0) {
+            assert!(report["nanoseconds_per_operation"].as_f64() > Some(0.0));
+        }
+        for counter in report["counters"].as_object().expect("counters").values() {
+            assert_ne!(counter["per_operation"], 0.0, "{counter}");
+        }
+    }
+    let Some(report) = sampled(&command, 7) else {
+        return;
+    };
+    assert!(report["operations"].is_null() && report["operations_source"].is_null());
+    for counter in report["counters"].as_object().expect("counters").values() {
+        assert!(counter["per_operation"].is_null(), "{counter}");
+    }
+}
+
+/// What `programs/thread_chain.c` does: each thread lives for a tenth of a millisecond, so that
+/// it has ended, and another one has begun, when the list of threads has been read.
+#[test]
+fn no_thread_is_missed_that_begins_while_others_are_opened() {
+    let child = std::process::Command::new(compiled("thread_chain.c"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut command = crate::support::record::command();
+    command.args(["cpu", "--seconds", "60", "--format", "json"]);
+    let output = run(command.arg(child.id().to_string()), b"");
+    let ended = child.wait_with_output().expect("our child");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(ended.status.code(), Some(7));
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let site = line_of("thread_chain.c", "malloc");
+    assert!(
+        site_lines_of("thread_chain.c", &report).contains(&site),
+        "{report}"
+    );
+    // A thread that was opened and has inherited, too, is counted once.
+    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let used: f64 = printed.trim().parse().expect("a number");
+    if let Some(seconds) = report["cpu_seconds"].as_f64() {
+        assert!(seconds <= used / 1e6 * 1.2 + 0.05, "{seconds} of {used}");
+    }
+}
+
+/// What `programs/page_faults.c` does: at least 52,000 page faults, and some hundred of the
+/// start. Every fault wrote a sample with its stack, and most were lost.
+#[test]
+fn page_faults_are_counted_exactly_and_no_record_is_lost() {
+    let program = compiled("page_faults.c");
+    let Some(report) = sampled(&[program], 7) else {
+        return;
+    };
+    assert_eq!(report["lost"], 0, "{report}");
+    let faults = report["counters"]["page-faults"]["total"].as_u64();
+    let faults = faults.expect("every kernel counts them");
+    assert!((52_000..54_000).contains(&faults), "{faults}");
+}
+
+/// What `programs/thread_relay.c` does. A thread of the list that has ended is no reason to say
+/// that the process does not exist.
+#[test]
+fn a_process_whose_threads_live_for_microseconds_is_sampled() {
+    for _ in 0..3 {
+        let mut child = std::process::Command::new(compiled("thread_relay.c"))
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let mut command = crate::support::record::command();
+        command.args(["cpu", "--seconds", "1", "--format", "json"]);
+        let output = run(command.arg(child.id().to_string()), b"");
+        let _ = child.kill();
+        let _ = child.wait();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("perf_event") {
+            return skip("the kernel refuses perf_event_open");
+        }
+        assert!(!errors.contains("there is no process"), "{errors}");
+        // Another sentence is possible on a machine that is slow enough.
+        if output.status.code() == Some(2) {
+            assert!(
+                errors.contains("end before they can be sampled"),
+                "{errors}"
+            );
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{errors}");
+            let _: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        }
+    }
+}
+
+#[test]
+fn another_users_process_is_refused_for_that_reason() {
+    use std::os::unix::process::CommandExt;
+    if !crate::support::is_root() {
+        return skip("only root can be two users");
+    }
+    let setting = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if !setting.trim().parse().is_ok_and(|it: i32| it <= 2) {
+        return skip("the kernel lets no other user sample");
+    }
+    let own = std::process::id();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command
+        .args(["cpu", &own.to_string()])
+        .uid(65534)
+        .gid(65534);
+    let output = run(&mut command, b"");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    let sentence = format!("process {own} belongs to another user, with the id 0");
+    assert!(errors.contains(&sentence), "{errors}");
+    assert!(!errors.contains("sysctl"), "{errors}");
+}
+
+#[test]
+fn text_names_clock_skid_and_missing_counters() {
+    let mut command = crate::support::record::command();
+    command
+        .env("COLUMNS", "80")
+        .args(["cpu", "--operations", "20000000", "--"]);
+    let output = run(command.args(program("pairs")), b"");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if text.contains("perf_event_open") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    for part in [
+        "CPU inside the allocator: ",
+        "clock: ",
+        "skid: ",
+        "by calling site",
+        "page-faults",
+        "20,000,000 operations, as given",
+    ] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn statuses_of_what_cannot_be_sampled() {
+    let status = |arguments: &[&str]| {
+        let mut command = crate::support::record::command();
+        let output = run(command.arg("cpu").args(arguments), b"");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), errors)
+    };
+    let (code, errors) = status(&["4000000"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("no process 4000000"), "{errors}");
+    assert_eq!(status(&["--", "./no-such-program"]).0, Some(127));
+    assert_eq!(status(&["--", "/etc/passwd"]).0, Some(126));
+    assert_eq!(status(&["--frequency", "0", "true"]).0, Some(2));
+    assert_eq!(status(&["1", "2"]).0, Some(2));
+    assert_eq!(status(&[]).0, Some(2));
+    // Calls of a run can only be counted of a run.
+    let own = std::process::id().to_string();
+    for option in [&["--count"][..], &["--recording", "x"]] {
+        let (code, errors) = status(&[option, &[&own]].concat());
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(
+            errors.contains("counts the calls of a whole run"),
+            "{errors}"
+        );
+    }
+    let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
+    assert_eq!(code, Some(2), "{errors}");
+    let (code, _) = status(&["--count", "--operations", "3", "true"]);
+    assert_eq!(code, Some(2));
+}

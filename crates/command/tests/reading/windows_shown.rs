@@ -1,0 +1,208 @@
+//! Windows as `report` and `diff` show them: `programs/measured.c`.
+
+use std::process::Output;
+
+use crate::support::{Recording, allotrope, compiled, record};
+
+const ROWS: u64 = 1000;
+
+fn measured(rows: u64, per_row: u64) -> Recording {
+    record(compiled("measured.c"))
+        .args([rows.to_string(), per_row.to_string()])
+        .run()
+        .expect_status(0)
+}
+
+fn run(words: &[&str], recordings: &[&Recording]) -> Output {
+    let traces = recordings
+        .iter()
+        .map(|it| it.trace.to_str().expect("UTF-8"));
+    allotrope(words.iter().copied().chain(traces))
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn sentence(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{}", sentence(output));
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+#[test]
+fn a_report_lists_windows_and_shows_one() {
+    let recording = measured(ROWS, 2);
+    let text = printed(&run(&["report", "--lists"], &[&recording]));
+    let line = |name: &str| {
+        let line = text.lines().find(|line| line.ends_with(name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    };
+    // Runs, allocations, an iteration, temporary, remaining, peak.
+    let cells: Vec<&str> = line("  encode").split_whitespace().collect();
+    let expected = [
+        "5", "2,001", "2.00", "2,000", "100", "B", "100", "B", "encode",
+    ];
+    assert_eq!(cells, expected);
+    assert!(
+        line("  left").starts_with("     1            1  "),
+        "{text}"
+    );
+    assert!(text.contains("never closed"), "{text}");
+
+    let report = json(&run(&["report", "--format", "json"], &[&recording]));
+    let windows = report["processes"][0]["windows"]
+        .as_array()
+        .expect("a list");
+    assert_eq!(windows.len(), 6);
+    for (window, occurrence) in windows[..5].iter().zip(1..) {
+        assert_eq!(window["name"], "encode");
+        assert_eq!(window["occurrence"], occurrence);
+        assert_eq!(window["iterations"], ROWS);
+        assert_eq!(window["allocations"], 2 * ROWS + 1);
+        assert_eq!(window["allocated_bytes"], 2 * ROWS * 32 + 100);
+        assert_eq!(window["remaining_bytes"], 100);
+        assert_eq!(window["closed"], true);
+        assert_eq!(window["thread"], serde_json::Value::Null);
+    }
+    assert_eq!(windows[5]["closed"], false);
+
+    let one = printed(&run(&["report", "--window", "encode"], &[&recording]));
+    assert!(one.contains("window encode: run 1 of 5"), "{one}");
+    assert!(one.contains("1,000 iterations"), "{one}");
+    assert!(one.contains("Totals (each: divided by 1,000)"), "{one}");
+    // 2,001 blocks with 64,100 bytes.
+    assert!(
+        one.contains("64,100 bytes, 2.00 each with 64.10 B"),
+        "{one}"
+    );
+    let by_allocations = "By allocations: 2,001 at 2 sites, 2.00 each";
+    assert!(one.contains(by_allocations), "{one}");
+    assert!(one.contains("2,000  2 each "), "{one}");
+    let remaining = "By remaining bytes: 100 B at 1 site, 0.10 B each";
+    assert!(one.contains(remaining), "{one}");
+    let by_10 = ["report", "--window", "encode", "--per", "10"];
+    let by_10 = printed(&run(&by_10, &[&recording]));
+    assert!(by_10.contains("2,000  200 each "), "{by_10}");
+    let words = [
+        "report", "--format", "json", "--window", "encode", "--run", "3",
+    ];
+    let third = json(&run(&words, &[&recording]));
+    let process = &third["processes"][0];
+    assert_eq!(process["windows"][0]["occurrence"], 3);
+    assert_eq!(process["totals"]["allocations"], 2 * ROWS + 1);
+    assert_eq!(process["per"], ROWS as f64);
+    assert_eq!(process["totals"]["allocations_each"], 2.001);
+    let sites = process["sites"].as_array().expect("a list");
+    let all: u64 = sites
+        .iter()
+        .filter_map(|it| it["allocations"].as_u64())
+        .sum();
+    assert_eq!(all, 2 * ROWS + 1);
+}
+
+#[test]
+fn a_program_without_windows_has_none_in_its_report() {
+    let recording = record("true").run().expect_status(0);
+    let report = json(&run(&["report", "--format", "json"], &[&recording]));
+    assert_eq!(report["processes"][0].get("windows"), None);
+    let text = printed(&run(&["report", "--lists"], &[&recording]));
+    assert!(!text.contains("Windows"), "{text}");
+    let asked = run(&["report", "--window", "x"], &[&recording]);
+    assert_eq!(asked.status.code(), Some(2));
+    assert!(
+        sentence(&asked).contains("it has none"),
+        "{}",
+        sentence(&asked)
+    );
+}
+
+#[test]
+fn missing_windows_and_runs_are_errors() {
+    let recording = measured(10, 1);
+    for (words, expected) in [
+        (
+            &["report", "--window", "decode"][..],
+            "its windows are encode, left",
+        ),
+        (
+            &["report", "--window", "encode", "--run", "6"],
+            "its runs are 1 to 5",
+        ),
+        (&["report", "--run", "1"], "--window"),
+        (
+            &["report", "--window", "encode", "--site", "1", "--events"],
+            "--window",
+        ),
+    ] {
+        let output = run(words, &[&recording]);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(
+            sentence(&output).contains(expected),
+            "{}",
+            sentence(&output)
+        );
+    }
+    let left = run(&["diff", "--window", "left"], &[&recording, &recording]);
+    assert_eq!(left.status.code(), Some(2));
+    assert!(
+        sentence(&left).contains("was closed"),
+        "{}",
+        sentence(&left)
+    );
+    let folded = recording.folder.path().join("stacks.folded");
+    std::fs::write(&folded, "main;f 1\n").expect("a file");
+    let folded = folded.to_str().expect("UTF-8");
+    let output = run(&["diff", "--window", "encode", folded], &[&recording]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        sentence(&output).contains("only recordings"),
+        "{}",
+        sentence(&output)
+    );
+}
+
+#[test]
+fn a_diff_of_windows_names_the_stack_for_each_iteration() {
+    let (before, after) = (measured(ROWS, 2), measured(ROWS, 5));
+    let words = ["diff", "--format", "json", "--window", "encode"];
+    let diff = json(&run(&words, &[&before, &after]));
+    assert_eq!(diff["before"], 2 * ROWS + 1);
+    assert_eq!(diff["after"], 5 * ROWS + 1);
+    let entries = diff["entries"].as_array().expect("a list");
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0]["difference"], 3 * ROWS);
+    let blame = entries[0]["blame"].as_u64().expect("an index") as usize;
+    assert_eq!(diff["frames"][blame]["function"], "row");
+    let text = printed(&run(&["diff", "--window", "encode"], &[&before, &after]));
+    assert!(text.contains("(+3.00 each)"), "{text}");
+    assert!(text.contains("5 runs of window encode"), "{text}");
+    assert!(text.contains("5 runs before of 2,001"), "{text}");
+    let options = ["diff", "--window", "encode", "--per", "500"];
+    let text = printed(&run(&options, &[&before, &after]));
+    assert!(text.contains("(+6.00 each)"), "{text}");
+    let judged = [
+        "diff",
+        "--window",
+        "encode",
+        "--fail-on",
+        "allocations>+2999",
+    ];
+    assert_eq!(run(&judged, &[&before, &after]).status.code(), Some(3));
+}
+
+#[test]
+fn different_numbers_of_iterations_are_reported() {
+    let (before, after) = (measured(10, 1), measured(20, 1));
+    let output = run(&["diff", "--window", "encode"], &[&before, &after]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        sentence(&output).contains("10 to 20 iterations"),
+        "{}",
+        sentence(&output)
+    );
+    assert!(!printed(&output).contains("each"), "{}", printed(&output));
+}

@@ -1,0 +1,92 @@
+//! Figures, estimated from samples: of the live blocks, and of all since the beginning.
+//!
+//! They are about the blocks that were allocated while sampling was on. Where samples were
+//! lost (`Counters::lost_samples`, `Counters::lost_totals`) they are too low.
+
+use std::collections::BTreeMap;
+
+use allotrope_sampling::estimate::Figures;
+
+use crate::samples::reader::{State, Total};
+use crate::samples::writer::Sample;
+
+impl State {
+    /// The figures of all live blocks. `None`: sampling was never on, so that nothing is
+    /// known.
+    pub fn live(&self) -> Option<Figures> {
+        let mut figures = Figures::new(self.longest_period?);
+        for sample in &self.samples {
+            figures.add(sample.size, sample.period);
+        }
+        Some(figures)
+    }
+
+    /// The figures of the live blocks by the id of their stack. Those of stacks of which no live
+    /// block was sampled are not there.
+    pub fn live_by_stack(&self) -> BTreeMap<u32, Figures> {
+        let mut all = BTreeMap::new();
+        for Sample {
+            stack,
+            size,
+            period,
+            ..
+        } in &self.samples
+        {
+            // Blocks of the stack may have been missed at any period that was in force.
+            let longest = self.longest_period.unwrap_or(*period);
+            all.entry(*stack)
+                .or_insert_with(|| Figures::new(longest))
+                .add(*size, *period);
+        }
+        all
+    }
+
+    /// The figures of all blocks that were allocated. `None`: sampling was never on.
+    pub fn allocated(&self) -> Option<Figures> {
+        let mut figures = Figures::new(self.longest_period?);
+        for total in &self.totals {
+            total.add_allocated(&mut figures);
+        }
+        Some(figures)
+    }
+
+    /// Of [`State::allocated`], those that were freed.
+    pub fn freed(&self) -> Option<Figures> {
+        let mut figures = Figures::new(self.longest_period?);
+        for total in &self.totals {
+            total.add_freed(&mut figures);
+        }
+        Some(figures)
+    }
+
+    /// The figures of the blocks that were allocated, by the id of their stack.
+    pub fn allocated_by_stack(&self) -> BTreeMap<u32, Figures> {
+        let mut all = BTreeMap::new();
+        for total in &self.totals {
+            let longest = self.longest_period.unwrap_or(total.period);
+            let figures = all.entry(total.stack);
+            total.add_allocated(figures.or_insert_with(|| Figures::new(longest)));
+        }
+        all
+    }
+}
+
+impl Total {
+    fn add_allocated(&self, figures: &mut Figures) {
+        self.add(figures, self.allocated, self.allocated_bytes);
+    }
+
+    fn add_freed(&self, figures: &mut Figures) {
+        self.add(figures, self.freed, self.freed_bytes);
+    }
+
+    /// The two counts may belong to different moments: the mean stays within the sizes.
+    fn add(&self, figures: &mut Figures, count: u64, bytes: u64) {
+        if count > 0 {
+            let (smallest, largest) = self.sizes;
+            let mean = bytes as f64 / count as f64;
+            let mean = mean.clamp(smallest as f64, largest as f64);
+            figures.add_alike(count, mean, self.period);
+        }
+    }
+}
