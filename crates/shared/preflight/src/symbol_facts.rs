@@ -193,7 +193,7 @@ mod tests {
         for name in [
             "",
             "__",
-            "main",
+            "printf",
             "_ZN3foo3barEv",
             "base_GHCziBase_map_closure",
         ] {
