@@ -38,9 +38,9 @@ const LOOKS: u8 = 8;
 /// are looked for.
 const SELDOM: u64 = 8;
 /// How long, how many and how many bytes of processes that have ended are kept.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-const MOST: usize = 32;
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+const MAX: usize = 32;
+const MAX_BYTES: u64 = 256 << 20;
 /// How long it stays when there is nothing to keep.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -255,9 +255,9 @@ impl Holder {
 
     /// Forgets what is too old or too much, the oldest first.
     fn forget(&mut self) {
-        self.kept.retain(|it| it.ended.elapsed() < LONGEST);
+        self.kept.retain(|it| it.ended.elapsed() < MAX_TIME);
         let bytes = |kept: &[Kept]| kept.iter().map(Kept::bytes).sum::<u64>();
-        while self.kept.len() > MOST || bytes(&self.kept) > MOST_BYTES {
+        while self.kept.len() > MAX || bytes(&self.kept) > MAX_BYTES {
             self.kept.remove(0);
         }
     }

@@ -4,7 +4,7 @@
 //! One thread accepts and reads the heads of all requests, without waiting for any of them; each
 //! answer has a thread of its own, so that a slow client holds up nobody else. A client may be
 //! hostile or slow. Limits: [`ANSWERS`] at once, [`WAITING`] other connections,
-//! [`LONGEST_HEAD`] bytes and [`HEADERS`] headers of a request, [`READ_TIME`] for all of it and
+//! [`MAX_HEAD`] bytes and [`HEADERS`] headers of a request, [`READ_TIME`] for all of it and
 //! [`Responder::write_time`] for the whole answer, however often a byte comes or goes. Bodies
 //! are not read. Each connection is closed after its answer.
 //!
@@ -31,7 +31,7 @@ use crate::tcp_owner::{Owner, owner};
 const ANSWERS: usize = 16;
 /// Most connections that have no answer yet.
 const WAITING: usize = 128;
-const LONGEST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
 const READ_TIME: Duration = Duration::from_secs(5);
 /// How much is read and dropped after a refusal, so that the client gets to read it.
@@ -462,7 +462,7 @@ fn parse(head: &[u8], responder: &impl Responder) -> Option<Result<Request, Answ
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(_)) => Some(check(&request, responder)),
-        Ok(httparse::Status::Partial) if head.len() < LONGEST_HEAD => None,
+        Ok(httparse::Status::Partial) if head.len() < MAX_HEAD => None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             Some(Err(Answer::text(431, "the request's headers are too long")))
         }

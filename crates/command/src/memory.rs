@@ -27,7 +27,7 @@ const FACTOR: u64 = 128;
 const OWN: u64 = 32 << 20;
 
 /// `--input-limit` in bytes; 0 while there is no limit.
-static LEAST: AtomicU64 = AtomicU64::new(0);
+static MIN: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the files that are read.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
@@ -35,7 +35,7 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 /// files may take.
 pub fn limit(least: u64) {
     static STARTED: Once = Once::new();
-    LEAST.store(least, Ordering::Relaxed);
+    MIN.store(least, Ordering::Relaxed);
     STARTED.call_once(|| {
         // Without a thread there is no limit.
         let _ = thread::Builder::new()
@@ -51,7 +51,7 @@ pub fn add_file(length: u64) {
 
 /// The limit in bytes; `None` while there is none.
 pub fn limited_to() -> Option<u64> {
-    let least = LEAST.load(Ordering::Relaxed);
+    let least = MIN.load(Ordering::Relaxed);
     let files = FILES.load(Ordering::Relaxed).saturating_mul(FACTOR);
     (least > 0).then_some(least.max(files))
 }

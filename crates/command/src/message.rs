@@ -20,7 +20,7 @@ struct Held {
 }
 
 /// Most messages that wait; later ones replace the oldest.
-const MOST_HELD: usize = 100;
+const MAX_HELD: usize = 100;
 
 /// From now on messages of one line wait, because a screen is up.
 pub fn hold() {
@@ -48,7 +48,7 @@ pub fn print(message: impl Display) {
     match held.as_mut() {
         Some(held) => {
             for list in [&mut held.all, &mut held.unseen] {
-                if list.len() == MOST_HELD {
+                if list.len() == MAX_HELD {
                     list.remove(0);
                 }
                 list.push(message.clone());

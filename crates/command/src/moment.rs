@@ -29,7 +29,7 @@ const UNITS: [(&str, f64); 6] = [
 /// The name of the last moment that is recorded.
 const NOW: &str = "now";
 /// Most marks that an error lists.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// A moment of a recording.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,8 +154,8 @@ fn listed(run: &RunTimes, before: &str) -> String {
         let ns = mark.time_ns.saturating_sub(run.started_ns);
         format!("{} ({})", shown(&mark.name), duration(ns as f64 / 1e3))
     };
-    let some: Vec<String> = run.marks.iter().take(MOST_LISTED).map(one).collect();
-    let more = match run.marks.len().saturating_sub(MOST_LISTED) {
+    let some: Vec<String> = run.marks.iter().take(MAX_LISTED).map(one).collect();
+    let more = match run.marks.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

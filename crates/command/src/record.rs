@@ -306,7 +306,7 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
 }
 
 /// Most processes that are named while the recording waits for them.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// The state of a recording.
 struct Launcher {
@@ -324,7 +324,7 @@ struct Launcher {
     ended: Option<Instant>,
     /// The processes that the recording waits for have been printed.
     waiting: bool,
-    /// They were more than [`MOST_NAMED`]: the line is not repeated whenever one
+    /// They were more than [`MAX_NAMED`]: the line is not repeated whenever one
     /// of them ends.
     waits_for_many: bool,
     /// The collector was asked to end the recording.
@@ -488,12 +488,12 @@ impl Launcher {
     fn waiting_for(&mut self, pids: &[u32]) {
         self.waiting = true;
         let count = pids.len();
-        if count > MOST_NAMED && self.waits_for_many {
+        if count > MAX_NAMED && self.waits_for_many {
             return;
         }
-        self.waits_for_many = count > MOST_NAMED;
-        let named: Vec<_> = pids.iter().take(MOST_NAMED).map(u32::to_string).collect();
-        let more = match count.saturating_sub(MOST_NAMED) {
+        self.waits_for_many = count > MAX_NAMED;
+        let named: Vec<_> = pids.iter().take(MAX_NAMED).map(u32::to_string).collect();
+        let more = match count.saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };

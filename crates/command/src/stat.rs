@@ -51,11 +51,11 @@ Exit status: that of `allotrope record`, which is the program's own; for a recor
 0 if it could be read, 1 if allotrope failed, 2 if it cannot be used.";
 
 /// The shortest interval.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Most intervals that are in memory.
-const MOST_INTERVALS: u64 = 1 << 20;
+const MAX_INTERVALS: u64 = 1 << 20;
 /// Most processes whose last lines are printed.
-const MOST_LAST: usize = 20;
+const MAX_LAST: usize = 20;
 
 /// Arguments of `allotrope stat`.
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,7 @@ pub struct Arguments {
 fn interval(text: &str) -> Result<Duration, String> {
     let time = moment::time(text).map(|us| Duration::from_secs_f64((us / 1e6).min(1e9)));
     match time {
-        Some(time) if time >= SHORTEST => Ok(time),
+        Some(time) if time >= MIN_INTERVAL => Ok(time),
         Some(_) => Err("the shortest interval is 10ms".to_owned()),
         None => Err("write a time such as `1s` or `500ms`".to_owned()),
     }
@@ -271,7 +271,7 @@ impl Outputs {
         let unreadable = |error| trace::unreplayable(path, error);
         let run = run_times(trace).map_err(unreadable)?;
         let mut each = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
-        while run.lasted_ns() / each > MOST_INTERVALS {
+        while run.lasted_ns() / each > MAX_INTERVALS {
             each = each.saturating_mul(2);
         }
         if u128::from(each) != self.interval.as_nanos() {
@@ -349,12 +349,12 @@ fn print_last(rows: &Rows) {
     let mut text = format!("at the end:\n{HEAD}");
     let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
     last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
-    for row in last.iter().take(MOST_LAST) {
+    for row in last.iter().take(MAX_LAST) {
         // The rate is that of the whole run.
         text.push_str(&row.line(None));
     }
-    if last.len() > MOST_LAST {
-        text.push_str(&format!("{} more processes\n", last.len() - MOST_LAST));
+    if last.len() > MAX_LAST {
+        text.push_str(&format!("{} more processes\n", last.len() - MAX_LAST));
     }
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -19,7 +19,7 @@ use crate::trace;
 /// Most names of windows that an error lists.
 const LISTED: usize = 10;
 /// Most runs of a window that are compared.
-const MOST_RUNS: usize = 100;
+const MAX_RUNS: usize = 100;
 
 /// All runs of the window `name`, process by process, in order of opening. Fails if
 /// there is none.
@@ -137,7 +137,7 @@ fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) ->
     line
 }
 
-/// The first [`MOST_RUNS`] runs of a window that can be compared, that is, were closed
+/// The first [`MAX_RUNS`] runs of a window that can be compared, that is, were closed
 /// and measured, and notes on the runs that are left out.
 pub fn comparable<'p>(
     path: &Path,
@@ -167,12 +167,12 @@ pub fn comparable<'p>(
             all.len()
         ));
     }
-    if runs.len() > MOST_RUNS {
+    if runs.len() > MAX_RUNS {
         notes.push(format!(
-            "note: {shown}: the first {MOST_RUNS} of {} runs of the window '{name}' are compared",
+            "note: {shown}: the first {MAX_RUNS} of {} runs of the window '{name}' are compared",
             runs.len()
         ));
-        runs.truncate(MOST_RUNS);
+        runs.truncate(MAX_RUNS);
     }
     Ok((runs, notes))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 /// Links followed before they count as a loop; Linux's own limit.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 /// `S_IWGRP` and `S_IWOTH`.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// In a user namespace, the owner of the files whose owner it does not have: root's, too
@@ -45,8 +45,8 @@ impl Target {
     /// its end, or a pipe or a device into a folder that others can write to.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
-            check_way(&path, MOST_LINKS)?;
+        for _ in 0..MAX_LINKS {
+            check_way(&path, MAX_LINKS)?;
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -9,7 +9,7 @@ use crate::{is_shown, shown_bytes};
 
 /// Most bytes of parameters in a colour sequence that passes; Allotrope's own have at
 /// most two.
-const LONGEST_COLOR: usize = 16;
+const MAX_COLOR: usize = 16;
 
 /// Writes text to `inner` with control characters escaped.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ fn color_length(bytes: &[u8]) -> Option<usize> {
         [_, b'[', rest @ ..] => {
             let parameters = rest.iter().take_while(|byte| is_parameter(byte)).count();
             match rest.get(parameters) {
-                _ if parameters > LONGEST_COLOR => None,
+                _ if parameters > MAX_COLOR => None,
                 None => Some(0),
                 Some(b'm') => Some(2 + parameters + 1),
                 Some(_) => None,

@@ -20,7 +20,7 @@ use object::{Endianness, ReadCache};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 /// Most segments of a core file. Linux maps 65,530 unless told otherwise.
-const MOST_SEGMENTS: usize = 1 << 20;
+const MAX_SEGMENTS: usize = 1 << 20;
 
 /// The state in a file.
 pub fn state_in(path: &Path) -> anyhow::Result<State> {
@@ -66,7 +66,7 @@ fn in_core(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
         bail!("it is an ELF file, but no core file of this machine");
     }
     let segments = usize::try_from(header.phnum(endian, &data)?)?;
-    if segments > MOST_SEGMENTS {
+    if segments > MAX_SEGMENTS {
         bail!("it has {segments} segments");
     }
     let mut found = Vec::new();

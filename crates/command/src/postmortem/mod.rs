@@ -17,7 +17,7 @@ use allotrope_text::numbers::moment;
 use allotrope_trace::model::Exit;
 use allotrope_watch::blocks::Which;
 use allotrope_watch::look::Look;
-use allotrope_watch::sampled::{About, DEEPEST, SaveError, Watched};
+use allotrope_watch::sampled::{About, MAX_DEPTH, SaveError, Watched};
 use allotrope_watch::watch::{Options, Watch};
 use allotrope_watch::{json, text};
 use anyhow::{Context, anyhow, bail};
@@ -198,7 +198,7 @@ fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), 
     };
     let about = About {
         tool_version: env!("CARGO_PKG_VERSION"),
-        depth_limit: DEEPEST,
+        depth_limit: MAX_DEPTH,
     };
     let write = || -> Result<(), SaveError> {
         let mut output = OutputFile::at(target)?;

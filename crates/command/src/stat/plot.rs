@@ -16,7 +16,7 @@ const BOTTOM: f64 = 40.0;
 /// Lines across the area.
 const LINES: u32 = 4;
 /// Most points of a curve: more would be closer than a pixel.
-const MOST_POINTS: usize = 2000;
+const MAX_POINTS: usize = 2000;
 
 /// From values to pixels.
 struct Scale {
@@ -118,7 +118,7 @@ fn text(out: &mut dyn Write, x: f64, y: f64, anchor: &str, text: &str) -> io::Re
 
 /// The points of a curve from 0: of points closer than a pixel, the highest.
 fn points(totals: &[Total], of: fn(&Total) -> u64) -> Vec<(f64, u64)> {
-    let together = totals.len().div_ceil(MOST_POINTS).max(1);
+    let together = totals.len().div_ceil(MAX_POINTS).max(1);
     let highest = totals.chunks(together).filter_map(|some| {
         let highest = some.iter().max_by_key(|total| of(total))?;
         Some((highest.seconds, of(highest)))

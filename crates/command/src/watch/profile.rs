@@ -8,7 +8,7 @@ use allotrope_symbols::Locator;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 use allotrope_watch::look::Look;
-use allotrope_watch::sampled::{About, DEEPEST, Watched};
+use allotrope_watch::sampled::{About, MAX_DEPTH, Watched};
 use anyhow::Context;
 
 use super::save::parent;
@@ -29,7 +29,7 @@ pub fn source<'l>(
     let watched: Vec<Watched<'_>> = watched.collect();
     let about = About {
         tool_version: env!("CARGO_PKG_VERSION"),
-        depth_limit: DEEPEST,
+        depth_limit: MAX_DEPTH,
     };
     let mut saved = Vec::new();
     let cannot = "the profile cannot be made";

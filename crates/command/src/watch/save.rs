@@ -8,7 +8,7 @@ use allotrope_text::Shown;
 use allotrope_trace::model::Exit;
 use allotrope_watch::attach::Attached;
 use allotrope_watch::look::Look;
-use allotrope_watch::sampled::{About, DEEPEST, SaveError, Watched};
+use allotrope_watch::sampled::{About, MAX_DEPTH, SaveError, Watched};
 use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
@@ -33,7 +33,7 @@ pub fn save(
     let watched: Vec<Watched<'_>> = looks.iter().map(|look| watched(look, attached)).collect();
     let about = About {
         tool_version: env!("CARGO_PKG_VERSION"),
-        depth_limit: DEEPEST,
+        depth_limit: MAX_DEPTH,
     };
     // Signals are handled later, by the loop: the file is complete, or has no name.
     let write = || -> Result<(), SaveError> {

@@ -4,7 +4,7 @@ use crate::counters::figure;
 use crate::report::Counter;
 
 /// No processor of today retires so many instructions in a cycle.
-const MOST_PER_CYCLE: f64 = 10.0;
+const MAX_PER_CYCLE: f64 = 10.0;
 /// The processor's count and the stepped one may differ by this part: the former is estimated
 /// from samples and has the call itself, the latter is of a sample of the operations.
 pub(crate) const TOLERANCE: f64 = 0.25;
@@ -31,7 +31,7 @@ pub(crate) fn impossible(counters: &[Counter]) -> Vec<String> {
         }
     }
     if let (Some(instructions), Some(cycles)) = (instructions, of("cycles"))
-        && instructions > MOST_PER_CYCLE * cycles
+        && instructions > MAX_PER_CYCLE * cycles
     {
         found.push(format!(
             "impossible counter: {instructions:.2} instructions in {cycles:.2} cycles an operation, more than a processor can execute"

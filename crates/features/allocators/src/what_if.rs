@@ -8,7 +8,7 @@ use crate::hot_functions::share_of_all;
 use crate::report::{Change, Estimate};
 
 /// Estimates below this share of all instructions are left out.
-const LEAST: f64 = 0.001;
+const MIN: f64 = 0.001;
 /// Functions of a path that an estimate names.
 const NAMED: usize = 6;
 
@@ -18,7 +18,7 @@ pub(crate) fn estimates(stepped: &Stepped) -> Vec<Estimate> {
     let callees = stepped.callees.iter().filter(|it| is_function(it));
     let mut all: Vec<Estimate> = callees.map(|it| of_callee(it, mean)).collect();
     all.extend(stepped.paths.iter().filter_map(|it| of_path(it, stepped)));
-    all.retain(|it| it.saved_share >= LEAST);
+    all.retain(|it| it.saved_share >= MIN);
     all.sort_by(|a, b| b.saved_instructions.total_cmp(&a.saved_instructions));
     all
 }

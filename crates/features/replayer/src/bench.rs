@@ -15,7 +15,7 @@ use crate::calls::{ALLOCATOR, Calls, NULL};
 use crate::counters::Counters;
 use crate::system::{self, Words};
 
-const MOST_THREADS: usize = results::MOST_BENCH_THREADS as usize;
+const MAX_THREADS: usize = results::MAX_BENCH_THREADS as usize;
 
 /// What a thread works with: its blocks, and an order in which it frees them.
 struct Lane {
@@ -49,7 +49,7 @@ struct Start {
 /// Runs the pattern. The error is a state.
 pub fn run(results: Words) -> Result<(), u64> {
     let threads = results.get(results::BENCH_THREADS);
-    let threads = threads.clamp(1, results::MOST_BENCH_THREADS) as usize;
+    let threads = threads.clamp(1, results::MAX_BENCH_THREADS) as usize;
     if threads == 1 && results.get(results::PROCESSOR) > 0 {
         system::run_on(results.get(results::PROCESSOR) - 1);
     }
@@ -122,8 +122,8 @@ impl Bench {
     }
 
     fn run_all(&self) -> Result<(), u64> {
-        let mut handles = [0; MOST_THREADS];
-        let mut starts: [Start; MOST_THREADS] = std::array::from_fn(|number| Start {
+        let mut handles = [0; MAX_THREADS];
+        let mut starts: [Start; MAX_THREADS] = std::array::from_fn(|number| Start {
             bench: self,
             number,
         });

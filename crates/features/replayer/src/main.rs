@@ -94,7 +94,7 @@ fn read_header(file: c_int) -> Option<Header> {
     let mut bytes = [0; HEADER_BYTES];
     system::read_at(file, &mut bytes, 0)?;
     let header = Header::from_bytes(&bytes)?;
-    let threads = 1..=allotrope_replayer::operations::MOST_THREADS;
+    let threads = 1..=allotrope_replayer::operations::MAX_THREADS;
     threads.contains(&header.threads).then_some(header)
 }
 

@@ -9,9 +9,9 @@ pub const HEADER_BYTES: usize = 128;
 /// Bytes of a record, and of an exit.
 pub const RECORD_BYTES: usize = 16;
 /// Largest number of threads.
-pub const MOST_THREADS: u32 = 1 << 16;
+pub const MAX_THREADS: u32 = 1 << 16;
 /// Largest base-2 logarithm of an alignment: more than an address space has.
-pub const MOST_ALIGNMENT_LOG2: u8 = 40;
+pub const MAX_ALIGNMENT_LOG2: u8 = 40;
 
 /// The function that an operation calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

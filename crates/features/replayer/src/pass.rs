@@ -171,7 +171,7 @@ impl<'w> Pass<'w> {
                 u64::MAX
             },
             samples_done: 0,
-            points_wanted: points.min(results::MOST_POINTS as u64),
+            points_wanted: points.min(results::MAX_POINTS as u64),
             next_point: u64::MAX,
             points_taken: 0,
             base: memory::Memory::default(),

@@ -21,14 +21,14 @@ pub const TOUCH_SHARE: usize = 3;
 /// Index: the number of the processor to run on, plus 1; 0 for any. Only used if there is
 /// one thread.
 pub const PROCESSOR: usize = 4;
-/// Index: how many points of memory are wanted, at most [`MOST_POINTS`].
+/// Index: how many points of memory are wanted, at most [`MAX_POINTS`].
 pub const POINTS_WANTED: usize = 5;
 
 /// Index: one of the `PATTERN_` constants. This and the next three only in [`MODE_BENCH`].
 pub const PATTERN: usize = 6;
 /// Index: bytes of a block, at least 8.
 pub const BLOCK_BYTES: usize = 7;
-/// Index: number of threads, 1 to [`MOST_BENCH_THREADS`].
+/// Index: number of threads, 1 to [`MAX_BENCH_THREADS`].
 pub const BENCH_THREADS: usize = 8;
 /// Index: how many blocks each thread allocates and frees; rounded up to whole rounds.
 pub const BENCH_PAIRS: usize = 9;
@@ -61,7 +61,7 @@ pub const ROUND: usize = 1024;
 /// Rounds between two exchanges.
 pub const LARSON_ROUNDS: usize = 16;
 /// Most threads in [`MODE_BENCH`].
-pub const MOST_BENCH_THREADS: u64 = 64;
+pub const MAX_BENCH_THREADS: u64 = 64;
 
 /// Touches no block.
 pub const TOUCH_NONE: u64 = 0;
@@ -126,11 +126,11 @@ pub const CLOCK_STEP: usize = 52;
 pub const PATH: usize = 64;
 /// Words of the path.
 pub const PATH_WORDS: usize = 512;
-/// Index of the first of 2 × [`MOST_POINTS`] words, two a point: the number of operations
+/// Index of the first of 2 × [`MAX_POINTS`] words, two a point: the number of operations
 /// done, and bytes of memory then.
 pub const POINTS: usize = 1024;
 /// Largest number of points.
-pub const MOST_POINTS: usize = 512;
+pub const MAX_POINTS: usize = 512;
 /// Index of the first of the histograms: for each [`Call`] one of [`BUCKETS`] words, the number
 /// of operations whose time in ticks is in the bucket. Only in [`MODE_LATENCY`].
 pub const HISTOGRAMS: usize = 2048;

@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 
-use allotrope_findings::series::{DEEPEST_DIP, LAST_THIRD, deepest_dip, gains_of_thirds};
+use allotrope_findings::series::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
 use rustc_hash::FxHashMap;
 
 use crate::look::SiteKey;
@@ -15,11 +15,11 @@ const LOOKS: usize = 120;
 /// Most sites with a history.
 const SITES: usize = 4096;
 /// Fewest looks from which a trend is told.
-const FEWEST_LOOKS: usize = 6;
+const MIN_LOOKS: usize = 6;
 /// Least part of the present bytes that must have been gained.
-const LEAST_GAIN: f64 = 0.2;
+const MIN_GAIN: f64 = 0.2;
 /// Fewest samples that must have been gained: fewer may be chance.
-const FEWEST_SAMPLES: u64 = 5;
+const MIN_SAMPLES: u64 = 5;
 
 /// How the live bytes of a site develop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl History {
     /// The trend of a site.
     pub fn trend(&self, key: SiteKey) -> Trend {
         match self.sites.get(&key) {
-            Some(points) if points.len() >= FEWEST_LOOKS => trend(points),
+            Some(points) if points.len() >= MIN_LOOKS => trend(points),
             _ => Trend::Unknown,
         }
     }
@@ -149,9 +149,9 @@ fn trend(points: &[Point]) -> Trend {
     };
     let gain = last.bytes - first.bytes;
     let is_gain = gain > 0.0
-        && gain >= LEAST_GAIN * last.bytes
-        && last.samples >= first.samples.saturating_add(FEWEST_SAMPLES);
-    if !is_gain || deepest_dip(&values) > DEEPEST_DIP * gain {
+        && gain >= MIN_GAIN * last.bytes
+        && last.samples >= first.samples.saturating_add(MIN_SAMPLES);
+    if !is_gain || deepest_dip(&values) > MAX_DIP * gain {
         return Trend::Flat;
     }
     let [first_third, last_third] = gains_of_thirds(&values);

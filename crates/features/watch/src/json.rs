@@ -30,7 +30,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         report.mark_time.map_or(Value::Null, seconds),
     );
     object.insert("old_age_seconds".into(), seconds(report.old_age));
-    put_sums(&mut object, report.total.as_ref(), Sites::SMALLEST);
+    put_sums(&mut object, report.total.as_ref(), Sites::MIN);
     let processes: Vec<Value> = report.processes.iter().map(process).collect();
     object.insert("processes".into(), processes.into());
     object.insert("sites".into(), report.sites.iter().map(site).collect());
@@ -140,7 +140,7 @@ fn process(row: &ProcessRow) -> Value {
         "period_bytes".into(),
         row.period.map_or(0, |it| it.bytes()).into(),
     );
-    put_sums(&mut object, row.sums.as_ref(), Sites::SMALLEST);
+    put_sums(&mut object, row.sums.as_ref(), Sites::MIN);
     let counters = &row.counters;
     for (name, number) in [
         ("sampled", counters.sampled),
@@ -210,7 +210,7 @@ fn put_live(object: &mut Map<String, Value>, live: Option<&Figures>) {
     object.insert("samples".into(), live.map_or(0, Figures::samples).into());
     if let Some(live) = live {
         put(object, "live_bytes", live.bytes());
-        put(object, "live_blocks", live.blocks(Sites::SMALLEST));
+        put(object, "live_blocks", live.blocks(Sites::MIN));
     }
 }
 

@@ -87,7 +87,7 @@ pub fn release(file: &OwnedFd) {
 
 /// What the watcher has published.
 fn before(file: &OwnedFd) -> Option<Option<Period>> {
-    let most = Period::LONGEST.bytes() as i64 + 1;
+    let most = Period::MAX.bytes() as i64 + 1;
     let start = holder(file, BEFORE, most)?;
     match u64::try_from(start.checked_sub(BEFORE)?).ok()? {
         0 => Some(None),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn who_takes_over_learns_what_the_period_was() {
-        for before in [None, Period::new(1), Some(Period::LONGEST)] {
+        for before in [None, Period::new(1), Some(Period::MAX)] {
             let folder = tempfile::tempdir().expect("a folder");
             let (one, two) = (opened(&folder), opened(&folder));
             assert_eq!(claim(&one, false).expect("a lock"), Claim::Free);

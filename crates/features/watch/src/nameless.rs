@@ -11,7 +11,7 @@ use crate::report::SiteRow;
 
 /// Least percentage of the live bytes for a sentence about a stripped file in text, as in
 /// reports of recordings.
-pub(crate) const LEAST_PERCENT: f64 = 5.0;
+pub(crate) const MIN_PERCENT: f64 = 5.0;
 
 /// What is known of a module's nameless code.
 #[derive(Default)]
@@ -124,7 +124,7 @@ mod tests {
             site(0, vec![frame("qsort", "/lib/libc.so.6", None)]),
         ];
         let gone = "/srv/old.so: 1 address has no name, in the stacks of 1.0 % of the live bytes that are shown: its file is gone";
-        assert_eq!(sentences(&sites, LEAST_PERCENT), [gone]);
+        assert_eq!(sentences(&sites, MIN_PERCENT), [gone]);
         let all = sentences(&sites, 0.0);
         assert_eq!(all.len(), 2);
         assert!(

@@ -21,7 +21,7 @@ use crate::look::Look;
 /// Most addresses whose names are remembered.
 const REMEMBERED: usize = 1 << 17;
 /// Most frames of a stack that are named, the innermost ones.
-const DEEPEST: usize = 512;
+const MAX_DEPTH: usize = 512;
 /// Most modules whose symbols stay loaded.
 const LOADED: usize = 256;
 /// Most files of modules that are kept open.
@@ -126,7 +126,9 @@ impl Names {
         let modules = look.state.modules.iter().map(|(number, it)| (*number, it));
         let modules: FxHashMap<u16, &Module> = modules.collect();
         let mut found: Vec<_> = stacks.iter().map(|id| look.state.stack(*id)).collect();
-        found.iter_mut().for_each(|it| it.frames.truncate(DEEPEST));
+        found
+            .iter_mut()
+            .for_each(|it| it.frames.truncate(MAX_DEPTH));
         let mut wanted: FxHashMap<u16, FxHashSet<Address>> = FxHashMap::default();
         for frame in found.iter().flat_map(|it| &it.frames) {
             if let Some(module) = modules.get(&frame.mapping) {

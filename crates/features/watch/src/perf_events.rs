@@ -17,9 +17,9 @@ use std::sync::Arc;
 use crate::names::NamedFrame;
 
 /// Longest line that is read, in bytes; of a longer one the rest is left out.
-const LONGEST: u64 = 1 << 16;
+const MAX_LENGTH: u64 = 1 << 16;
 /// Most frames of a stack.
-const DEEPEST: usize = 512;
+const MAX_DEPTH: usize = 512;
 
 /// What happened to a sampled block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn read(
             is_skipping = head.is_none();
             event = head;
         } else if let (Some(event), Some(frame)) = (&mut event, frame(text)) {
-            if event.stack.len() < DEEPEST {
+            if event.stack.len() < MAX_DEPTH {
                 event.stack.push(frame);
             }
         } else if !is_skipping {
@@ -95,8 +95,8 @@ pub fn read(
 /// Reads a line; `false` at the end.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
-    let read = io::Read::take(&mut *input, LONGEST).read_until(b'\n', line)?;
-    if read as u64 == LONGEST && line.last() != Some(&b'\n') {
+    let read = io::Read::take(&mut *input, MAX_LENGTH).read_until(b'\n', line)?;
+    if read as u64 == MAX_LENGTH && line.last() != Some(&b'\n') {
         loop {
             let buffer = input.fill_buf()?;
             let end = buffer.iter().position(|byte| *byte == b'\n');

@@ -2,7 +2,7 @@
 //!
 //! The figures are those of a report, without its sites: there are no series of stacks, so the
 //! number of lines depends on the number of processes alone, and that has a limit
-//! ([`MOST_PROCESSES`]).
+//! ([`MAX_PROCESSES`]).
 //!
 //! Source: Prometheus, "Exposition formats", text-based format.
 
@@ -16,10 +16,10 @@ use crate::resident::Resident;
 use crate::sites::Sites;
 
 /// Most processes with lines of their own. Others are only counted.
-pub const MOST_PROCESSES: usize = 1000;
+pub const MAX_PROCESSES: usize = 1000;
 
 /// Most characters of a process's name: the process chooses it.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// The estimates of one process.
 struct Estimates {
@@ -45,7 +45,7 @@ struct Process<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()> {
-    let shown = looks.iter().take(MOST_PROCESSES);
+    let shown = looks.iter().take(MAX_PROCESSES);
     let processes: Vec<Process<'_>> = shown.map(|look| Process::new(look, old_age)).collect();
     let mut page = Page { out, processes };
     page.gauge("processes", "Watched processes.", |_| None)?;
@@ -208,9 +208,9 @@ impl Estimates {
         }
         Some(Self {
             live_bytes: live.bytes(),
-            live_blocks: live.blocks(Sites::SMALLEST),
+            live_blocks: live.blocks(Sites::MIN),
             old_bytes: old.bytes(),
-            old_blocks: old.blocks(Sites::SMALLEST),
+            old_blocks: old.blocks(Sites::MIN),
             allocated_bytes: state.allocated().map(|it| it.bytes()),
             freed_bytes: state.freed().map(|it| it.bytes()),
         })
@@ -230,7 +230,7 @@ fn rounded(it: Estimate) -> Estimate {
 /// other control characters are replaced.
 fn label(text: &str) -> String {
     let mut label = String::new();
-    for character in text.chars().take(LONGEST_NAME) {
+    for character in text.chars().take(MAX_NAME) {
         match character {
             '\\' => label.push_str("\\\\"),
             '"' => label.push_str("\\\""),
@@ -262,6 +262,6 @@ mod tests {
     fn a_name_stays_one_label() {
         assert_eq!(label("a\"} 1\nb\\c"), "a\\\"} 1\\nb\\\\c");
         assert_eq!(label("\u{1b}[31m\r"), "\u{fffd}[31m\u{fffd}");
-        assert_eq!(label(&"x".repeat(1000)).len(), LONGEST_NAME);
+        assert_eq!(label(&"x".repeat(1000)).len(), MAX_NAME);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 
-use allotrope_shm::layout::MOST_STATE;
+use allotrope_shm::layout::MAX_STATE;
 use allotrope_shm::page_map;
 use allotrope_shm::samples::layout::BYTES;
 use allotrope_shm::samples::reader::RecorderMemory;
@@ -43,7 +43,7 @@ impl Resident {
 
 /// The resident bytes of the recorder. The process says where they are: it can spoil its own figure.
 fn recorders(map: &File, memory: &RecorderMemory) -> Option<u64> {
-    if memory.state_bytes > MOST_STATE {
+    if memory.state_bytes > MAX_STATE {
         return None;
     }
     let states = memory.states.iter();
@@ -68,9 +68,9 @@ mod tests {
             };
             recorders(&map, &memory)
         };
-        let found = made_up(vec![0x10, 1 << 47, 1 << 63, u64::MAX], MOST_STATE);
+        let found = made_up(vec![0x10, 1 << 47, 1 << 63, u64::MAX], MAX_STATE);
         assert!(matches!(found, Some(0) | None), "{found:?}");
-        assert_eq!(made_up(Vec::new(), MOST_STATE + 1), None);
+        assert_eq!(made_up(Vec::new(), MAX_STATE + 1), None);
         // More than all of the process has.
         let resident = Resident {
             bytes: 4096,

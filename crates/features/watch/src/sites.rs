@@ -2,7 +2,7 @@
 //! grown since the mark.
 
 use allotrope_sampling::Period;
-use allotrope_sampling::estimate::{Estimate, Figures, SMALLEST};
+use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_shm::samples::writer::Sample;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -163,7 +163,7 @@ impl Sites {
     }
 
     /// The smallest size of blocks of which nothing is known but that they are blocks.
-    pub const SMALLEST: u64 = SMALLEST;
+    pub const MIN: u64 = MIN;
 }
 
 fn group(

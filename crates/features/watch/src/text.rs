@@ -47,7 +47,7 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
         let stacks = plural(report.suppressed.sites as u64, "stack");
         writeln!(out, "suppressed: {stacks}, {live}")?;
     }
-    for sentence in nameless::sentences(&report.sites, nameless::LEAST_PERCENT) {
+    for sentence in nameless::sentences(&report.sites, nameless::MIN_PERCENT) {
         writeln!(out, "warning: {sentence}")?;
     }
     sites(&report.sites, report.more_sites, width, out)?;
@@ -213,7 +213,7 @@ fn is_figures(line: &str) -> bool {
 }
 
 fn figures(figures: &Figures) -> String {
-    let blocks = in_blocks(figures.blocks(Sites::SMALLEST));
+    let blocks = in_blocks(figures.blocks(Sites::MIN));
     format!("{}, {blocks}", in_bytes(figures))
 }
 

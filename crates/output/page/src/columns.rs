@@ -2,13 +2,13 @@
 //! it for readers. What the columns mean is the business of the other files.
 //!
 //! A number is a LEB128 varint; a signed one is zigzag-coded first. Numbers above
-//! [`LARGEST`] are written as this: the page calculates in doubles, which have no others
+//! [`MAX`] are written as this: the page calculates in doubles, which have no others
 //! exactly, and such a number can only come from a damaged or hostile trace.
 
 use allotrope_profile::{LIVE_AT_END, TimeCell};
 
 /// The largest number that a double and its neighbours are exact for: 2^53 - 1.
-pub const LARGEST: u64 = (1 << 53) - 1;
+pub const MAX: u64 = (1 << 53) - 1;
 
 /// Version of the layout.
 pub const VERSION: u8 = 4;
@@ -25,7 +25,7 @@ impl Columns {
         let mut bytes = Vec::new();
         values
             .into_iter()
-            .for_each(|value| write(&mut bytes, value.min(LARGEST)));
+            .for_each(|value| write(&mut bytes, value.min(MAX)));
         self.bytes(name, bytes);
     }
 
@@ -35,7 +35,7 @@ impl Columns {
         let mut bytes = Vec::new();
         let mut before = 0;
         for value in values {
-            let value = value.min(LARGEST);
+            let value = value.min(MAX);
             write_signed(&mut bytes, value as i64 - before);
             before = value as i64;
         }

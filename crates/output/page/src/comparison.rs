@@ -85,9 +85,9 @@ struct Limits {
 /// Below so many characters, names are not cut while there are stacks to leave out.
 const SHORT_NAME: usize = 200;
 /// Names are not cut below this.
-const SHORTEST_NAME: usize = 40;
+const MIN_NAME: usize = 40;
 /// Entries and stacks that stay in any case.
-const FEWEST: usize = 100;
+const MIN: usize = 100;
 
 impl Limits {
     /// As much as a browser can be expected to show.
@@ -103,11 +103,11 @@ impl Limits {
         let (limit, least) = match part {
             Part::Comparison => return false,
             Part::Names if self.characters > SHORT_NAME => (&mut self.characters, SHORT_NAME),
-            _ if self.same > FEWEST && self.same * 4 > self.stacks => (&mut self.same, FEWEST),
-            _ if self.stacks > FEWEST => (&mut self.stacks, FEWEST),
-            Part::Entries if self.entries > FEWEST => (&mut self.entries, FEWEST),
-            _ if self.characters > SHORTEST_NAME => (&mut self.characters, SHORTEST_NAME),
-            _ => (&mut self.entries, FEWEST),
+            _ if self.same > MIN && self.same * 4 > self.stacks => (&mut self.same, MIN),
+            _ if self.stacks > MIN => (&mut self.stacks, MIN),
+            Part::Entries if self.entries > MIN => (&mut self.entries, MIN),
+            _ if self.characters > MIN_NAME => (&mut self.characters, MIN_NAME),
+            _ => (&mut self.entries, MIN),
         };
         let can = *limit > least;
         *limit = (*limit / 2).max(least);

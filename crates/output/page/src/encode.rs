@@ -17,8 +17,8 @@ use crate::stacks::Trie;
 
 /// Processes whose sites the page has, those with most allocations, and how many of them it has
 /// even where it is too large.
-const MOST_CARRIED: usize = 1024;
-const FEWEST_CARRIED: usize = 64;
+const MAX_CARRIED: usize = 1024;
+const MIN_CARRIED: usize = 64;
 /// Buckets of equal width in which the time of several processes is divided: those of their curve.
 const BUCKETS: u64 = PARTS_OF_SUM;
 
@@ -77,23 +77,23 @@ pub struct Limits {
 /// Below so many characters, names are not cut while there are sites to put together.
 const SHORT_NAME: usize = 200;
 /// Names are not cut below this.
-const SHORTEST_NAME: usize = 40;
+const MIN_NAME: usize = 40;
 /// Sites that keep their stack in any case.
-const FEWEST_SITES: usize = 100;
+const MIN_SITES: usize = 100;
 
 impl Limits {
     /// All that a profile has, as far as a browser can be expected to read it.
     pub fn of(profile: &Profile) -> Self {
-        const MOST_CELLS: usize = 2_000_000;
+        const MAX_CELLS: usize = 2_000_000;
         let sites = profile.processes.iter().map(|it| it.sites.len()).sum();
         Self {
-            cells: MOST_CELLS,
+            cells: MAX_CELLS,
             sites,
             details: sites,
             characters: 10_000,
-            carried: profile.processes.len().min(MOST_CARRIED),
+            carried: profile.processes.len().min(MAX_CARRIED),
             processes: profile.processes.len(),
-            source: source::MOST_BYTES,
+            source: source::MAX_BYTES,
         }
     }
 
@@ -101,11 +101,11 @@ impl Limits {
     pub fn halve(&mut self, part: Part) -> bool {
         // Names take room because they are long, or because there are many of them.
         let (limit, least) = match part {
-            Part::Run if self.carried > FEWEST_CARRIED => (&mut self.carried, FEWEST_CARRIED),
-            Part::Run => (&mut self.processes, FEWEST_CARRIED),
+            Part::Run if self.carried > MIN_CARRIED => (&mut self.carried, MIN_CARRIED),
+            Part::Run => (&mut self.processes, MIN_CARRIED),
             Part::Names if self.characters > SHORT_NAME => (&mut self.characters, SHORT_NAME),
-            Part::Names if self.sites <= FEWEST_SITES => (&mut self.characters, SHORTEST_NAME),
-            Part::Names | Part::Stacks | Part::Sites => (&mut self.sites, FEWEST_SITES),
+            Part::Names if self.sites <= MIN_SITES => (&mut self.characters, MIN_NAME),
+            Part::Names | Part::Stacks | Part::Sites => (&mut self.sites, MIN_SITES),
             Part::Details => (&mut self.details, 0),
             Part::Cells => (&mut self.cells, 100),
             Part::Source => (&mut self.source, 0),

@@ -164,7 +164,7 @@ mod tests {
             processes: (0..10_000).map(process).collect(),
             ..Profile::default()
         };
-        assert!(size(&profile, crate::MOST_BYTES) < 500_000);
+        assert!(size(&profile, crate::MAX_BYTES) < 500_000);
         let meta = meta(&profile);
         // 10,000 less 1,024.
         assert!(meta.contains("\"totals_only\":8976"), "{meta}");
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn nothing_and_one_site_are_pages_too() {
         let none = Profile::default();
-        assert!(size(&none, crate::MOST_BYTES) < 5_000);
+        assert!(size(&none, crate::MAX_BYTES) < 5_000);
         assert!(meta(&none).contains("\"carried\":0"));
         assert!(meta(&profile(1, 5)).contains("\"carried\":1"));
     }

@@ -5,7 +5,7 @@ use allotrope_profile::{Gap, Process};
 use crate::columns::Columns;
 
 /// The most gaps of a process; neighbours are joined.
-const MOST_GAPS: usize = 200;
+const MAX_GAPS: usize = 200;
 
 /// Encodes the gaps of all processes.
 pub fn encode(columns: &mut Columns, all: &[&Process]) {
@@ -21,10 +21,10 @@ pub fn encode(columns: &mut Columns, all: &[&Process]) {
     columns.numbers("gap.events", each().map(|it| it.events));
 }
 
-/// At most [`MOST_GAPS`]: neighbours become one, from the start of the first to the end of
+/// At most [`MAX_GAPS`]: neighbours become one, from the start of the first to the end of
 /// the last.
 fn few(gaps: &[Gap]) -> Vec<Gap> {
-    let step = gaps.len().div_ceil(MOST_GAPS).max(1);
+    let step = gaps.len().div_ceil(MAX_GAPS).max(1);
     let joined = gaps.chunks(step).filter_map(|some| {
         let (first, last) = (some.first()?, some.last()?);
         Some(Gap {
@@ -49,7 +49,7 @@ mod tests {
         };
         let gaps: Vec<Gap> = (0..1_000).map(gap).collect();
         let joined = few(&gaps);
-        assert_eq!(joined.len(), MOST_GAPS);
+        assert_eq!(joined.len(), MAX_GAPS);
         let events: u64 = joined.iter().map(|it| it.events).sum();
         assert_eq!(events, 1_000 * 999 / 2);
         // Five become one.

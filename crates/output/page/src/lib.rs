@@ -6,7 +6,7 @@
 //! The page is `page.html`, which is built from `ui/`, with the recording's data in it. The
 //! data is columns of numbers (`docs/page-data.md`), compressed and in base64: so nothing of
 //! it, such as a function's name, is ever parsed as HTML. The page fetches nothing. Whatever
-//! was recorded, it has at most [`MOST_BYTES`]: where there is more, the lightest sites
+//! was recorded, it has at most [`MAX_BYTES`]: where there is more, the lightest sites
 //! lose their callers or get wider buckets of time, and the page says so.
 //!
 //! ```text
@@ -55,7 +55,7 @@ pub use policy::content_security_policy;
 pub use sampled::profile_of_samples;
 
 /// The most bytes of a page.
-pub const MOST_BYTES: usize = 5_000_000;
+pub const MAX_BYTES: usize = 5_000_000;
 
 /// The page without data.
 const PAGE: &str = include_str!("page.html");
@@ -117,7 +117,7 @@ pub fn is_page(head: &[u8]) -> bool {
 
 /// The most bytes of the data of a page.
 fn room() -> usize {
-    MOST_BYTES.saturating_sub(PAGE.len())
+    MAX_BYTES.saturating_sub(PAGE.len())
 }
 
 fn write_parts(parts: &[(&'static str, String)], out: &mut dyn Write) -> io::Result<()> {

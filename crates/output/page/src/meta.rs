@@ -90,9 +90,9 @@ struct Samples {
 }
 
 /// The most sites that a finding lists; the text of the report lists fewer.
-const MOST_SITES: usize = 1000;
+const MAX_SITES: usize = 1000;
 /// Warnings and unrecorded programs that are listed.
-const MOST_LISTED: usize = 50;
+const MAX_LISTED: usize = 50;
 
 /// Writes them. `frames` are the page's frames of the findings.
 pub fn meta(
@@ -123,11 +123,11 @@ pub fn meta(
                 .take(carried)
                 .position(|process| process.id == it.process),
             frame,
-            sites: &it.sites[..it.sites.len().min(MOST_SITES)],
+            sites: &it.sites[..it.sites.len().min(MAX_SITES)],
         });
     // What was recorded in part is among the warnings.
     let unrecorded = profile.unrecorded.iter().filter(|it| !it.partly);
-    let unrecorded = unrecorded.take(MOST_LISTED).map(|it| {
+    let unrecorded = unrecorded.take(MAX_LISTED).map(|it| {
         let executable = shown_path(&it.executable);
         format!("{executable} (process {}): {}", it.pid, shown(&it.reason))
     });
@@ -156,7 +156,7 @@ pub fn meta(
                 .any(|it| it.unmatched_deallocations > 0 || !it.gaps.is_empty()),
         warnings: sentences
             .iter()
-            .take(MOST_LISTED)
+            .take(MAX_LISTED)
             .map(|it| clean(it))
             .collect(),
         findings: findings.collect(),

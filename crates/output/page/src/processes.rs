@@ -16,11 +16,11 @@ use crate::gaps;
 use crate::names::Names;
 
 /// Threads of a process, those with most allocations.
-pub const MOST_THREADS: usize = 1000;
+pub const MAX_THREADS: usize = 1000;
 /// Windows of a process, in order of opening.
-const MOST_WINDOWS: usize = 2000;
+const MAX_WINDOWS: usize = 2000;
 /// Samples of the resident set of a process.
-const MOST_RESIDENT: usize = 2000;
+const MAX_RESIDENT: usize = 2000;
 
 /// Encodes `all` processes, of which the first ones are `carried` in full.
 pub fn encode(
@@ -128,7 +128,7 @@ fn curves(columns: &mut Columns, profile: &Profile, carried: &[&Process]) {
     let resident: Vec<Vec<_>> = carried
         .iter()
         .map(|it| {
-            let step = it.resident.len().div_ceil(MOST_RESIDENT).max(1);
+            let step = it.resident.len().div_ceil(MAX_RESIDENT).max(1);
             it.resident
                 .chunks(step)
                 .filter_map(|some| some.iter().max_by_key(|it| it.program_bytes()))
@@ -152,7 +152,7 @@ fn of_process(
     process: &Process,
 ) -> impl Iterator<Item = (usize, &allotrope_profile::ThreadTotals)> + Clone {
     // Sites name threads by index, so the first ones are kept and not those with most.
-    process.threads.iter().take(MOST_THREADS).enumerate()
+    process.threads.iter().take(MAX_THREADS).enumerate()
 }
 
 fn threads(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
@@ -191,10 +191,10 @@ fn threads(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
 
 /// When the blocks of each thread were allocated and freed.
 pub fn thread_cells(columns: &mut Columns, carried: &[&Process]) {
-    const MOST_CELLS: usize = 100_000;
+    const MAX_CELLS: usize = 100_000;
     let tables: Vec<TimeTable> = crate::sites::tables_with_at_most(
         carried.iter().map(|it| it.thread_times.as_ref()),
-        MOST_CELLS,
+        MAX_CELLS,
     );
     let rows = carried.iter().zip(&tables).flat_map(|(process, table)| {
         of_process(process).map(|(index, _)| table.cells_of(index as u32))
@@ -212,8 +212,8 @@ pub fn thread_cells(columns: &mut Columns, carried: &[&Process]) {
 /// whose threads have wider buckets too, and for those with least allocations if there is no
 /// room.
 pub fn total_cells(columns: &mut Columns, carried: &[&Process], tables: &[TimeTable]) {
-    const MOST_CELLS: usize = 200_000;
-    let mut left = MOST_CELLS;
+    const MAX_CELLS: usize = 200_000;
+    let mut left = MAX_CELLS;
     let of = |(process, table): (&&Process, &TimeTable)| {
         let threads = process.thread_times.as_ref();
         let threads = threads.filter(|threads| {
@@ -262,12 +262,12 @@ fn sizes(columns: &mut Columns, carried: &[&Process]) {
 }
 
 fn windows(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
-    let of = |it: &Process| it.windows.len().min(MOST_WINDOWS) as u64;
+    let of = |it: &Process| it.windows.len().min(MAX_WINDOWS) as u64;
     columns.numbers("window.count", carried.iter().map(|it| of(it)));
     let all = || {
         carried
             .iter()
-            .flat_map(|it| it.windows.iter().take(MOST_WINDOWS))
+            .flat_map(|it| it.windows.iter().take(MAX_WINDOWS))
     };
     let text: Vec<u64> = all().map(|it| names.number(&it.name)).collect();
     columns.numbers("window.name", text);

@@ -15,7 +15,7 @@ use crate::columns::Columns;
 use crate::sites::PageSite;
 
 /// Functions with intervals of their own.
-const MOST_FUNCTIONS: usize = 2000;
+const MAX_FUNCTIONS: usize = 2000;
 
 /// An interval, rounded outwards.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -128,7 +128,7 @@ pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<Function> {
     }
     let mut sums: Vec<_> = sums.into_values().collect();
     sums.sort_by_key(|(number, figures)| (Reverse(rounded(figures, Metric::LeakedBytes)), *number));
-    sums.truncate(MOST_FUNCTIONS);
+    sums.truncate(MAX_FUNCTIONS);
     let functions = sums.iter().map(|(number, it)| Function {
         site: *number,
         intervals: Interval::all(it),

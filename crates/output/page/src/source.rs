@@ -19,9 +19,9 @@ use crate::sites::{PageSite, sums};
 /// Lines before and after the place itself.
 const AROUND: u32 = 3;
 /// Places that are looked up: a hostile recording may name each line of many files.
-const MOST_PLACES: usize = 10_000;
+const MAX_PLACES: usize = 10_000;
 /// Bytes of all lines, before compression.
-pub const MOST_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// A line of a file, as frames name it.
 type Place<'a> = (&'a str, u32);
@@ -37,7 +37,7 @@ pub fn encode(
     most: usize,
 ) -> (Columns, u64) {
     let places = places(page, sites, processes);
-    let looked_up = &places[..places.len().min(MOST_PLACES)];
+    let looked_up = &places[..places.len().min(MAX_PLACES)];
     let all = match most {
         0 => Lines::new(),
         _ => read(page, looked_up),
@@ -231,7 +231,7 @@ mod tests {
         let (text, left_out) = encoded(
             &profile(&path, &[(2, 10), (10, 10), (12, 10), (20, 10)]),
             Some(&source),
-            MOST_BYTES,
+            MAX_BYTES,
         );
         let expected = (1..=5).chain(7..=15).chain(17..=20);
         let expected: String = expected.map(|number| format!("line {number}\n")).collect();
@@ -262,12 +262,12 @@ mod tests {
         let (_folder, path) = file("one\n");
         let source = SourceLines::default();
         let one = profile(&path, &[(1, 10)]);
-        assert_eq!(encoded(&one, None, MOST_BYTES), (String::new(), 0));
+        assert_eq!(encoded(&one, None, MAX_BYTES), (String::new(), 0));
         let beyond = profile(&path, &[(3, 10)]);
         let nothing = (String::new(), 0);
-        assert_eq!(encoded(&beyond, Some(&source), MOST_BYTES), nothing);
+        assert_eq!(encoded(&beyond, Some(&source), MAX_BYTES), nothing);
         let missing = profile(&path.with_extension("h"), &[(1, 10)]);
-        assert_eq!(encoded(&missing, Some(&source), MOST_BYTES), nothing);
+        assert_eq!(encoded(&missing, Some(&source), MAX_BYTES), nothing);
         assert_eq!(source.warnings().len(), 1);
     }
 
@@ -275,7 +275,7 @@ mod tests {
     fn hostile_code_stays_one_line_of_text() {
         let (_folder, path) = file("a\u{202e}b\x1b[31m</script>\rc\n\tint d;\n");
         let source = SourceLines::default();
-        let (text, _) = encoded(&profile(&path, &[(1, 10)]), Some(&source), MOST_BYTES);
+        let (text, _) = encoded(&profile(&path, &[(1, 10)]), Some(&source), MAX_BYTES);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert_eq!(lines[1], "        int d;");

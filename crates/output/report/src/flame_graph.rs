@@ -16,12 +16,12 @@ use crate::numbers::count;
 /// Frames narrower than the whole divided by this are not drawn: no screen shows them.
 const FINEST: u64 = 4000;
 /// Deeper frames are not drawn.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 /// If there are more frames that are wide enough, only wider ones are drawn: a browser takes
 /// seconds for so many.
-const MOST_FRAMES: usize = 100_000;
+const MAX_FRAMES: usize = 100_000;
 /// The same for the bytes of their names in folded stacks, where each stack has all of its names.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Characters of a subtitle; an image is 1200 pixels wide.
 const SUBTITLE: usize = 150;
 /// A note in the comment of each graph, by which it is recognised as ours.
@@ -50,7 +50,7 @@ impl Line {
     /// A line of a stack of these names, of which no more than one is kept that is not drawn.
     pub(crate) fn new(names: impl Iterator<Item = u32>, before: u64, after: u64) -> Self {
         Self {
-            names: names.take(DEEPEST + 1).collect(),
+            names: names.take(MAX_DEPTH + 1).collect(),
             before,
             after,
         }
@@ -116,7 +116,7 @@ impl Folded {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let cut = match self.is_cut {
-            true => format!("; frames deeper than {DEEPEST} are left out"),
+            true => format!("; frames deeper than {MAX_DEPTH} are left out"),
             false => String::new(),
         };
         let narrow = match self.finest {
@@ -201,7 +201,11 @@ fn branches(lines: &[Line], depth: usize) -> impl Iterator<Item = (Option<u32>, 
     let mut rest = lines;
     std::iter::from_fn(move || {
         let first = rest.first()?;
-        let name = first.names.get(depth).filter(|_| depth < DEEPEST).copied();
+        let name = first
+            .names
+            .get(depth)
+            .filter(|_| depth < MAX_DEPTH)
+            .copied();
         let end = match name {
             None => 1,
             Some(name) => rest.partition_point(|line| line.names.get(depth) <= Some(&name)),
@@ -251,14 +255,14 @@ impl<'a> Measure<'a> {
             };
             self.frames += 1;
             let prefix = prefix + self.names[name as usize].len() + 1;
-            if self.frames > MOST_FRAMES || !self.count(group, depth + 1, prefix) {
+            if self.frames > MAX_FRAMES || !self.count(group, depth + 1, prefix) {
                 return false;
             }
         }
         if ends {
             self.bytes += prefix;
         }
-        self.bytes <= MOST_BYTES
+        self.bytes <= MAX_BYTES
     }
 }
 

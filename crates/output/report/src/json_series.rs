@@ -4,9 +4,9 @@ use allotrope_profile::{Process, Series};
 use serde::Serialize;
 
 /// Most buckets of all processes together: a recording may have thousands of processes.
-const MOST_BUCKETS: usize = 1 << 16;
+const MAX_BUCKETS: usize = 1 << 16;
 /// A process has so many buckets in any case.
-const FEWEST_BUCKETS: usize = 16;
+const MIN_BUCKETS: usize = 16;
 
 /// Live bytes in buckets of equal width. A list has a number for each bucket.
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ pub(crate) struct ResidentForm {
 impl SeriesForm {
     /// The series of one of so many processes.
     pub(crate) fn of(process: &Process, processes: usize) -> Self {
-        let most = (MOST_BUCKETS / processes.max(1)).max(FEWEST_BUCKETS);
+        let most = (MAX_BUCKETS / processes.max(1)).max(MIN_BUCKETS);
         let series: Series = process.live.with_at_most(most);
         let column = |of: fn(&allotrope_profile::LiveSample) -> u64| {
             let values = series.samples.iter().map(of);

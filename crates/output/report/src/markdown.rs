@@ -14,7 +14,7 @@ use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
 use crate::warnings::warnings;
 
 /// Most rows of a table.
-const MOST: usize = 10;
+const MAX: usize = 10;
 /// Columns of the curve.
 const COLUMNS: usize = 60;
 
@@ -64,7 +64,7 @@ fn write_processes(shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
         "| process | command | allocations | bytes | peak | end |"
     )?;
     writeln!(out, "| ---: | --- | ---: | ---: | ---: | --- |")?;
-    for process in sorted.iter().take(MOST) {
+    for process in sorted.iter().take(MAX) {
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} |",
@@ -76,11 +76,11 @@ fn write_processes(shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
             how_it_ended(process),
         )?;
     }
-    if sorted.len() > MOST {
+    if sorted.len() > MAX {
         writeln!(
             out,
             "\n{} more processes.",
-            count((sorted.len() - MOST) as u64)
+            count((sorted.len() - MAX) as u64)
         )?;
     }
     writeln!(out)
@@ -101,7 +101,7 @@ fn write_findings(
         return writeln!(out, "Nothing stands out.\n");
     }
     writeln!(out, "#### What stands out\n")?;
-    for (index, finding) in findings.take(MOST).enumerate() {
+    for (index, finding) in findings.take(MAX).enumerate() {
         let frame = finding.frame;
         let frame = frame.and_then(|index| profile.frames.get(index as usize));
         let place = frame.map_or_else(String::new, |frame| format!(" in {}", place(frame)));
@@ -133,7 +133,7 @@ fn write_functions(screen: &Screen<'_>, shown: &[&Process], out: &mut dyn Write)
     writeln!(out, "#### Held at the peak, by function\n")?;
     writeln!(out, "| bytes | share | blocks | function |")?;
     writeln!(out, "| ---: | ---: | ---: | --- |")?;
-    for group in all.iter().take(MOST) {
+    for group in all.iter().take(MAX) {
         let place = match group.frame {
             Some(frame) if group.is_unnamed => {
                 format!(

@@ -2,7 +2,7 @@
 //! addresses, the share of the allocations, and the reason; and one for code in no module.
 //!
 //! That a system's program is stripped is usual. For people it is worth a line only if
-//! enough of the allocations pass through its nameless code ([`LEAST_PERCENT`]); JSON has
+//! enough of the allocations pass through its nameless code ([`MIN_PERCENT`]); JSON has
 //! all sentences.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::numbers::{count, share};
 /// Least percentage of the allocations whose stacks have nameless code of a stripped module,
 /// or of none, for a sentence that people see. Below it the code is in none of the stacks
 /// that a report begins with.
-const LEAST_PERCENT: u64 = 5;
+const MIN_PERCENT: u64 = 5;
 
 /// Code that has addresses without names.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Stacks<'a> {
 
 /// The sentences about a recording that people see, the code with the most allocations first.
 pub(crate) fn warnings(profile: &Profile) -> Vec<String> {
-    of_recording(profile).sentences(LEAST_PERCENT)
+    of_recording(profile).sentences(MIN_PERCENT)
 }
 
 /// All sentences about a recording.
@@ -50,7 +50,7 @@ pub(crate) fn all_warnings(profile: &Profile) -> Vec<String> {
 
 /// The sentences about a sampled profile that people see.
 pub fn sampled_warnings(profile: &SampledProfile) -> Vec<String> {
-    of_samples(profile).sentences(LEAST_PERCENT)
+    of_samples(profile).sentences(MIN_PERCENT)
 }
 
 /// All sentences about a sampled profile.

@@ -122,13 +122,15 @@ fn continues_operator(read: &str, next: char) -> bool {
 /// then the outermost.
 pub(crate) fn callers(names: &[&str], room: usize) -> String {
     const ARROW: &str = "← ";
-    const LONGEST: usize = 48;
+    const MAX_LENGTH: usize = 48;
     let mut parts: Vec<String> = Vec::new();
     let mut used = 0;
-    let last = names.last().map(|last| name(last, LONGEST.min(room / 2)));
+    let last = names
+        .last()
+        .map(|last| name(last, MAX_LENGTH.min(room / 2)));
     let reserved = last.as_deref().map_or(0, columns) + " ← … ← ".chars().count();
     for (index, function) in names.iter().enumerate() {
-        let part = name(function, LONGEST.min(room.saturating_sub(2)));
+        let part = name(function, MAX_LENGTH.min(room.saturating_sub(2)));
         let needed = columns(&part) + ARROW.chars().count() + usize::from(index > 0);
         let is_last = index + 1 == names.len();
         let limit = if is_last {

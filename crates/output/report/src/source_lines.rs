@@ -19,11 +19,11 @@ use crate::numbers::count;
 use crate::shorten::clean;
 
 /// Larger files are not read: they are not source code.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 /// The most bytes of all files together.
-const MOST_BYTES_IN_ALL: u64 = 512 << 20;
+const MAX_BYTES_IN_ALL: u64 = 512 << 20;
 /// The most characters of a line.
-const MOST_COLUMNS: usize = 400;
+const MAX_COLUMNS: usize = 400;
 
 /// The source files that were read, and where to find others.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ impl SourceLines {
         }
         self.with_text(&frame.file, |text| {
             let line = text.lines().nth(frame.line as usize - 1)?.trim();
-            let line: String = line.chars().take(MOST_COLUMNS).collect();
+            let line: String = line.chars().take(MAX_COLUMNS).collect();
             // Replaces tabs and escapes control characters.
             let line = clean(&line.replace('\t', " "));
             (!line.is_empty()).then_some(line)
@@ -120,7 +120,7 @@ impl SourceLines {
             let lines = (1..=last).zip(text.lines());
             let wanted = lines.filter(|(number, _)| numbers.contains(number));
             let wanted = wanted.map(|(number, line)| {
-                let line: String = line.chars().take(MOST_COLUMNS).collect();
+                let line: String = line.chars().take(MAX_COLUMNS).collect();
                 (number, clean(expand_tabs(&line).trim_end()))
             });
             wanted.collect()
@@ -156,7 +156,7 @@ impl SourceLines {
         let path = self.current_path(Path::new(file));
         let opened = open_stored(&path)?;
         let metadata = opened.metadata()?;
-        let room = MOST_BYTES.min(MOST_BYTES_IN_ALL - state.bytes);
+        let room = MAX_BYTES.min(MAX_BYTES_IN_ALL - state.bytes);
         if metadata.len() > room {
             return Err(ErrorKind::FileTooLarge.into());
         }

@@ -112,16 +112,16 @@ fn listed(options: &TextOptions) -> Vec<Metric> {
 }
 
 fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    const MOST: usize = 20;
+    const MAX: usize = 20;
     let mut all = warnings(profile);
     all.extend(waits(profile));
     if all.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
-    let more = all.len().saturating_sub(MOST);
+    let more = all.len().saturating_sub(MAX);
     let last = (more > 0).then(|| format!("{more} more warnings of this kind."));
-    for warning in all.iter().take(MOST).chain(last.iter()) {
+    for warning in all.iter().take(MAX).chain(last.iter()) {
         let lines = crate::shorten::wrap(warning, style.columns() - 2);
         for (index, line) in lines.iter().enumerate() {
             let mark = if index == 0 { "! " } else { "  " };

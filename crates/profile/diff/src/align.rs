@@ -15,11 +15,11 @@ const WEIGHT_UNIT: f64 = 16.0;
 
 /// Longest middle part, after the common head and tail, that is aligned frame
 /// by frame. Two longer parts count as having nothing in common.
-const LONGEST_ALIGNED: usize = 256;
+const MAX_ALIGNED: usize = 256;
 
 /// Most pairs of frames that are compared for all pairs of stacks together: some seconds. If there
 /// would be more, only shorter middle parts are aligned.
-const MOST_CELLS: u64 = 1 << 30;
+const MAX_CELLS: u64 = 1 << 30;
 
 /// Aligns reduced stacks. Caches the cost of each renaming.
 pub(crate) struct Aligner<'t, 'a> {
@@ -65,7 +65,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
         };
         Self {
             table,
-            longest: LONGEST_ALIGNED,
+            longest: MAX_ALIGNED,
             weights: counts.iter().map(weigh).collect(),
             renames: RefCell::default(),
         }
@@ -124,7 +124,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
                 .filter(|it| it.iter().all(|&it| it <= longest));
             aligned.map(|[a, b]| (a * b) as u64).sum()
         };
-        while self.longest > 1 && cells(self.longest) > MOST_CELLS {
+        while self.longest > 1 && cells(self.longest) > MAX_CELLS {
             self.longest /= 2;
         }
     }

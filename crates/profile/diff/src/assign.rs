@@ -18,7 +18,7 @@ use crate::match_level::MatchLevel;
 
 /// Largest number of stacks on one side for which the assignment is solved
 /// exactly; larger problems are solved greedily, the likeliest pair first.
-const LARGEST_EXACT: usize = 64;
+const MAX_EXACT: usize = 64;
 
 /// Likelihoods and similarities are fixed-point numbers in 1024ths.
 const CERTAIN: u32 = 1024;
@@ -235,7 +235,7 @@ fn solve(component: Vec<Pair>) -> Vec<Pair> {
         indexes
     };
     let (rows, columns) = (distinct(|pair| pair.before), distinct(|pair| pair.after));
-    if rows.len().max(columns.len()) > LARGEST_EXACT {
+    if rows.len().max(columns.len()) > MAX_EXACT {
         return solve_greedily(component);
     }
     let mut gain = vec![0; rows.len() * columns.len()];

@@ -5,7 +5,7 @@ use crate::frames::FrameTable;
 use crate::match_level::MatchLevel;
 
 /// Longest cycle of functions whose repetition is treated as recursion.
-const LONGEST_CYCLE: usize = 4;
+const MAX_CYCLE: usize = 4;
 
 /// Replaces `names` by the names of a stack at a level, innermost first. The
 /// result is empty only if the stack is.
@@ -37,7 +37,7 @@ pub(crate) fn reduce(
 
 /// Removes the last names if they repeat the ones before them.
 fn collapse_repetition(names: &mut Vec<u32>) {
-    for cycle in 1..=LONGEST_CYCLE.min(names.len() / 2) {
+    for cycle in 1..=MAX_CYCLE.min(names.len() / 2) {
         if names[names.len() - 1] != names[names.len() - 1 - cycle] {
             continue;
         }

@@ -9,11 +9,11 @@ use crate::own_code::{Code, Origin};
 use crate::wrappers::Requests;
 
 /// Least part of a program's blocks, and of its bytes, for which a root stands.
-const LEAST_SHARE: f64 = 0.9;
+const MIN_SHARE: f64 = 0.9;
 /// Least number of functions of libraries that allocate below it.
-const LEAST_CALLEES: usize = 64;
+const MIN_CALLEES: usize = 64;
 /// Most of its bytes that one of them allocates.
-const MOST_OF_ONE: f64 = 0.5;
+const MAX_OF_ONE: f64 = 0.5;
 
 /// Blocks and bytes.
 type Sums = [u64; 2];
@@ -99,10 +99,10 @@ pub fn mark_roots<I>(
 
 impl Candidate {
     fn is_root(&self, whole: Sums) -> bool {
-        let is_most = |[part, whole]: [u64; 2]| part as f64 >= LEAST_SHARE * whole as f64;
+        let is_most = |[part, whole]: [u64; 2]| part as f64 >= MIN_SHARE * whole as f64;
         let largest = self.callees.values().copied().max().unwrap_or(0);
-        self.callees.len() >= LEAST_CALLEES
-            && largest as f64 <= MOST_OF_ONE * self.stacks[1] as f64
+        self.callees.len() >= MIN_CALLEES
+            && largest as f64 <= MAX_OF_ONE * self.stacks[1] as f64
             && is_most([self.stacks[0], whole[0]])
             && is_most([self.stacks[1], whole[1]])
     }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::context::Context;
 
 /// A caller is named if it has this part of the weight.
-const MOST_OF_IT: f64 = 0.8;
+const MAX_OF_IT: f64 = 0.8;
 /// So many callers are named.
 const NAMED: usize = 3;
 
@@ -114,7 +114,7 @@ impl Context<'_> {
             let Some((function, (weight, frame))) = heaviest else {
                 break;
             };
-            if all == 0 || (weight as f64) < MOST_OF_IT * all as f64 {
+            if all == 0 || (weight as f64) < MAX_OF_IT * all as f64 {
                 break;
             }
             paths.retain(|(path, _)| {

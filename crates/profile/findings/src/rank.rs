@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use crate::finding::{Finding, Rule, Severity};
 
 /// The most findings of a rule in a process.
-const MOST_OF_A_RULE: usize = 5;
+const MAX_OF_A_RULE: usize = 5;
 /// What grows, waits or leaks is worth at least this part of the whole.
-const LEAST_STAKE: f64 = 0.25;
+const MIN_STAKE: f64 = 0.25;
 
 /// What a rule found, and what decides about its rank.
 pub(crate) struct Candidate {
@@ -59,9 +59,9 @@ fn tier(rule: Rule) -> u8 {
 fn weight(candidate: &Candidate) -> f64 {
     let stake = candidate.stake.clamp(0.0, 1.0);
     match candidate.finding.rule {
-        Rule::Queue => 4.0 * stake.max(LEAST_STAKE),
-        Rule::Growth => 2.0 * stake.max(LEAST_STAKE),
-        Rule::Leak => 1.5 * stake.max(LEAST_STAKE),
+        Rule::Queue => 4.0 * stake.max(MIN_STAKE),
+        Rule::Growth => 2.0 * stake.max(MIN_STAKE),
+        Rule::Leak => 1.5 * stake.max(MIN_STAKE),
         // Undefined behaviour, however often it happens.
         Rule::SignalHandler => 2.0,
         Rule::Temporaries | Rule::SmallBlocks => 0.5 * stake,
@@ -102,7 +102,7 @@ pub(crate) fn without_repetitions(found: Vec<Candidate>) -> Vec<Candidate> {
     found.retain(|candidate| {
         let count = &mut counts[candidate.finding.rule as usize];
         *count += 1;
-        *count <= MOST_OF_A_RULE
+        *count <= MAX_OF_A_RULE
     });
     found
 }

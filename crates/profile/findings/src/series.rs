@@ -2,7 +2,7 @@
 //! values at equal distances of time. The rule of growth and `allotrope watch` share it.
 
 /// Deepest dip of what grows, as a part of the gain.
-pub const DEEPEST_DIP: f64 = 0.1;
+pub const MAX_DIP: f64 = 0.1;
 /// Least gain of the last third, as a part of that of the first third, of what does not
 /// saturate.
 pub const LAST_THIRD: f64 = 0.25;

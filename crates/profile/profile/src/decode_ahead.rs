@@ -29,9 +29,9 @@ const EVENTS_AHEAD: usize = 1 << 17;
 /// Images with fewer events are decoded without helpers.
 const MIN_EVENTS_FOR_THREADS: u64 = 1 << 17;
 /// More would wait for the thread that accumulates.
-const MOST_THREADS: usize = 2;
+const MAX_THREADS: usize = 2;
 /// Most buffers that are kept to be used again.
-const MOST_SPARE: usize = 8;
+const MAX_SPARE: usize = 8;
 
 /// The chunks of an image's streams, numbered from 0: first those of the first stream,
 /// then those of the second, and so on.
@@ -122,7 +122,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
 
     /// Calls `replay` while helper threads decode ahead, if there is enough to decode.
     pub(crate) fn during<T>(&self, helpers: Helpers, replay: impl FnOnce() -> T) -> T {
-        let wanted = helpers.number(self.counted >= MIN_EVENTS_FOR_THREADS, MOST_THREADS);
+        let wanted = helpers.number(self.counted >= MIN_EVENTS_FOR_THREADS, MAX_THREADS);
         thread::scope(|scope| {
             for _ in 0..wanted {
                 let builder = thread::Builder::new().name("decode ahead".to_owned());
@@ -161,7 +161,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
                     self.fetched.notify_all();
                 }
                 let spare = std::mem::replace(into, events);
-                if shared.spare.len() < MOST_SPARE {
+                if shared.spare.len() < MAX_SPARE {
                     shared.spare.push(spare);
                 }
                 Ok(())
@@ -300,7 +300,7 @@ mod tests {
                 assert_eq!(events.len(), 1_000);
                 assert_eq!(events[0].address, handle as u64 * 10 / 2);
                 assert!(events[1..].iter().all(|e| e.address == handle as u64));
-                assert!(ahead.lock().ahead < EVENTS_AHEAD + MOST_THREADS * 1_001);
+                assert!(ahead.lock().ahead < EVENTS_AHEAD + MAX_THREADS * 1_001);
             }
         });
     }

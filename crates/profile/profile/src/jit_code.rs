@@ -12,7 +12,7 @@ use crate::clock::Timeline;
 use crate::stack_tree::StackTree;
 
 /// Most additional nodes; later stacks keep the trace's ids.
-const MOST_NODES: usize = 4 << 20;
+const MAX_NODES: usize = 4 << 20;
 
 /// A code address, and [`StackNode::exact`].
 type Address = (u64, bool);
@@ -118,7 +118,7 @@ impl JitCode {
         if let Some(id) = self.ids.get(&key) {
             return Some(*id);
         }
-        if self.nodes.len() >= MOST_NODES {
+        if self.nodes.len() >= MAX_NODES {
             return None;
         }
         let id = self.first.checked_add(self.nodes.len() as StackId)?;

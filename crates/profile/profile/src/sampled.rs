@@ -23,7 +23,7 @@ use crate::model::{Frame, Module};
 use crate::stack::Stack;
 
 /// Most samples and totals of a file.
-pub const MOST_SAMPLES: u64 = 1 << 22;
+pub const MAX_SAMPLES: u64 = 1 << 22;
 
 /// Why a sampled profile cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum SampledError {
     NotWhole(Cut),
     /// There are more samples than processes can have.
     #[error(
-        "the sampled profile has more than {MOST_SAMPLES} samples, more than watched processes keep; it is damaged"
+        "the sampled profile has more than {MAX_SAMPLES} samples, more than watched processes keep; it is damaged"
     )]
     TooMany,
 }
@@ -116,7 +116,7 @@ pub struct SampledFigures {
 /// See [`Figures::blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Smallest {
-    /// Blocks of any stacks: [`estimate::SMALLEST`].
+    /// Blocks of any stacks: [`estimate::MIN`].
     OfAllocators,
     /// Blocks of one stack: the smallest that was sampled.
     OfSamples,
@@ -151,7 +151,7 @@ impl SampledFigures {
     /// The number of blocks of one of the three sets.
     pub fn blocks(&self, figures: &Figures) -> Estimate {
         figures.blocks(match self.smallest {
-            Smallest::OfAllocators => estimate::SMALLEST,
+            Smallest::OfAllocators => estimate::MIN,
             Smallest::OfSamples => self.smallest_for(figures),
         })
     }
@@ -161,7 +161,7 @@ impl SampledFigures {
         let of_set = figures.smallest_of_samples();
         let all = [&self.live, &self.allocated, &self.freed];
         let of_all = all.into_iter().filter_map(Figures::smallest_of_samples);
-        of_set.or(of_all.min()).unwrap_or(estimate::SMALLEST)
+        of_set.or(of_all.min()).unwrap_or(estimate::MIN)
     }
 
     /// A metric. `None`: samples do not give it.

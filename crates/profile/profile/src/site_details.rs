@@ -16,7 +16,7 @@ use size_figures::SizesBuilder;
 
 /// Most threads, and most pairs of threads, that a site lists; others are summed up in one
 /// without threads.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
 /// An allocation, as the details of its site count it.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +91,7 @@ impl SiteDetails {
         class.allocated_bytes = class.allocated_bytes.wrapping_add(size);
         let is_listed = |thread| self.threads.iter().any(|it| it.thread == thread);
         let thread =
-            Some(thread).filter(|_| self.threads.len() < MOST_THREADS || is_listed(Some(thread)));
+            Some(thread).filter(|_| self.threads.len() < MAX_THREADS || is_listed(Some(thread)));
         let none = SiteThread {
             thread,
             allocations: 0,
@@ -105,7 +105,7 @@ impl SiteDetails {
     fn free(&mut self, size: u64, allocated_by: u32, freed_by: Option<u32>, lifetime: u64) {
         let mut key = (Some(allocated_by), freed_by);
         let is = |pair: &ThreadPair, key| (pair.allocated_by, pair.freed_by) == key;
-        if self.frees.len() >= MOST_THREADS && !self.frees.iter().any(|pair| is(pair, key)) {
+        if self.frees.len() >= MAX_THREADS && !self.frees.iter().any(|pair| is(pair, key)) {
             key = (None, None);
         }
         let none = ThreadPair {
@@ -316,15 +316,15 @@ mod tests {
                 builder.free(0, 10, thread, freed_by(thread + 1), 5);
             }
         });
-        assert_eq!(details.frees.len(), MOST_THREADS + 1);
+        assert_eq!(details.frees.len(), MAX_THREADS + 1);
         let blocks = details.frees.iter().map(|pair| pair.lifetimes.blocks);
         assert_eq!(blocks.sum::<u64>(), 1_000);
         assert_eq!(details.frees[0].allocated_by, None);
-        assert_eq!(details.threads.len(), MOST_THREADS + 1);
+        assert_eq!(details.threads.len(), MAX_THREADS + 1);
         let others = SiteThread {
             thread: None,
-            allocations: 1_000 - MOST_THREADS as u64,
-            allocated_bytes: 10 * (1_000 - MOST_THREADS as u64),
+            allocations: 1_000 - MAX_THREADS as u64,
+            allocated_bytes: 10 * (1_000 - MAX_THREADS as u64),
         };
         assert_eq!(details.threads[0], others);
     }

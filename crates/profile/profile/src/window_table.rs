@@ -15,7 +15,7 @@ use crate::windows::WindowFigures;
 
 /// At most this many windows that are open at the same time are measured: each costs time
 /// at every event that belongs to it.
-pub(crate) const MOST_OPEN: usize = 64;
+pub(crate) const MAX_OPEN: usize = 64;
 
 /// The rank of an event's epoch.
 pub(crate) type Rank = u32;
@@ -30,7 +30,7 @@ pub(crate) struct Span {
     pub closed: Rank,
     /// If set, only events of this thread (dense number) belong to it.
     pub thread: Option<u32>,
-    /// Fewer than [`MOST_OPEN`] others were open when it opened.
+    /// Fewer than [`MAX_OPEN`] others were open when it opened.
     pub measured: bool,
 }
 
@@ -133,7 +133,7 @@ impl WindowTable {
             while let Some(span) = self.spans.get_mut(next)
                 && span.opened == rank
             {
-                if open.len() < MOST_OPEN {
+                if open.len() < MAX_OPEN {
                     span.measured = true;
                     open.push(next as u32);
                 }
@@ -242,11 +242,11 @@ mod tests {
 
     #[test]
     fn windows_beyond_the_limit_are_not_measured() {
-        let many: Vec<(u64, &[u64])> = (1..=MOST_OPEN as u64 + 2).map(|n| (n, &[][..])).collect();
+        let many: Vec<(u64, &[u64])> = (1..=MAX_OPEN as u64 + 2).map(|n| (n, &[][..])).collect();
         let table = table(&many);
         let measured = table.spans().iter().filter(|span| span.measured).count();
-        assert_eq!(measured, MOST_OPEN);
-        assert_eq!(table.open_at(table.rank(1000)).len(), MOST_OPEN);
+        assert_eq!(measured, MAX_OPEN);
+        assert_eq!(table.open_at(table.rank(1000)).len(), MAX_OPEN);
     }
 
     fn counted(epoch: u64, thread: u32, all: u64, of_thread: u64) -> WindowCounts {

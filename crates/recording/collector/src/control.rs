@@ -34,9 +34,9 @@ use crate::random;
 /// How the names of all control sockets begin; a random number follows.
 const PREFIX: &str = "allotrope-control-";
 /// Most bytes of a request or an answer.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 /// Most bytes of a mark's name.
-pub const MOST_NAME_BYTES: usize = 100;
+pub const MAX_NAME_BYTES: usize = 100;
 /// Time limit for a peer's packet.
 const PEER_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long the server waits for the draining thread, which answers within milliseconds
@@ -107,7 +107,7 @@ pub enum MarkError {
     NoAnswer(#[source] io::Error),
 }
 
-/// Checks a mark's name: 1 to [`MOST_NAME_BYTES`] bytes without control characters.
+/// Checks a mark's name: 1 to [`MAX_NAME_BYTES`] bytes without control characters.
 ///
 /// # Errors
 /// What is wrong with it, as the end of a sentence about the name.
@@ -115,7 +115,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     if name.trim().is_empty() {
         return Err("is empty");
     }
-    if name.len() > MOST_NAME_BYTES {
+    if name.len() > MAX_NAME_BYTES {
         return Err("is longer than 100 bytes");
     }
     if name.chars().any(char::is_control) {
@@ -228,9 +228,9 @@ fn ask(request: Request, requests: &SyncSender<Received>) -> io::Result<Answer> 
 
 /// Receives a packet; `None` if it is none of the protocol.
 fn receive<T: for<'a> Deserialize<'a>>(peer: &OwnedFd) -> io::Result<Option<T>> {
-    let mut packet = [0; MOST_BYTES + 1];
+    let mut packet = [0; MAX_BYTES + 1];
     let (length, _) = recv(peer, &mut packet, RecvFlags::empty())?;
-    if length > MOST_BYTES {
+    if length > MAX_BYTES {
         return Ok(None);
     }
     Ok(serde_json::from_slice(&packet[..length]).ok())

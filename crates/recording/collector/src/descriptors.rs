@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use allotrope_trace::model::{Descriptors, LeftOpen};
 
 /// Most descriptors of one process; the draining thread reads them.
-const MOST_DESCRIPTORS: usize = 64 << 10;
+const MAX_DESCRIPTORS: usize = 64 << 10;
 /// Most bytes of names of one process.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Most names in the result of a comparison; the descriptors of further names are only
 /// counted.
 const LISTED: usize = 64;
@@ -40,7 +40,7 @@ impl OpenDescriptors {
             if *count == 1 {
                 bytes += name.len();
             }
-            if open.count as usize > MOST_DESCRIPTORS || bytes > MOST_BYTES {
+            if open.count as usize > MAX_DESCRIPTORS || bytes > MAX_BYTES {
                 return None;
             }
         }

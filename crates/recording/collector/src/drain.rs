@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MOST_POSITION, RINGS};
+use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MAX_POSITION, RINGS};
 use allotrope_shm::ring::{ArenaRing, Reader};
 
 use crate::counts;
@@ -24,9 +24,9 @@ const _: () = assert!(PIECE_WORDS >= MAX_EVENT_WORDS);
 /// missing if the collector is killed.
 const OLD: Duration = Duration::from_millis(250);
 /// Most pending events of all streams together: about 100 MiB.
-const MOST_PENDING: usize = 4 << 20;
+const MAX_PENDING: usize = 4 << 20;
 /// Most stack nodes of an image that are not in the trace yet.
-const MOST_NEW_NODES: usize = 256 << 10;
+const MAX_NEW_NODES: usize = 256 << 10;
 
 impl Recording {
     /// Reads all rings once; returns the number of words.
@@ -35,7 +35,7 @@ impl Recording {
         for ring in 0..RINGS {
             found += self.drain_ring(ring);
         }
-        if self.context.pending_events > MOST_PENDING {
+        if self.context.pending_events > MAX_PENDING {
             self.write_all_events();
         }
         found
@@ -124,7 +124,7 @@ impl Recording {
                 let to = state.reader.cursor().wrapping_add(taken);
                 self.arena.release(ring, &mut state.reader, to);
             }
-            if stream.has_full_chunk() || image.stacks.new_nodes() > MOST_NEW_NODES {
+            if stream.has_full_chunk() || image.stacks.new_nodes() > MAX_NEW_NODES {
                 stream.write(image, &mut self.context);
             }
         }
@@ -155,7 +155,7 @@ impl Recording {
     pub(crate) fn free_ring(&mut self, ring: usize) {
         // The ring's next owner continues at this position. It is limited because a
         // hostile program may have set any.
-        let cursor = self.rings[ring].reader.cursor() % MOST_POSITION;
+        let cursor = self.rings[ring].reader.cursor() % MAX_POSITION;
         self.arena.free_ring(ring, cursor);
         self.rings[ring] = RingState {
             reader: Reader::at(cursor),

@@ -13,7 +13,7 @@ use allotrope_trace::model::{EntryPoint, Event, EventKind, ImageId, StreamId};
 use rustc_hash::FxHashMap;
 
 /// Most deallocations of an image that wait for their allocations.
-const MOST_EARLY: usize = 64 << 10;
+const MAX_EARLY: usize = 64 << 10;
 /// How many times figures are taken until a deallocation without an allocation is that of a
 /// block from before the recording, or an inherited one.
 const EARLY_GENERATIONS: u32 = 2;
@@ -139,7 +139,7 @@ impl ImageFigures {
         let size = self.live.remove(&key);
         match size {
             Some(size) => self.release(size),
-            None if self.early.len() < MOST_EARLY => drop(self.early.insert(key, generation)),
+            None if self.early.len() < MAX_EARLY => drop(self.early.insert(key, generation)),
             None => {}
         }
         size

@@ -25,9 +25,9 @@ use crate::windows::Windows;
 /// Most stack nodes in one record.
 const NODES_PER_RECORD: usize = 64 << 10;
 /// Most addresses in JIT code whose names are requested.
-const MOST_JIT_ADDRESSES: usize = 256 << 10;
+const MAX_JIT_ADDRESSES: usize = 256 << 10;
 /// Most new threads whose names are still to be read.
-const MOST_NEW_THREADS: usize = 4096;
+const MAX_NEW_THREADS: usize = 4096;
 
 /// A living image.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Image {
 
     /// Adds a new thread, whose name the next scan reads.
     pub(crate) fn note_new_thread(&mut self, tid: u32) {
-        if self.new_threads.len() < MOST_NEW_THREADS {
+        if self.new_threads.len() < MAX_NEW_THREADS {
             self.new_threads.push(tid);
         }
     }
@@ -168,7 +168,7 @@ impl Image {
                 parent: self.parent,
             });
         }
-        if self.jit_addresses.len() < MOST_JIT_ADDRESSES
+        if self.jit_addresses.len() < MAX_JIT_ADDRESSES
             && self.jit_addresses.insert((address, exact))
         {
             names.request(self.id, address, exact);
@@ -272,11 +272,11 @@ pub(crate) struct Ancestors {
 }
 
 /// Most ended images in the list; the oldest are dropped.
-const MOST_ANCESTORS: usize = 4096;
+const MAX_ANCESTORS: usize = 4096;
 
 impl Ancestors {
     pub(crate) fn remember(&mut self, slot: usize, ancestor: Ancestor) {
-        if self.ended.len() >= MOST_ANCESTORS {
+        if self.ended.len() >= MAX_ANCESTORS {
             self.ended.pop_front();
         }
         self.ended.push_back((slot, ancestor));

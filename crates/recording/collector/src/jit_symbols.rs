@@ -18,7 +18,7 @@ use crate::trace_file::TraceFile;
 /// Requests in the queue to the reading thread.
 const QUEUE: usize = 4 << 10;
 /// Requests that wait for space in the queue; addresses beyond get no names.
-const MOST_UNSENT: usize = 256 << 10;
+const MAX_UNSENT: usize = 256 << 10;
 /// Records in the queue from the reading thread.
 const RECORDS: usize = 256;
 /// Most records that are written in one round of the draining thread.
@@ -105,7 +105,7 @@ impl JitSymbolizer {
         };
         if let Some(TrySendError::Full(request)) = unsent {
             // An end frees memory in the reading thread: it is never dropped.
-            if self.unsent.len() < MOST_UNSENT || matches!(request, Request::End(_)) {
+            if self.unsent.len() < MAX_UNSENT || matches!(request, Request::End(_)) {
                 self.unsent.push_back(request);
             }
         }

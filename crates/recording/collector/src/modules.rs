@@ -22,15 +22,15 @@ use crate::process;
 
 /// Most files kept open, as far as the limit of descriptors allows; the files of further
 /// modules are opened by path at the end.
-const MOST_FILES: usize = 4 << 10;
+const MAX_FILES: usize = 4 << 10;
 /// Descriptors that the collector needs for other things.
 const OTHER_DESCRIPTORS: usize = 512;
 /// Most modules of a recording; addresses in further ones get no names.
-const MOST_MODULES: usize = 1 << 16;
+const MAX_MODULES: usize = 1 << 16;
 /// Most addresses in all modules together; further ones get no names.
-const MOST_ADDRESSES: usize = 8 << 20;
+const MAX_ADDRESSES: usize = 8 << 20;
 /// Most mappings of an image whose number was in use before.
-const MOST_RENUMBERED: usize = 1 << 18;
+const MAX_RENUMBERED: usize = 1 << 18;
 
 /// A module, its file if that could be opened, and the addresses that need names.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Default for Modules {
             ids: FxHashMap::default(),
             known: Vec::new(),
             files: 0,
-            most_files: raise_descriptor_limit().min(MOST_FILES),
+            most_files: raise_descriptor_limit().min(MAX_FILES),
             addresses: 0,
         }
     }
@@ -95,7 +95,7 @@ impl Modules {
             }
             return Some((id, false));
         }
-        if self.known.len() >= MOST_MODULES {
+        if self.known.len() >= MAX_MODULES {
             return None;
         }
         let id = self.known.len() as ModuleId;
@@ -135,8 +135,7 @@ impl Modules {
     }
 
     fn request(&mut self, module: ModuleId, address: FileAddress) {
-        if self.addresses < MOST_ADDRESSES && self.known[module as usize].addresses.insert(address)
-        {
+        if self.addresses < MAX_ADDRESSES && self.known[module as usize].addresses.insert(address) {
             self.addresses += 1;
         }
     }
@@ -189,7 +188,7 @@ pub(crate) struct ImageMappings {
 /// Id of the first mapping whose number was in use before.
 const FIRST_RENUMBERED: MappingId = 1 << 16;
 /// Most early addresses for each mapping.
-const MOST_EARLY: usize = 1 << 16;
+const MAX_EARLY: usize = 1 << 16;
 
 /// The records for a mapping event.
 #[derive(Debug, PartialEq, Eq)]
@@ -225,7 +224,7 @@ impl ImageMappings {
         let id = match self.current.get(&number) {
             Some((_, known)) if *known == content => return None,
             None => MappingId::from(number),
-            Some(_) if self.renumbered >= MOST_RENUMBERED => return None,
+            Some(_) if self.renumbered >= MAX_RENUMBERED => return None,
             Some(_) => {
                 self.renumbered += 1;
                 FIRST_RENUMBERED + self.renumbered as MappingId - 1
@@ -279,7 +278,7 @@ impl ImageMappings {
             }
             None => {
                 let early = self.early.entry(number).or_default();
-                if early.len() < MOST_EARLY {
+                if early.len() < MAX_EARLY {
                     early.push((address, exact));
                 }
             }

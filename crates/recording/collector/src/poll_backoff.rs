@@ -14,15 +14,15 @@ const BUSY_WORDS: u64 = RING_WORDS as u64 / 8;
 const FEW_WORDS: u64 = 2048;
 /// The shortest sleep. Each round takes the cache lines with the rings' positions from
 /// the programs; more rounds would cost the programs more than recording does.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN: Duration = Duration::from_millis(1);
 /// The longest sleep: the delay with which the end of a process or the name of a
 /// thread is noticed.
-const LONGEST: Duration = Duration::from_millis(8);
+const MAX: Duration = Duration::from_millis(8);
 /// The longest sleep while threads use the coarse clock, which shows them that time has
 /// passed: it advances after each sleep.
-const LONGEST_WITH_COARSE_CLOCK: Duration = Duration::from_millis(1);
+const MAX_WITH_COARSE_CLOCK: Duration = Duration::from_millis(1);
 /// The same while no thread writes anything.
-const LONGEST_WITH_COARSE_CLOCK_IDLE: Duration = Duration::from_millis(4);
+const MAX_WITH_COARSE_CLOCK_IDLE: Duration = Duration::from_millis(4);
 /// Each sleep is longer than the one before by a `GROWTH`th. The longest sleep is
 /// reached after a tenth of a second, so the ends of short programs are noticed early.
 const GROWTH: u32 = 16;
@@ -35,7 +35,7 @@ pub(crate) struct PollBackoff {
 
 impl Default for PollBackoff {
     fn default() -> Self {
-        Self { sleep: SHORTEST }
+        Self { sleep: MIN }
     }
 }
 
@@ -44,18 +44,18 @@ impl PollBackoff {
     /// `coarse_clock_used`: threads use the coarse clock.
     pub(crate) fn after(&mut self, found: u64, coarse_clock_used: bool) -> Option<Duration> {
         if found >= BUSY_WORDS {
-            self.sleep = SHORTEST;
+            self.sleep = MIN;
             return None;
         }
         let longest = match (coarse_clock_used, found) {
-            (false, _) => LONGEST,
-            (true, 0) => LONGEST_WITH_COARSE_CLOCK_IDLE,
-            (true, _) => LONGEST_WITH_COARSE_CLOCK,
+            (false, _) => MAX,
+            (true, 0) => MAX_WITH_COARSE_CLOCK_IDLE,
+            (true, _) => MAX_WITH_COARSE_CLOCK,
         };
         self.sleep = if found < FEW_WORDS {
             (self.sleep + self.sleep / GROWTH).min(longest)
         } else {
-            (self.sleep / 2).max(SHORTEST)
+            (self.sleep / 2).max(MIN)
         };
         Some(self.sleep)
     }
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn rounds_with_few_words_lengthen_the_sleep_and_busy_rounds_end_it() {
         let mut backoff = PollBackoff::default();
-        assert_eq!(settled(&mut backoff, 0, false), Some(LONGEST));
-        assert_eq!(settled(&mut backoff, FEW_WORDS - 1, false), Some(LONGEST));
-        assert_eq!(backoff.after(FEW_WORDS, false), Some(LONGEST / 2));
-        assert_eq!(settled(&mut backoff, BUSY_WORDS - 1, false), Some(SHORTEST));
+        assert_eq!(settled(&mut backoff, 0, false), Some(MAX));
+        assert_eq!(settled(&mut backoff, FEW_WORDS - 1, false), Some(MAX));
+        assert_eq!(backoff.after(FEW_WORDS, false), Some(MAX / 2));
+        assert_eq!(settled(&mut backoff, BUSY_WORDS - 1, false), Some(MIN));
         assert_eq!(backoff.after(BUSY_WORDS, false), None);
-        assert!(backoff.after(0, false).unwrap() < SHORTEST * 2);
+        assert!(backoff.after(0, false).unwrap() < MIN * 2);
     }
 
     #[test]
@@ -88,12 +88,12 @@ mod tests {
         let mut backoff = PollBackoff::default();
         let mut passed = Duration::ZERO;
         while let Some(sleep) = backoff.after(1, false)
-            && sleep < LONGEST
+            && sleep < MAX
         {
             passed += sleep;
         }
         // The sum of the geometric series from the shortest to the longest sleep.
-        let expected = (LONGEST - SHORTEST) * GROWTH;
+        let expected = (MAX - MIN) * GROWTH;
         let near = expected / 5;
         assert!(
             (expected - near..expected + near).contains(&passed),
@@ -104,14 +104,11 @@ mod tests {
     #[test]
     fn the_coarse_clock_advances_every_millisecond_while_it_is_used() {
         let mut backoff = PollBackoff::default();
-        assert_eq!(
-            settled(&mut backoff, 1, true),
-            Some(LONGEST_WITH_COARSE_CLOCK)
-        );
+        assert_eq!(settled(&mut backoff, 1, true), Some(MAX_WITH_COARSE_CLOCK));
         assert_eq!(
             settled(&mut backoff, 0, true),
-            Some(LONGEST_WITH_COARSE_CLOCK_IDLE)
+            Some(MAX_WITH_COARSE_CLOCK_IDLE)
         );
-        assert_eq!(backoff.after(1, true), Some(LONGEST_WITH_COARSE_CLOCK));
+        assert_eq!(backoff.after(1, true), Some(MAX_WITH_COARSE_CLOCK));
     }
 }

@@ -26,7 +26,7 @@ const LOADING: Duration = Duration::from_millis(300);
 /// Threads whose children are read in one scan.
 const THREADS_AT_ONCE: usize = 256;
 /// Most unrecorded images in the list.
-const MOST_UNRECORDED: usize = 1024;
+const MAX_UNRECORDED: usize = 1024;
 
 /// A process, by its pids.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +149,7 @@ impl ProcessTree {
         executable: Option<PathBuf>,
         reason: &str,
     ) {
-        if self.unrecorded.len() + self.unfound.len() >= MOST_UNRECORDED {
+        if self.unrecorded.len() + self.unfound.len() >= MAX_UNRECORDED {
             return;
         }
         let executable = executable.unwrap_or_default();
@@ -208,7 +208,7 @@ impl ProcessTree {
             reason,
             partly: found.is_partial(),
         };
-        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&diagnostic) {
+        if self.others.len() < MAX_UNRECORDED && !self.others.contains(&diagnostic) {
             self.others.push(diagnostic);
         }
     }

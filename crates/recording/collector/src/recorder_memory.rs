@@ -14,7 +14,7 @@
 use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 
-use allotrope_shm::layout::{ImageSlot, MOST_STATE, REGION_BYTES, RINGS, RingHeader, TABLES_BYTES};
+use allotrope_shm::layout::{ImageSlot, MAX_STATE, REGION_BYTES, RINGS, RingHeader, TABLES_BYTES};
 use allotrope_shm::page_map::resident;
 use rustc_hash::FxHashMap;
 
@@ -58,7 +58,7 @@ impl RecorderMemory {
         streams: &FxHashMap<u32, T>,
     ) -> Option<u64> {
         let state_bytes = slot.state_bytes.load(Relaxed);
-        if state_bytes > MOST_STATE {
+        if state_bytes > MAX_STATE {
             return None;
         }
         let of_ring = |ring: u32| {

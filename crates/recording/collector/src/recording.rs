@@ -42,7 +42,7 @@ const AGE_CHECK: Duration = Duration::from_millis(50);
 /// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Most images whose live figures are sent.
-const MOST_FIGURES: usize = 256;
+const MAX_FIGURES: usize = 256;
 /// When both clocks are read together for the second time: without two readings, a reader
 /// of the growing file could not convert ticks to seconds.
 const FIRST_CLOCK: Duration = Duration::from_millis(50);
@@ -408,7 +408,7 @@ impl Recording {
             })
             .collect();
         images.sort_unstable_by_key(|(id, _)| *id);
-        images.truncate(MOST_FIGURES);
+        images.truncate(MAX_FIGURES);
         figures.next_generation();
         // Lost if the launcher does not read.
         self.launcher.send(ToLauncher::Figures {

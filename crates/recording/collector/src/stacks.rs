@@ -18,9 +18,9 @@ const PAGE_IDS: usize = 1024;
 const PAGES: usize = STACK_IDS as usize / PAGE_IDS;
 
 /// Most pages of all rings together: 256 MiB.
-const MOST_PAGES: usize = 64 << 10;
+const MAX_PAGES: usize = 64 << 10;
 /// Most nodes of all running images together: about 500 MiB.
-const MOST_NODES: usize = 8 << 20;
+const MAX_NODES: usize = 8 << 20;
 
 /// The pages and nodes that rings and images may still allocate.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(crate) struct StackBudget {
 impl Default for StackBudget {
     fn default() -> Self {
         Self {
-            pages: MOST_PAGES,
-            nodes: MOST_NODES,
+            pages: MAX_PAGES,
+            nodes: MAX_NODES,
         }
     }
 }
@@ -242,7 +242,7 @@ impl ImageStacks {
 
     /// Adds a node whose parent has `siblings` children so far.
     fn add(&mut self, mut trie_node: TrieNode, siblings: usize) -> StackId {
-        // MOST_NODES keeps the ids far below 2^32.
+        // MAX_NODES keeps the ids far below 2^32.
         let id = self.nodes.len() as StackId;
         let parent = &mut self.nodes[trie_node.parent as usize];
         trie_node.sibling = std::mem::replace(&mut parent.child, id);
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(from, stack_end::FIRST_NODE + 2);
         assert_eq!(stacks.take_new_nodes(), None);
         stacks.release(&mut budget);
-        assert_eq!(budget.nodes, MOST_NODES);
+        assert_eq!(budget.nodes, MAX_NODES);
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
             None
         );
         assert_eq!(stacks.intern(node(StackId::MAX, 1), &mut budget), None);
-        assert_eq!(budget.nodes, MOST_NODES);
+        assert_eq!(budget.nodes, MAX_NODES);
     }
 
     #[test]
@@ -393,9 +393,9 @@ mod tests {
         }
         assert_eq!(ring.get(9), None);
         // The largest id makes the table as long as it can be.
-        assert_eq!(budget.pages, MOST_PAGES - PAGES);
+        assert_eq!(budget.pages, MAX_PAGES - PAGES);
         ring.clear(&mut budget);
-        assert_eq!((ring.get(8), budget.pages), (None, MOST_PAGES));
+        assert_eq!((ring.get(8), budget.pages), (None, MAX_PAGES));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// Most living threads in the map of an image; a further thread has events, but neither
 /// a name nor an end.
-const MOST_THREADS: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 
 /// A living thread.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Threads {
             };
         }
         let ended = self.by_tid.remove(&tid).map(|thread| thread.id);
-        if self.by_tid.len() < MOST_THREADS {
+        if self.by_tid.len() < MAX_THREADS {
             let thread = Thread {
                 id: next,
                 provisional: nested,
@@ -97,7 +97,7 @@ impl Threads {
     /// lacks the name: it is another one than the last, and not older.
     pub(crate) fn name(&mut self, tid: u32, tick: u64, name: &str) -> Option<ThreadId> {
         let Some(thread) = self.by_tid.get_mut(&tid) else {
-            if self.early_names.len() < MOST_THREADS {
+            if self.early_names.len() < MAX_THREADS {
                 self.early_names.insert(tid, (tick, name.to_owned()));
             }
             return None;

@@ -11,7 +11,7 @@ use crate::descriptors::OpenDescriptors;
 
 /// Most open windows whose descriptors are stored; beyond that the windows that opened
 /// first are not compared.
-const MOST_HELD: usize = 16;
+const MAX_HELD: usize = 16;
 
 /// The state of an image's open windows.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Windows {
             && let Some(descriptors) = descriptors
         {
             self.held.insert(words.opened, descriptors);
-            if self.held.len() > MOST_HELD {
+            if self.held.len() > MAX_HELD {
                 self.held.pop_first();
             }
         }
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn the_descriptors_of_the_oldest_windows_are_dropped() {
         let mut windows = Windows::default();
-        for opened in 1..=2 * MOST_HELD as u64 {
+        for opened in 1..=2 * MAX_HELD as u64 {
             let words = words(opened, window_flag::DESCRIPTORS, (&[], 0));
             windows.open(0, None, &words, Some(OpenDescriptors::default()));
         }
-        assert_eq!(windows.held.len(), MOST_HELD);
+        assert_eq!(windows.held.len(), MAX_HELD);
         assert!(!windows.held.contains_key(&1));
     }
 

@@ -6,7 +6,7 @@ use super::Names;
 use super::work::{BoundedText, Work};
 
 /// Longest spelling in bytes. Back references can make it grow exponentially with the name.
-const LONGEST: usize = 512 << 10;
+const MAX_LENGTH: usize = 512 << 10;
 
 /// Returns `None` if the name is not Rust's. The spellings have no hashes.
 pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
@@ -14,7 +14,7 @@ pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
         return None;
     }
     let demangled = rustc_demangle::try_demangle(name).ok()?;
-    let mut text = BoundedText::new(work, LONGEST);
+    let mut text = BoundedText::new(work, MAX_LENGTH);
     write!(text, "{demangled:#}").ok()?;
     // The formatter may go on after an error.
     if work.is_exhausted() {

@@ -21,14 +21,14 @@ const INCOMPLETE: &str = "<null node pointer>";
 
 /// The most nodes that the C++ code may print, by a rough bound. It has no bound of its own, and
 /// a name of 250 bytes would keep it busy for ever.
-const MOST_PRINTED: u64 = 1 << 20;
+const MAX_PRINTED: u64 = 1 << 20;
 
 /// Returns `None` if the name is not Swift's, or would be too long.
 pub(super) fn demangle(name: &str, work: &Work) -> Option<Names> {
     if !is_swift(name) || name.len() > MAX_LENGTH {
         return None;
     }
-    if bound(name) > MOST_PRINTED {
+    if bound(name) > MAX_PRINTED {
         work.exhaust();
         return None;
     }
@@ -211,7 +211,7 @@ mod tests {
     fn letters_of_identifiers_are_no_references() {
         let many = "5Async".repeat(30);
         assert!(super::bound(&format!("$s4main{many}yyF")) < 1_000);
-        assert!(super::bound(REABSTRACTION) < super::MOST_PRINTED / 16);
+        assert!(super::bound(REABSTRACTION) < super::MAX_PRINTED / 16);
     }
 
     /// The demangler is C++ code; damaged names must not crash it.

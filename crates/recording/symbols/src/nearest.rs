@@ -13,9 +13,9 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use crate::locator::Locator;
 
 /// Largest file that is read.
-const LARGEST: u64 = 1 << 30;
+const MAX: u64 = 1 << 30;
 /// Most functions of unwind information that are kept, 16 bytes each.
-const MOST_FUNCTIONS: usize = 1 << 22;
+const MAX_FUNCTIONS: usize = 1 << 22;
 
 /// Where code without a name is, in one file.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Nearest {
     fn of_file(path: &Path) -> Option<Self> {
         let file = open_regular(path).ok()?;
         let mut bytes = Vec::new();
-        file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        file.take(MAX).read_to_end(&mut bytes).ok()?;
         Self::from_bytes(&bytes)
     }
 
@@ -135,7 +135,7 @@ fn functions(file: &object::File<'_>) -> Vec<Range<u64>> {
         .set_got(address(".got"));
     let mut entries = eh_frame.entries(&bases);
     while let Ok(Some(entry)) = entries.next() {
-        if found.len() >= MOST_FUNCTIONS {
+        if found.len() >= MAX_FUNCTIONS {
             break;
         }
         let CieOrFde::Fde(partial) = entry else {

@@ -19,11 +19,11 @@ use crate::elf::ElfFile;
 use crate::error::{SymbolError, hexadecimal};
 
 /// Bytes of `/proc/PID/maps` that are read.
-const MOST_MAPS_BYTES: u64 = 16 << 20;
+const MAX_MAPS_BYTES: u64 = 16 << 20;
 /// Most descriptors of a process that are searched for a module's file.
-const MOST_DESCRIPTORS: usize = 1024;
+const MAX_DESCRIPTORS: usize = 1024;
 /// Most of these that are opened if only the build id shows which is the right one.
-const MOST_OPENED: usize = 64;
+const MAX_OPENED: usize = 64;
 
 /// What is known of the file that a process mapped as a module.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +159,7 @@ fn seen_by(process: &Path, path: &Path) -> Option<PathBuf> {
 fn mapped_path(process: &Path, start: u64) -> Option<PathBuf> {
     let maps = File::open(process.join("maps")).ok()?;
     let prefix = format!("{start:x}-");
-    let mut lines = BufReader::new(maps.take(MOST_MAPS_BYTES)).split(b'\n');
+    let mut lines = BufReader::new(maps.take(MAX_MAPS_BYTES)).split(b'\n');
     let line = lines.find_map(|line| {
         let line = line.ok()?;
         line.starts_with(prefix.as_bytes()).then_some(line)
@@ -190,14 +190,14 @@ fn open_mapping(process: &Path, path: &Path, start: u64, ran: &Ran<'_>) -> Optio
 fn open_descriptor(process: &Path, path: &Path, ran: &Ran<'_>) -> Option<File> {
     let entries = fs::read_dir(process.join("fd")).ok()?;
     let mut opened = 0;
-    for entry in entries.filter_map(Result::ok).take(MOST_DESCRIPTORS) {
+    for entry in entries.filter_map(Result::ok).take(MAX_DESCRIPTORS) {
         let candidate = entry.path();
         let Ok(metadata) = fs::metadata(&candidate) else {
             continue;
         };
         let may_be_it = metadata.is_file()
             && (!ran.file.is_known() || metadata.ino() == ran.file.inode)
-            && opened < MOST_OPENED;
+            && opened < MAX_OPENED;
         if may_be_it {
             opened += 1;
             if let Some(file) = prove(&candidate, path, ran) {

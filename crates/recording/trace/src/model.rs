@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
-pub use samples::{LONGEST_PERIOD, Sample, SampleTotal, Sampling};
+pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
 /// Id of a process image, in order of start; unique in a trace.

@@ -193,12 +193,12 @@ pub fn may_be_known(name: &[u8]) -> bool {
 }
 
 /// No name of a function is longer.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME: usize = 40;
 
 /// The function with this name.
 pub fn by_name(name: &[u8]) -> Option<Known> {
     // Most names of a program with many are longer.
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME {
         return None;
     }
     FAMILIES.iter().enumerate().find_map(|(at, family)| {

@@ -5,7 +5,7 @@ use yaxpeax_x86::long_mode::{
 };
 
 /// Bytes of the longest instruction.
-pub const LONGEST: usize = 15;
+pub const MAX_LENGTH: usize = 15;
 
 /// `int3`, with which some linkers fill the space between functions.
 const INT3: [u8; 1] = [0xcc];
@@ -43,7 +43,7 @@ pub struct Instruction {
 impl Instruction {
     /// Decodes the first instruction of `code`, which lies at `address`.
     pub fn decode(code: &[u8], address: u64) -> Option<Self> {
-        let code = &code[..code.len().min(LONGEST)];
+        let code = &code[..code.len().min(MAX_LENGTH)];
         let (decoded, length) = decode(code)?;
         let code = &code[..length];
         let end = address.wrapping_add(length as u64);
@@ -157,7 +157,7 @@ fn displacement(decoded: &Decoded, code: &[u8]) -> Memory {
     };
     let other = displacement ^ 0x5555_5555;
     let is_it = |offset: &usize| {
-        let mut changed = [0; LONGEST];
+        let mut changed = [0; MAX_LENGTH];
         let changed = &mut changed[..code.len()];
         changed.copy_from_slice(code);
         if changed[*offset..][..4] != displacement.to_le_bytes() {

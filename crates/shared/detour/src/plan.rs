@@ -7,17 +7,17 @@
 //! information.
 
 use crate::elf::{Bytes, Elf};
-use crate::instruction::{Instruction, LONGEST, Reference};
+use crate::instruction::{Instruction, MAX_LENGTH, Reference};
 use crate::survey::Found;
 
 /// Bytes of the jump that is put in place of the function's first instructions.
 pub const PATCH: usize = 5;
 /// Most bytes of these instructions.
-const MOST_MOVED: usize = PATCH - 1 + LONGEST;
+const MAX_MOVED: usize = PATCH - 1 + MAX_LENGTH;
 /// Most bytes of a trampoline.
 pub const TRAMPOLINE: usize = 96;
 /// Most bytes of a function that are decoded.
-const MOST_DECODED: u64 = 1 << 16;
+const MAX_DECODED: u64 = 1 << 16;
 
 /// Why a function cannot be detoured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Refusal {
 /// The detour of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    code: [u8; MOST_MOVED],
+    code: [u8; MAX_MOVED],
     /// Bytes of the instructions that are moved.
     moved: usize,
 }
@@ -57,7 +57,7 @@ impl Plan {
         if found.is_resolver {
             return Err(Refusal::Resolver);
         }
-        if found.size == 0 || found.size > MOST_DECODED {
+        if found.size == 0 || found.size > MAX_DECODED {
             return Err(Refusal::Size);
         }
         let size = found.size.max(PATCH as u64);
@@ -101,7 +101,7 @@ impl Plan {
             at += instruction.length;
         }
         let mut plan = Self {
-            code: [0; MOST_MOVED],
+            code: [0; MAX_MOVED],
             moved,
         };
         let code = code.get(..moved).ok_or(Refusal::TooShort)?;

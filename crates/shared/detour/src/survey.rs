@@ -4,7 +4,7 @@ use crate::elf::{Bytes, Elf, Table};
 use crate::functions::{self, Allocator, Known};
 
 /// Most entry points of a program: more than there are names.
-pub const MOST: usize = 256;
+pub const MAX: usize = 256;
 
 /// A function to detour.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct Found {
 /// All of them, each address once.
 #[derive(Debug)]
 pub struct Survey {
-    found: [Option<Found>; MOST],
+    found: [Option<Found>; MAX],
     count: usize,
     /// Whether each of [`Allocator::ALL`] is there.
     allocators: [bool; 3],
@@ -40,7 +40,7 @@ impl Survey {
     /// Looks for them in the symbol tables of a program's file.
     pub fn of<B: Bytes + ?Sized>(elf: &Elf<'_, B>) -> Self {
         let mut survey = Self {
-            found: [None; MOST],
+            found: [None; MAX],
             count: 0,
             allocators: [false; 3],
         };

@@ -13,7 +13,7 @@ use memchr::memmem;
 use object::{ReadCache, ReadRef};
 
 use crate::executable::{Executable, Kind};
-use crate::symbol_facts::{MOST_READ, SymbolFacts};
+use crate::symbol_facts::{MAX_READ, SymbolFacts};
 
 /// Texts in the allocators' code, of messages and settings.
 const TEXTS: [(&[u8], &str); 3] = [
@@ -24,7 +24,7 @@ const TEXTS: [(&[u8], &str); 3] = [
 
 /// Bytes that are searched for [`TEXTS`] at once, and the largest file that is searched.
 const SEARCHED: u64 = 1 << 20;
-const MOST_SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED: u64 = 64 << 20;
 
 /// The allocators that are linked into a program, whose entry points its symbols show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +110,7 @@ pub fn without_symbols(path: &Path) -> io::Result<Option<&'static str>> {
 fn search(file: &File) -> Option<&'static str> {
     use std::os::unix::fs::FileExt;
     let longest = TEXTS.iter().map(|(text, _)| text.len()).max()?;
-    let length = file.metadata().ok()?.len().min(MOST_SEARCHED);
+    let length = file.metadata().ok()?.len().min(MAX_SEARCHED);
     let mut bytes = vec![0; SEARCHED as usize + longest];
     let mut starts = (0..length).step_by(SEARCHED as usize);
     starts.find_map(|start| {
@@ -126,7 +126,7 @@ struct Cached<'a>(&'a ReadCache<&'a File>);
 
 impl Bytes for Cached<'_> {
     fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {
-        let is_small = length <= MOST_READ;
+        let is_small = length <= MAX_READ;
         is_small.then(|| self.0.read_bytes_at(offset, length).ok())?
     }
 }

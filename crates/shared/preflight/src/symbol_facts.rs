@@ -12,7 +12,7 @@ use object::{Endianness, ReadCache, SectionIndex, elf};
 use crate::sanitizer;
 
 /// Most bytes of a section that are read. A file may name any number, and have holes.
-pub(crate) const MOST_READ: u64 = 1 << 30;
+pub(crate) const MAX_READ: u64 = 1 << 30;
 
 /// What the symbols that an ELF file defines show about allocators in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -122,7 +122,7 @@ impl SymbolFacts {
         let strings = sections.section(SectionIndex(section.sh_link(endian) as usize))?;
         if [section, strings]
             .iter()
-            .any(|it| it.sh_size(endian) > MOST_READ)
+            .any(|it| it.sh_size(endian) > MAX_READ)
         {
             return Ok(());
         }

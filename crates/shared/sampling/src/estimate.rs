@@ -30,7 +30,7 @@
 //! For blocks it grows without limit for smaller sizes, and small blocks may well exist without
 //! any of them being sampled: a thousand blocks of 16 bytes with the usual period are
 //! sampled once in 33 times. Therefore [`Figures::blocks`] takes the smallest size that blocks
-//! can have. For the blocks of many sites that is [`SMALLEST`], and the interval is wide
+//! can have. For the blocks of many sites that is [`MIN`], and the interval is wide
 //! upwards, because their number is not known better. For the blocks of one site,
 //! [`Figures::smallest_sample`] is the usual choice; the interval then is one of the blocks that
 //! are not smaller than that. A smaller block that was sampled overrides the choice.
@@ -42,7 +42,7 @@
 
 /// The smallest size, in bytes, of the blocks of the C library's allocator and most others.
 /// Programs request less, but if they did so often, some of these requests would be sampled.
-pub const SMALLEST: u64 = 16;
+pub const MIN: u64 = 16;
 
 use crate::gamma::{Tail, quantile};
 use crate::{Period, counted_bytes};
@@ -184,9 +184,9 @@ impl Figures {
         self.samples
     }
 
-    /// The smallest size of a sample, in bytes; [`SMALLEST`] without a sample.
+    /// The smallest size of a sample, in bytes; [`MIN`] without a sample.
     pub fn smallest_sample(&self) -> u64 {
-        self.smallest_of_samples().unwrap_or(SMALLEST)
+        self.smallest_of_samples().unwrap_or(MIN)
     }
 
     /// The smallest size of a sample, in bytes, if there is a sample.
@@ -227,7 +227,7 @@ mod tests {
         let bytes = Figures::new(PERIOD).bytes();
         assert_eq!((bytes.value, bytes.low), (0.0, 0.0));
         assert_near(bytes.high, PERIOD.bytes() as f64 * 40f64.ln());
-        let blocks = Figures::new(PERIOD).blocks(SMALLEST);
+        let blocks = Figures::new(PERIOD).blocks(MIN);
         assert_eq!((blocks.value, blocks.low), (0.0, 0.0));
         // All of them may be as small as blocks are.
         assert_near(blocks.high, PERIOD.bytes() as f64 * 40f64.ln() / 16.0);
@@ -248,7 +248,7 @@ mod tests {
                 figures.add(16, PERIOD);
             }
             let weight = PERIOD.bytes() as f64 / 16.0;
-            let blocks = figures.blocks(SMALLEST);
+            let blocks = figures.blocks(MIN);
             assert_near(blocks.value, f64::from(samples) * weight);
             assert_near(blocks.low, low * weight);
             assert_near(blocks.high, high * weight);
@@ -294,7 +294,7 @@ mod tests {
         let high = figures.blocks(figures.smallest_sample()).high / weight;
         assert!((18.3..18.5).contains(&high), "{high}");
         // Ten large blocks tell nothing about small ones.
-        assert!(figures.blocks(SMALLEST).high > PERIOD.bytes() as f64 / 16.0);
+        assert!(figures.blocks(MIN).high > PERIOD.bytes() as f64 / 16.0);
         figures.add(2048, PERIOD);
         assert_eq!(figures.blocks(4096), figures.blocks(2048));
     }
@@ -313,7 +313,7 @@ mod tests {
         left.merge(&right);
         assert_eq!(left.samples(), both.samples());
         for (found, expected) in [
-            (left.blocks(SMALLEST), both.blocks(SMALLEST)),
+            (left.blocks(MIN), both.blocks(MIN)),
             (left.bytes(), both.bytes()),
         ] {
             assert_near(found.value, expected.value);
@@ -333,7 +333,7 @@ mod tests {
             assert_eq!(together.samples(), 50);
             assert_eq!(together.smallest_sample(), size);
             for (found, expected) in [
-                (together.blocks(SMALLEST), one_by_one.blocks(SMALLEST)),
+                (together.blocks(MIN), one_by_one.blocks(MIN)),
                 (together.bytes(), one_by_one.bytes()),
             ] {
                 assert_near(found.value, expected.value);
@@ -355,7 +355,7 @@ mod tests {
             by_mean.add_alike(64, mean, PERIOD);
             let bytes = by_mean.bytes().value / exact.bytes().value;
             assert!((bytes - 1.0).abs() < 2e-4, "{bytes}");
-            let blocks = by_mean.blocks(SMALLEST).value / exact.blocks(SMALLEST).value;
+            let blocks = by_mean.blocks(MIN).value / exact.blocks(MIN).value;
             assert!((0.9987..=1.0).contains(&blocks), "{blocks}");
         }
     }

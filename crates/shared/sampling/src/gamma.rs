@@ -11,7 +11,7 @@ const LARGE_SHAPE: f64 = 1e5;
 
 /// Terms after which a sum or a fraction ends in any case. With a shape up to
 /// [`LARGE_SHAPE`] it needs a few times the root of the shape.
-const MOST_TERMS: u32 = 10_000;
+const MAX_TERMS: u32 = 10_000;
 
 /// The end of the distribution's tail of 2.5 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn probabilities(shape: f64, x: f64) -> (f64, f64) {
         // 8.11.4: P = x^a e^-x / Γ(a) · Σ x^k / (a (a + 1) … (a + k)).
         let mut term = 1.0 / shape;
         let mut sum = term;
-        for step in 1..MOST_TERMS {
+        for step in 1..MAX_TERMS {
             term *= x / (shape + f64::from(step));
             sum += term;
             if term < sum * f64::EPSILON {
@@ -95,7 +95,7 @@ pub fn probabilities(shape: f64, x: f64) -> (f64, f64) {
     let mut c = f64::MAX;
     let mut d = 1.0 / b;
     let mut fraction = d;
-    for step in 1..MOST_TERMS {
+    for step in 1..MAX_TERMS {
         let a = -f64::from(step) * (f64::from(step) - shape);
         b += 2.0;
         d = 1.0 / nonzero(a * d + b);

@@ -52,12 +52,12 @@ impl Period {
     /// 512 KiB.
     pub const DEFAULT: Self = Self(NonZeroU64::new(512 << 10).unwrap());
     /// The longest one: 1 TiB.
-    pub const LONGEST: Self = Self(NonZeroU64::new(1 << 40).unwrap());
+    pub const MAX: Self = Self(NonZeroU64::new(1 << 40).unwrap());
 
-    /// A period in bytes; `None` if it is 0 or longer than [`Period::LONGEST`].
+    /// A period in bytes; `None` if it is 0 or longer than [`Period::MAX`].
     pub const fn new(bytes: u64) -> Option<Self> {
         match NonZeroU64::new(bytes) {
-            Some(it) if bytes <= Self::LONGEST.bytes() => Some(Self(it)),
+            Some(it) if bytes <= Self::MAX.bytes() => Some(Self(it)),
             _ => None,
         }
     }

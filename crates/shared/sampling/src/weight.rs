@@ -71,7 +71,7 @@ mod tests {
             }
         }
         assert_eq!(weighted_bytes(0, Period::DEFAULT), 0);
-        assert_eq!(weighted_bytes(u64::MAX, Period::LONGEST), u64::MAX);
+        assert_eq!(weighted_bytes(u64::MAX, Period::MAX), u64::MAX);
         // 1 / (1 − 1/e) = 1.58197…
         assert_eq!(weighted_bytes(512 << 10, Period::DEFAULT), 829_411);
     }

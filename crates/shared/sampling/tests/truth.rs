@@ -3,7 +3,7 @@
 
 use allotrope_sampling::Period;
 use allotrope_sampling::countdown::Countdown;
-use allotrope_sampling::estimate::{Estimate, Figures, SMALLEST, probability};
+use allotrope_sampling::estimate::{Estimate, Figures, MIN, probability};
 use allotrope_sampling::exponential::Generator;
 use allotrope_sampling::gamma::probabilities;
 
@@ -215,7 +215,7 @@ fn distances_have_the_exponential_distribution() {
     for (seed, period) in [
         (1, Period::DEFAULT),
         (2, period(32 << 20)),
-        (3, Period::LONGEST),
+        (3, Period::MAX),
     ] {
         let mut generator = Generator::seeded(&[seed]);
         let mean = period.bytes() as f64;
@@ -336,7 +336,7 @@ fn the_interval_holds_in_95_of_100_runs() {
         let mut held = [0; 2];
         for run in 0..runs() {
             let (figures, count, bytes) = live_after(pattern, blocks, period, 1000 + run);
-            held[0] += u64::from(holds(figures.blocks(SMALLEST), count));
+            held[0] += u64::from(holds(figures.blocks(MIN), count));
             held[1] += u64::from(holds(figures.bytes(), bytes));
         }
         assert_held(name, held, runs());
@@ -356,7 +356,7 @@ fn estimates_are_unbiased() {
         let mut errors = [Vec::new(), Vec::new()];
         for run in 0..RUNS {
             let (figures, count, bytes) = live_after(pattern, blocks, period, 5000 + run);
-            errors[0].push(figures.blocks(SMALLEST).value - count as f64);
+            errors[0].push(figures.blocks(MIN).value - count as f64);
             errors[1].push(figures.bytes().value - bytes as f64);
         }
         for errors in errors {
@@ -387,7 +387,7 @@ fn the_interval_holds_if_the_period_changes() {
                 figures.add(size, period);
             }
         }
-        held[0] += u64::from(holds(figures.blocks(SMALLEST), count));
+        held[0] += u64::from(holds(figures.blocks(MIN), count));
         held[1] += u64::from(holds(figures.bytes(), bytes));
     }
     assert_held("changing period", held, runs());
@@ -411,7 +411,7 @@ fn the_interval_of_a_sum_holds() {
             truth[0] += count;
             truth[1] += bytes;
         }
-        held[0] += u64::from(holds(sum.blocks(SMALLEST), truth[0]));
+        held[0] += u64::from(holds(sum.blocks(MIN), truth[0]));
         held[1] += u64::from(holds(sum.bytes(), truth[1]));
     }
     assert_held("sum", held, runs());

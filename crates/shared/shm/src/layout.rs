@@ -32,7 +32,7 @@ pub const IMAGES: usize = 1024;
 /// Number of rings for all images together.
 pub const RINGS: usize = 2048;
 /// Most bytes of the state that the recorder keeps of a thread. A larger number is not the recorder's.
-pub const MOST_STATE: u64 = 4 << 20;
+pub const MAX_STATE: u64 = 4 << 20;
 /// Most diagnostics that can wait to be read.
 pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
@@ -83,7 +83,7 @@ pub const fn region_offset(ring: usize) -> usize {
 
 /// Upper limit of positions. A correct producer never gets there: at a word per
 /// nanosecond it would need more than thirty years.
-pub const MOST_POSITION: u64 = 1 << 60;
+pub const MAX_POSITION: u64 = 1 << 60;
 
 /// Name of the environment variable by which a recorded program finds its arena; the
 /// value is a [`location`](crate::location::Location).

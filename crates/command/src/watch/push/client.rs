@@ -13,9 +13,9 @@ use super::endpoint::Endpoint;
 /// How long a request with its answer may take; the exporters of OpenTelemetry have the same limit.
 const SECONDS: u64 = 10;
 /// Most bytes of the headers, and of the body, of an answer.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_ANSWER: usize = 64 << 10;
 /// Most characters of a collector's words that are shown.
-const LONGEST_WORDS: usize = 200;
+const MAX_WORDS: usize = 200;
 
 /// A client of one collector.
 pub struct Client {
@@ -39,7 +39,7 @@ impl Client {
             .timeout_global(Some(Duration::from_secs(SECONDS)))
             // A redirection would take the headers, and so passwords, elsewhere.
             .max_redirects(0)
-            .max_response_header_size(LONGEST_ANSWER)
+            .max_response_header_size(MAX_ANSWER)
             .http_status_as_error(false);
         #[cfg(feature = "tls")]
         let config = {
@@ -73,7 +73,7 @@ impl Client {
         let body = response
             .body_mut()
             .with_config()
-            .limit(LONGEST_ANSWER as u64)
+            .limit(MAX_ANSWER as u64)
             .read_to_vec();
         match (status.as_u16(), body) {
             (200..=299, Ok(body)) => accepted(&body),
@@ -117,7 +117,7 @@ fn unreachable(error: Error) -> String {
 }
 
 fn short(text: &str) -> String {
-    let mut short: String = text.chars().take(LONGEST_WORDS).collect();
+    let mut short: String = text.chars().take(MAX_WORDS).collect();
     if short.len() < text.len() {
         short.push('…');
     }

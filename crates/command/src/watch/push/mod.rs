@@ -28,7 +28,7 @@ use endpoint::Endpoint;
 use sender::{Counts, Sender};
 
 /// Most last states that wait for a free place.
-const MOST_ENDED: usize = 16;
+const MAX_ENDED: usize = 16;
 /// How long the last push may take when the watcher ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// After this time a message says what is waited for.
@@ -140,10 +140,10 @@ impl Pushing {
         if self.done.contains(&look.instance()) {
             return;
         }
-        if self.ended.len() == MOST_ENDED {
+        if self.ended.len() == MAX_ENDED {
             self.hand_over_ended();
         }
-        match self.ended.len() < MOST_ENDED {
+        match self.ended.len() < MAX_ENDED {
             true => self.ended.push((look, exit)),
             false => self.lost += 1,
         }

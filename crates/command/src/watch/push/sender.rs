@@ -21,7 +21,7 @@ use crate::watch::profile;
 /// From this number on, further processes go to the next request.
 const SAMPLES: usize = 20_000;
 /// Most characters of a process's name.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 const SERVICE: &str = "service.name";
 
 /// Makes and sends profiles.
@@ -218,7 +218,7 @@ impl Sender {
 }
 
 fn cut(text: &str) -> Value {
-    Value::Text(text.chars().take(LONGEST_NAME).collect())
+    Value::Text(text.chars().take(MAX_NAME).collect())
 }
 
 /// Random ids.

@@ -7,7 +7,7 @@ use super::packed::{gzip, repeated, zstd};
 use super::protobuf::Message;
 
 /// The deepest stack that is read.
-const DEEPEST: u64 = 65_536;
+const MAX_DEPTH: u64 = 65_536;
 
 /// How to make a file.
 pub struct Recipe {
@@ -164,9 +164,9 @@ fn deep_samples() -> Vec<u8> {
         .location(1, [(1, 1)]);
     let profile = profile.location(2, [(1, 2)]);
     // One more than 10 million frames, each stack another one.
-    let count = 10_000_000 / (DEEPEST - 200) + 1;
+    let count = 10_000_000 / (MAX_DEPTH - 200) + 1;
     let samples = (0..count).fold(profile, |profile, number| {
-        let locations = (0..DEEPEST - 200).map(|at| 1 + u64::from(at == number));
+        let locations = (0..MAX_DEPTH - 200).map(|at| 1 + u64::from(at == number));
         profile.sample(locations)
     });
     gzip(&samples.0)

@@ -18,7 +18,7 @@ use bomb::BOMBS;
 use command::{Ended, Folder};
 
 /// The largest file.
-const LARGEST: usize = 10_000_000;
+const MAX: usize = 10_000_000;
 
 /// What each file is read with; BOMB is the file, SMALL an ordinary one.
 const COMMANDS: &[&str] = &[
@@ -48,7 +48,7 @@ fn end_everything(format: &str) {
         let (name, is_refused) = (bomb.name, bomb.is_refused);
         let bytes = bomb.make();
         let length = bytes.len();
-        assert!(length <= LARGEST, "{name}: {length} bytes");
+        assert!(length <= MAX, "{name}: {length} bytes");
         folder.write("bomb", &bytes);
         // Each command has its turn with another bomb.
         let (from, count) = match (is_refused, all) {
@@ -153,7 +153,7 @@ fn events_of_perf_cost_a_bounded_memory() {
             "x {number} [0] 5.0: sdt_libpoireau:malloc: (1) arg1={number} arg2=2 arg3=3\n {number:x} f{number} (m)\n"
         );
     }
-    assert!(text.len() < LARGEST);
+    assert!(text.len() < MAX);
     folder.write("bomb", text.as_bytes());
     for format in ["text", "json"] {
         let line = format!("watch --perf-script BOMB --format {format}");

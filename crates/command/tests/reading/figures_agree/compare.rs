@@ -12,7 +12,7 @@ use crate::figures_agree::text::{block, cells, count, is_bytes};
 use crate::support::{allotrope, schema};
 
 /// Most processes of which each has commands of its own.
-const MOST_PROCESSES: usize = 4;
+const MAX_PROCESSES: usize = 4;
 
 /// A recording, and what disagrees about it.
 pub struct Compared {
@@ -236,7 +236,7 @@ impl Compared {
         if !self.is_counted() {
             self.same("report: allocations", calls, Some(self.sum("allocations")));
         }
-        let processes: Vec<&Value> = self.processes().iter().take(MOST_PROCESSES).collect();
+        let processes: Vec<&Value> = self.processes().iter().take(MAX_PROCESSES).collect();
         for process in processes {
             self.totals_in_text(process);
         }
@@ -329,7 +329,7 @@ impl Compared {
 
     /// The sums of a table by thread, entry point or size, process by process.
     fn table_by(&self, by: &str, title: &str) {
-        for process in self.processes().iter().take(MOST_PROCESSES) {
+        for process in self.processes().iter().take(MAX_PROCESSES) {
             let id = process["id"].to_string();
             let words = ["report", "--by", by, "--top", "100000", "--process", &id];
             let text = self.said(&words);

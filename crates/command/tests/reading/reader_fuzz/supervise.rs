@@ -25,7 +25,7 @@ pub const CPU_SECONDS: u64 = 20;
 /// One that uses no CPU time waits for ever: after so long, even under load, it hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 /// After so many findings the run ends.
-const MOST_FINDINGS: usize = 20;
+const MAX_FINDINGS: usize = 20;
 
 const SEED: &str = "ALLOTROPE_FUZZ_SEED";
 const FROM: &str = "ALLOTROPE_FUZZ_FROM";
@@ -81,7 +81,7 @@ pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
     let mut findings = Vec::new();
     let mut next = from;
-    while next < until && findings.len() < MOST_FINDINGS {
+    while next < until && findings.len() < MAX_FINDINGS {
         match batch(seed, next, until) {
             Ended::Well => break,
             Ended::Badly(at, how) => {

@@ -22,12 +22,12 @@ const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 const RING: [usize; 3] = [8 << 20, 2 << 20, 512 << 10];
 
 /// How often the threads of a process are listed while they are opened.
-const MOST_LISTS: usize = 128;
+const MAX_LISTS: usize = 128;
 /// So many lists in a row without a new thread end that: one can be missing in a list, because
 /// another one has ended while the kernel made it.
 const LISTS_WITHOUT: usize = 8;
 /// How often opening begins anew if all listed threads have ended meanwhile.
-const MOST_ATTEMPTS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 /// Where the number of its event is in the body of a sample: behind the instruction pointer,
 /// process and thread, and time (perf_event_open(2), `PERF_RECORD_SAMPLE`).
@@ -245,7 +245,7 @@ impl Events {
             return Self::open_tasks(options, vec![0]);
         };
         raise_descriptor_limit();
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             match Self::open_tasks(options, tasks(process)?) {
                 // All threads of the list have ended; others may have begun.
                 Err(OpenError::NoProcess(_)) => {}
@@ -363,7 +363,7 @@ impl Events {
         let mut without = 0;
         // A program that always creates threads always has new ones; by then, covered ones
         // have created them.
-        for _ in 0..MOST_LISTS {
+        for _ in 0..MAX_LISTS {
             let Ok(all) = tasks(process) else {
                 break;
             };

@@ -12,7 +12,7 @@ use framehop::ExplicitModuleSectionInfo;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 
 /// Largest file that is read.
-const LARGEST: u64 = 4 << 30;
+const MAX: u64 = 4 << 30;
 const PAGE: u64 = 4096;
 
 /// Bytes of a section, shared by the processes that have mapped the file.
@@ -59,7 +59,7 @@ impl Module {
         let identity = identity_of(&file).unwrap_or_default();
         let mut bytes = Vec::new();
         // The file may grow.
-        file.take(size.min(LARGEST)).read_to_end(&mut bytes).ok()?;
+        file.take(size.min(MAX)).read_to_end(&mut bytes).ok()?;
         Some(Self {
             file: identity,
             ..Self::from_bytes(&bytes)?

@@ -10,7 +10,7 @@ use crate::paths::report::{
 };
 
 /// The smallest size class, in bytes.
-const SMALLEST: u64 = 16;
+const MIN: u64 = 16;
 /// Rows of the table of lines.
 const LINES: usize = 200;
 
@@ -95,7 +95,7 @@ fn quantile(sorted: &[u64], part: f64) -> u64 {
 
 /// The class of a size: the next power of two, 16 at least.
 pub(crate) fn size_class(size: u64) -> u64 {
-    size.max(SMALLEST)
+    size.max(MIN)
         .checked_next_power_of_two()
         .unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
-use crate::paths::instruction::{Instruction, LONGEST};
+use crate::paths::instruction::{Instruction, MAX_LENGTH};
 
 /// A mapping of a file's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Code {
         if let Some(number) = self.numbers.get(&address) {
             return *number;
         }
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_LENGTH];
         // Less than the longest may be readable.
         let read = self.memory.read_at(&mut bytes, address).unwrap_or(0);
         let number = u32::try_from(self.addresses.len()).unwrap_or(u32::MAX);

@@ -3,7 +3,7 @@
 //! section 2.1.1.
 
 /// Longest instruction.
-pub(crate) const LONGEST: usize = 15;
+pub(crate) const MAX_LENGTH: usize = 15;
 
 /// What is known of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,9 +12,9 @@ pub const FORMAT: &str = "allotrope-paths/1";
 /// What the name of each version's format begins with.
 const FORMATS: &str = "allotrope-paths/";
 /// Largest saved report that is read, in bytes.
-const LARGEST: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 /// Most of a count: what 64 bits hold.
-const MOST: f64 = 18_446_744_073_709_551_616.0;
+const MAX: f64 = 18_446_744_073_709_551_616.0;
 /// By so much, relative to its value, may a sum of rounded numbers be off.
 const ROUNDING: f64 = 1e-9;
 
@@ -219,7 +219,7 @@ impl Report {
     /// # Errors
     /// If it is none, of another version, or damaged.
     pub fn read(bytes: &[u8]) -> Result<Self, ReadError> {
-        if bytes.len() > LARGEST || !Self::is_saved(bytes) {
+        if bytes.len() > MAX_BYTES || !Self::is_saved(bytes) {
             return Err(ReadError::NotPaths);
         }
         let report: Self =
@@ -303,7 +303,7 @@ impl Allocator {
 }
 
 fn count(number: f64) -> Result<(), String> {
-    match (0.0..MOST).contains(&number) {
+    match (0.0..MAX).contains(&number) {
         true => Ok(()),
         false if number < 0.0 => Err("a number is negative".to_owned()),
         false => Err("a number is too large".to_owned()),

@@ -22,9 +22,9 @@ use crate::paths::operation::Operation;
 use crate::paths::samples::Samples;
 
 /// Most steps of an operation: one that maps and clears much memory takes that many.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 /// Most steps of all operations together that are kept, 4 bytes each.
-const MOST_IN_ALL: usize = 1 << 28;
+const MAX_IN_ALL: usize = 1 << 28;
 
 /// How a traced replay ended.
 pub(crate) struct Traced {
@@ -346,7 +346,7 @@ impl Tracer<'_> {
                 operation.steps.push(number);
             }
             steps += 1;
-            if steps >= MOST_STEPS || self.kept + operation.steps.len() >= MOST_IN_ALL {
+            if steps >= MAX_STEPS || self.kept + operation.steps.len() >= MAX_IN_ALL {
                 operation.cut = true;
                 break;
             }

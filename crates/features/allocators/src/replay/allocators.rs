@@ -45,7 +45,7 @@ const FOLDERS: [&str; 6] = [
 ];
 
 /// Largest file that is read as a library.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// An allocator to replay with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +274,7 @@ pub fn check(library: &Path, calls: &[Call]) -> Result<(), AllocatorError> {
         file => file?,
     };
     let mut bytes = Vec::new();
-    file.by_ref().take(MOST_BYTES).read_to_end(&mut bytes)?;
+    file.by_ref().take(MAX_BYTES).read_to_end(&mut bytes)?;
     if bytes.starts_with(b"!<arch>") || bytes.starts_with(b"!<thin>") {
         return Err(AllocatorError::Static);
     }

@@ -17,9 +17,9 @@ use crate::replay::results::Figures;
 /// The calibrated replay's growth may differ by this share of the program's.
 const TOLERANCE: f64 = 0.05;
 /// Less growth than this is not compared: the baseline changes as much.
-const LEAST_BYTES: u64 = 1 << 20;
+const MIN_BYTES: u64 = 1 << 20;
 /// Fewer samples of resident memory say nothing of its growth.
-const LEAST_SAMPLES: usize = 2;
+const MIN_SAMPLES: usize = 2;
 /// Replays of the bisection.
 const STEPS: u32 = 8;
 
@@ -71,14 +71,14 @@ pub fn calibrate(
     };
     let usable = resident.iter().filter(|(number, _)| *number >= from.0);
     let usable = usable.count();
-    if usable < LEAST_SAMPLES {
+    if usable < MIN_SAMPLES {
         return Ok(Err(format!(
-            "the recording has {usable} of the at least {LEAST_SAMPLES} samples of resident \
+            "the recording has {usable} of the at least {MIN_SAMPLES} samples of resident \
              memory that this needs; the program was too short, since a few are taken in a second"
         )));
     }
     let recorded = to.1.saturating_sub(from.1);
-    if recorded < LEAST_BYTES {
+    if recorded < MIN_BYTES {
         return Ok(Err(
             "the samples of resident memory in the recording grow by less than 1 MiB; the \
              program was too short or too small"

@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use allotrope_replayer::operations::{
-    Call, HEADER_BYTES, Header, MOST_ALIGNMENT_LOG2, MOST_THREADS, RECORD_BYTES, Record, ThreadExit,
+    Call, HEADER_BYTES, Header, MAX_ALIGNMENT_LOG2, MAX_THREADS, RECORD_BYTES, Record, ThreadExit,
 };
 use thiserror::Error;
 
 /// Largest size of a block, exclusive: more than a process can have.
-const MOST_BYTES: u64 = 1 << 47;
+const MAX_BYTES: u64 = 1 << 47;
 /// Records read at a time.
 const BATCH: usize = 4096;
 
@@ -30,7 +30,7 @@ pub enum OperationsError {
     #[error("there are no calls to replay")]
     Empty,
     /// There are more threads than a record has numbers.
-    #[error("there are more than {MOST_THREADS} threads, which is more than a replay can have")]
+    #[error("there are more than {MAX_THREADS} threads, which is more than a replay can have")]
     TooManyThreads,
     /// The file is not what was written.
     #[error("the operations file is damaged: {0}")]
@@ -172,7 +172,7 @@ impl Operations {
         if u64::from(header.slots) > header.operations {
             return Err(Damaged("it has more slots than operations"));
         }
-        if !(1..=MOST_THREADS).contains(&header.threads) {
+        if !(1..=MAX_THREADS).contains(&header.threads) {
             return Err(OperationsError::TooManyThreads);
         }
         let operations = Self { file, header };
@@ -301,10 +301,10 @@ fn position(number: u64) -> u64 {
 /// threads there were.
 fn check_record(record: &Record, used: &mut [bool], threads: &mut u32) -> Result<(), &'static str> {
     let call = Call::from_number(record.call).ok_or("it calls no known function")?;
-    if record.alignment_log2 > MOST_ALIGNMENT_LOG2 {
+    if record.alignment_log2 > MAX_ALIGNMENT_LOG2 {
         return Err("its alignment is larger than an address space");
     }
-    if record.size >= MOST_BYTES {
+    if record.size >= MAX_BYTES {
         return Err("its size is larger than an address space");
     }
     if !call.has_alignment() && record.alignment_log2 > 0 {

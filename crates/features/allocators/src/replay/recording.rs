@@ -21,7 +21,7 @@ use allotrope_trace::model::EntryPoint;
 use thiserror::Error;
 
 use crate::replay::operations_file::{Operations, OperationsError, OperationsWriter};
-use allotrope_replayer::operations::{Call, MOST_THREADS, Record, ThreadExit};
+use allotrope_replayer::operations::{Call, MAX_THREADS, Record, ThreadExit};
 
 /// Why a recording could not be turned into operations.
 #[derive(Debug, Error)]
@@ -201,7 +201,7 @@ impl Conversion {
             return Ok(thread.number);
         }
         let known = self.threads.iter().flatten().count();
-        if known >= MOST_THREADS as usize {
+        if known >= MAX_THREADS as usize {
             return Err(OperationsError::TooManyThreads);
         }
         let number = known as u16;

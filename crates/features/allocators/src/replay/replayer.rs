@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// So many bytes of the messages are read, the last ones.
 const LAST_WORDS: u64 = 64 << 10;
 /// From so many bytes on, what will not be read of them is given back.
-const MOST_MESSAGES: u64 = 16 << 20;
+const MAX_MESSAGES: u64 = 16 << 20;
 
 /// What a replay measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,7 +239,7 @@ impl Files {
         let Ok(metadata) = self.messages.metadata() else {
             return;
         };
-        if metadata.len() > MOST_MESSAGES {
+        if metadata.len() > MAX_MESSAGES {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.messages, flags, 0, metadata.len() - LAST_WORDS);
         }

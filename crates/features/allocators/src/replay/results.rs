@@ -394,7 +394,7 @@ impl Results {
         let null = each(results::NULL_TIME);
         let taken = self.get(results::POINTS_TAKEN);
         let taken =
-            usize::try_from(taken).map_or(results::MOST_POINTS, |it| it.min(results::MOST_POINTS));
+            usize::try_from(taken).map_or(results::MAX_POINTS, |it| it.min(results::MAX_POINTS));
         let points = (0..taken).map(|number| Point {
             operations: self.get(results::POINTS + 2 * number).min(operations.len()),
             memory: self.get(results::POINTS + 2 * number + 1),

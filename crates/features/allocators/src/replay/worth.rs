@@ -9,13 +9,13 @@ const MEMORY: f64 = 0.05;
 
 /// A program that runs shorter is too small for a saving of time: its start alone, by the
 /// kernel and the loader, takes a millisecond and varies by more than a hundredth of this.
-const LEAST_SECONDS: f64 = 0.01;
+const MIN_SECONDS: f64 = 0.01;
 /// So is one that calls the allocator less often: what is measured of so few calls is mostly
 /// the first use of memory and code, and the allocator's own start.
-const LEAST_OPERATIONS: u64 = 10_000;
+const MIN_OPERATIONS: u64 = 10_000;
 /// A smaller saving of memory is worth nothing: allocators differ by so much before the first
 /// call.
-const LEAST_BYTES: f64 = 1_048_576.0;
+const MIN_BYTES: f64 = 1_048_576.0;
 
 /// What the other allocator saves, each with its noise.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ pub(crate) fn judge(saving: &Saving, program: &Program) -> (&'static str, Option
     let is_smaller = saving.peak > saving.peak_error && saving.peak >= program.peak * MEMORY;
     let too_small = too_small(program);
     let is_small = too_small.is_some();
-    let saves_memory = is_smaller && saving.peak >= LEAST_BYTES;
+    let saves_memory = is_smaller && saving.peak >= MIN_BYTES;
     match (is_faster && !is_small, saves_memory) {
         (true, true) => ("both", None),
         (true, false) => ("time", None),
@@ -91,18 +91,18 @@ fn worse(saving: &Saving) -> Option<String> {
 
 /// Why the program is too small to tell; `None` if it is not.
 fn too_small(program: &Program) -> Option<String> {
-    if program.wall_seconds < LEAST_SECONDS {
+    if program.wall_seconds < MIN_SECONDS {
         return Some(format!(
             "the program ran only {}, and what is measured of less than {} is its start",
             duration(program.wall_seconds * 1e6),
-            duration(LEAST_SECONDS * 1e6)
+            duration(MIN_SECONDS * 1e6)
         ));
     }
-    (program.operations < LEAST_OPERATIONS).then(|| {
+    (program.operations < MIN_OPERATIONS).then(|| {
         format!(
             "the program made only {} calls, and what is measured of less than {} is the allocator's start",
             count(program.operations),
-            count(LEAST_OPERATIONS)
+            count(MIN_OPERATIONS)
         )
     })
 }
@@ -121,7 +121,7 @@ fn why_not(saving: &Saving, program: &Program) -> String {
             "it saves less than {:.0} % of the time, and less than {:.0} % of the memory or than {}",
             TIME * 100.0,
             MEMORY * 100.0,
-            bytes(LEAST_BYTES as u64)
+            bytes(MIN_BYTES as u64)
         );
     }
     "it saves nothing that is larger than the noise".to_owned()

@@ -13,7 +13,7 @@ use allotrope_diff::Diff;
 use allotrope_report::diff::short_function;
 
 /// The most annotations that are written: GitHub shows ten of a step.
-const MOST: usize = 10;
+const MAX: usize = 10;
 /// The columns of a function's name in an annotation.
 const NAME: usize = 60;
 
@@ -62,7 +62,7 @@ pub(super) fn write_annotations(
         let worst = b.is_error.cmp(&a.is_error);
         worst.then(b.weight.total_cmp(&a.weight))
     });
-    for annotation in annotations.iter().take(MOST) {
+    for annotation in annotations.iter().take(MAX) {
         annotation.write(out)?;
     }
     Ok(())

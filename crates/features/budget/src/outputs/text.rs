@@ -50,7 +50,7 @@ pub(super) fn is_line(line: &str) -> bool {
 }
 
 /// Of more cases that have passed beside one that has not, only the names are written.
-const MOST_PASSED: usize = 10;
+const MAX_PASSED: usize = 10;
 
 /// The number of lines of a failed program's output that are shown.
 const OUTPUT_LINES: usize = 20;
@@ -172,7 +172,7 @@ impl Text<'_> {
         if !all && count > 0 {
             writeln!(self.out)?;
         }
-        if !all && count > MOST_PASSED && !self.options.samples {
+        if !all && count > MAX_PASSED && !self.options.samples {
             let cases = report.tests.iter().flat_map(|test| &test.cases);
             let names: Vec<&str> = cases
                 .filter(passed)

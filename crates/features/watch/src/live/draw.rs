@@ -13,7 +13,7 @@ use crate::live::{AtEnd, Screen, Sort, View, site_name};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// A name is not cut to fewer characters.
-const SHORTEST_NAME: usize = 12;
+const MIN_NAME: usize = 12;
 /// Most processes above the table.
 const PROCESSES: usize = 4;
 
@@ -193,7 +193,7 @@ impl View {
         let used = wide(&text) + wide(&rest) + 2;
         let name = site_name(site);
         let room = width.saturating_sub(used);
-        if wide(&name).min(SHORTEST_NAME) <= room {
+        if wide(&name).min(MIN_NAME) <= room {
             return format!("{text}. {}{rest}", fit(&name, room));
         }
         let shorter = [
@@ -358,7 +358,7 @@ impl View {
             if blocks == 1 { "block" } else { "blocks" }
         );
         let room = width.saturating_sub(wide(&figures) + 1);
-        let name = fit(&site_name(site), room.max(SHORTEST_NAME));
+        let name = fit(&site_name(site), room.max(MIN_NAME));
         let head = cut(&format!(" {name}{figures}"), width);
         let mut lines = vec![self.bold(head), self.details(site, width)];
         let from = from.min(site.stack.len().saturating_sub(1));

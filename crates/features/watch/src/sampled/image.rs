@@ -11,7 +11,7 @@ use allotrope_trace::model::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::sampled::modules::{ModuleTable, arguments, path_of};
-use crate::sampled::{DEEPEST, Watched};
+use crate::sampled::{MAX_DEPTH, Watched};
 
 /// Samples, and totals, of one record.
 const PART: usize = 4096;
@@ -128,7 +128,7 @@ fn add_stacks(
         let parent = ids.get(callers);
         let above = parent.checked_sub(FIRST_NODE);
         let depth = 1 + above.map_or(0, |at| depths[at as usize]);
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             continue;
         }
         ids.0.insert(id, FIRST_NODE + nodes.len() as u32);

@@ -8,7 +8,7 @@
 //!
 //! The state comes from a process that may be hostile. `samples` of `allotrope-shm` has checked and
 //! bounded it; here each stack node is visited once, and no stack gets deeper than
-//! [`DEEPEST`] frames.
+//! [`MAX_DEPTH`] frames.
 
 mod image;
 mod modules;
@@ -26,7 +26,7 @@ use allotrope_trace::{ReadError, TraceReader, TraceWriter, WriteError};
 use crate::sampled::modules::{ModuleTable, arguments};
 
 /// Most frames of a stack, as in a recording.
-pub const DEEPEST: u32 = 4096;
+pub const MAX_DEPTH: u32 = 4096;
 
 /// A watched process.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use allotrope_text::shown;
 use serde::Serialize;
 
 use super::{ComparedSide, Comparison, LeftOut, Selected};
-use crate::columns::LARGEST;
+use crate::columns::MAX;
 
 #[derive(Serialize)]
 struct Meta {
@@ -74,7 +74,7 @@ impl IntervalForm {
 }
 
 /// Notes and names of files that are listed.
-const MOST_LISTED: usize = 50;
+const MAX_LISTED: usize = 50;
 
 /// Writes it; `left_out` is by comparison.
 pub fn meta(
@@ -91,7 +91,7 @@ pub fn meta(
             .map(|(one, left_out)| compared(one, left_out, comparison.filter.is_some()))
             .collect(),
         filter: comparison.filter.map(|it| shown(it.pattern()).into_owned()),
-        notes: (comparison.notes.iter().take(MOST_LISTED).map(clean)).collect(),
+        notes: (comparison.notes.iter().take(MAX_LISTED).map(clean)).collect(),
         names_cut,
     };
     // Nothing of it can fail to be written.
@@ -103,14 +103,14 @@ fn side(side: &ComparedSide<'_>) -> Side {
     let command = side.profile.map(|it| command_text(&it.recording.command));
     let started = run.and_then(|run| run.started_unix_ns).unwrap_or(0);
     let lasted = run.and_then(|run| run.duration_us).unwrap_or(0);
-    let titles = side.titles.iter().take(MOST_LISTED);
+    let titles = side.titles.iter().take(MAX_LISTED);
     let executable = || run.map(|run| run.executable.clone()).unwrap_or_default();
     Side {
         titles: titles.map(|it| shown(it).into_owned()).collect(),
         command: shown(&command.unwrap_or_else(executable)).into_owned(),
         runs: side.sets.len(),
         started_unix_ms: started / 1_000_000,
-        lasted_ns: lasted.saturating_mul(1000).min(LARGEST),
+        lasted_ns: lasted.saturating_mul(1000).min(MAX),
     }
 }
 
@@ -128,8 +128,8 @@ fn compared(one: &Selected<'_>, left_out: LeftOut, is_filtered: bool) -> Compare
         metric: diff.metric.name(),
         words: diff.metric.words(),
         is_bytes: diff.metric.unit() == Unit::Bytes,
-        before: one.before.min(LARGEST),
-        after: one.after.min(LARGEST),
+        before: one.before.min(MAX),
+        after: one.after.min(MAX),
         per: diff.per,
         noise: noise_in_words(diff),
         chance: interval.map(chance),

@@ -22,7 +22,7 @@ const THROUGH: &str = "through ";
 /// Of a change in code that is not the repository's.
 const OUTSIDE: &str = "outside the repository";
 /// The most groups of stacks that are written for an entry.
-const MOST: usize = 3;
+const MAX: usize = 3;
 
 /// Writes the entry with its stacks.
 pub(super) fn write(
@@ -77,10 +77,10 @@ pub(super) fn write(
         return Ok(());
     }
     let (groups, names) = group_stacks(diff, entry);
-    for group in groups.iter().take(MOST) {
+    for group in groups.iter().take(MAX) {
         write_group(group, &names, options, out)?;
     }
-    let rest = groups.get(MOST..).unwrap_or_default();
+    let rest = groups.get(MAX..).unwrap_or_default();
     if !rest.is_empty() {
         let sum: i64 = rest.iter().map(StackGroup::difference).sum();
         let hint = options.hints.stacks;

@@ -119,7 +119,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
 }
 
 fn location(profile: &Profile, group: &Group<'_>) -> Location {
-    const MOST: usize = 3;
+    const MAX: usize = 3;
     let Some((file, lines)) = group.lines(profile) else {
         let frame = group.frame.filter(|_| !group.is_unnamed);
         let module = frame.map(|frame| clean(&profile.module_name(frame)));
@@ -129,8 +129,8 @@ fn location(profile: &Profile, group: &Group<'_>) -> Location {
             lines: String::new(),
         };
     };
-    let mut shown: Vec<String> = lines.iter().take(MOST).map(u32::to_string).collect();
-    if lines.len() > MOST {
+    let mut shown: Vec<String> = lines.iter().take(MAX).map(u32::to_string).collect();
+    if lines.len() > MAX {
         shown.push("…".to_owned());
     }
     // The folders are in the site's own lines.

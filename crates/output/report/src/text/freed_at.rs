@@ -15,7 +15,7 @@ use crate::text::frames::{self, write_frames};
 use crate::text::{TextOptions, row_details};
 
 /// The most threads of a stack.
-const MOST_THREADS: usize = 3;
+const MAX_THREADS: usize = 3;
 
 /// What a figure says of blocks that were freed in a recording without these stacks.
 pub(super) const NOT_RECORDED: &str = "not recorded; record with --free-stacks to see where";
@@ -159,7 +159,7 @@ fn threads(blocks: &Blocks, processes: &BTreeMap<ImageId, &Process>) -> String {
         (Some(process), Some(index)) => row_details::thread(process, index),
         _ => "others".to_owned(),
     };
-    let shown = threads.iter().take(MOST_THREADS);
+    let shown = threads.iter().take(MAX_THREADS);
     let mut shown: Vec<String> = match threads.len() {
         1 => shown.map(|(key, _)| name(key)).collect(),
         _ => shown
@@ -169,8 +169,8 @@ fn threads(blocks: &Blocks, processes: &BTreeMap<ImageId, &Process>) -> String {
             })
             .collect(),
     };
-    if threads.len() > MOST_THREADS {
-        shown.push(format!("{} more", threads.len() - MOST_THREADS));
+    if threads.len() > MAX_THREADS {
+        shown.push(format!("{} more", threads.len() - MAX_THREADS));
     }
     shown.join(", ")
 }

@@ -63,15 +63,15 @@ pub(super) fn write(
 
 /// The named moments, each with its time after the start of the first process.
 pub(super) fn marks(profile: &Profile, width: usize) -> Option<String> {
-    const MOST: usize = 8;
+    const MAX: usize = 8;
     let start_us = profile.processes.iter().map(|it| it.started_us).min();
     let start_ns = start_us.unwrap_or(0).saturating_mul(1000);
-    let named = profile.marks.iter().take(MOST).map(|mark| {
+    let named = profile.marks.iter().take(MAX).map(|mark| {
         let ns = mark.time_ns.saturating_sub(start_ns);
         format!("{} {}", mark.name, duration(ns as f64 / 1e3))
     });
     let named: Vec<String> = named.collect();
-    let more = match profile.marks.len().saturating_sub(MOST) {
+    let more = match profile.marks.len().saturating_sub(MAX) {
         0 => String::new(),
         more => format!(" · {more} more"),
     };

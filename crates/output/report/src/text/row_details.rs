@@ -7,7 +7,7 @@ use crate::selection::Row;
 use crate::shorten::clean;
 
 /// The most entry points, sizes and pairs of threads in a line.
-const MOST: usize = 3;
+const MAX: usize = 3;
 
 /// The lines of a site in full, if the details were gathered.
 pub(super) fn lines(row: &Row<'_>) -> Vec<(&'static str, String)> {
@@ -124,9 +124,9 @@ fn pairs_listed(all: impl Iterator<Item = String>) -> String {
 /// The first of them, and how many there are besides.
 fn joined(all: impl Iterator<Item = String>, separator: &str) -> String {
     let all: Vec<String> = all.collect();
-    let mut text = all[..all.len().min(MOST)].join(separator);
-    if all.len() > MOST {
-        text.push_str(&format!("{separator}{} more", all.len() - MOST));
+    let mut text = all[..all.len().min(MAX)].join(separator);
+    if all.len() > MAX {
+        text.push_str(&format!("{separator}{} more", all.len() - MAX));
     }
     text
 }

@@ -24,7 +24,7 @@ const FINDINGS: usize = 3;
 /// Most lines of the list of functions.
 const FUNCTIONS: usize = 10;
 /// Least lines of the list of functions.
-const LEAST_FUNCTIONS: usize = 4;
+const MIN_FUNCTIONS: usize = 4;
 /// Most lines of warnings.
 const WARNINGS: usize = 2;
 /// Most lines of the list of processes.
@@ -32,7 +32,7 @@ const PROCESSES: usize = 4;
 /// Columns before the curve: the most and the axis.
 const BEFORE_CURVE: usize = 12;
 /// Most columns of the curve.
-const MOST_CURVE: usize = 120;
+const MAX_CURVE: usize = 120;
 
 /// What the first screen is made of.
 pub struct Screen<'a> {
@@ -112,7 +112,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
         .filter(|finding| options.process.is_none_or(|id| finding.process == id))
         .collect();
     // A blank line, the title of the list and its least lines.
-    let room = LINES.saturating_sub(used + 2 + LEAST_FUNCTIONS);
+    let room = LINES.saturating_sub(used + 2 + MIN_FUNCTIONS);
     lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
     let used = lines.len() + footer.len() + usize::from(windows.is_some());
     let room = LINES.saturating_sub(used + 2).clamp(1, FUNCTIONS);
@@ -175,7 +175,7 @@ fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
 /// The live bytes over time, with the peak marked, and what they were.
 fn curve(process: &Process, width: usize) -> Vec<String> {
     let totals = &process.totals;
-    let count = width.saturating_sub(BEFORE_CURVE + 1).min(MOST_CURVE);
+    let count = width.saturating_sub(BEFORE_CURVE + 1).min(MAX_CURVE);
     let Some(curve) = peak_curve(process, count) else {
         return vec![String::new(), "No block was allocated.".to_owned()];
     };
@@ -202,7 +202,7 @@ fn together(profile: &Profile, shown: &[&Process], width: usize) -> Option<Strin
     let text = format!("  up to {} live together", bytes(most));
     let count = width
         .saturating_sub(text.chars().count() + 2)
-        .min(MOST_CURVE);
+        .min(MAX_CURVE);
     let parts = sums.chunks(sums.len().div_ceil(count.max(1)));
     let parts: Vec<u64> = parts
         .map(|it| it.iter().copied().max().unwrap_or(0))

@@ -20,7 +20,7 @@ use crate::text::{Screen, TextOptions, chart, freed_at, lists};
 /// Columns of a word before a text.
 const WORD: usize = 12;
 /// Most sizes and threads.
-const MOST: usize = 6;
+const MAX: usize = 6;
 
 /// What is shown in full.
 #[derive(Debug, Clone)]
@@ -198,10 +198,10 @@ fn figures(
     if processes.len() > 1 {
         let ids: Vec<String> = processes
             .iter()
-            .take(MOST)
+            .take(MAX)
             .map(|it| it.id.to_string())
             .collect();
-        let more = if processes.len() > MOST { ", …" } else { "" };
+        let more = if processes.len() > MAX { ", …" } else { "" };
         all.push(("processes", format!("{}{more}", ids.join(", "))));
     }
     all
@@ -211,10 +211,10 @@ fn sizes(blocks: &BlockFigures) -> String {
     let sizes = blocks.sizes();
     let mut shown: Vec<String> = sizes
         .iter()
-        .take(MOST)
+        .take(MAX)
         .map(|&(size, number)| format!("{} B ×{}", count(size), count(number)))
         .collect();
-    let rest = sizes.len().saturating_sub(MOST);
+    let rest = sizes.len().saturating_sub(MAX);
     if rest > 0 {
         shown.push(format!("… {} more sizes", count(rest as u64)));
     }
@@ -225,7 +225,7 @@ fn threads(profile: &Profile, blocks: &BlockFigures) -> String {
     let threads = blocks.threads();
     let mut shown: Vec<String> = threads
         .iter()
-        .take(MOST)
+        .take(MAX)
         .map(|&((image, index), number)| {
             let process = profile.processes.iter().find(|it| it.id == image);
             let thread = process.and_then(|process| process.threads.get(index as usize));
@@ -239,7 +239,7 @@ fn threads(profile: &Profile, blocks: &BlockFigures) -> String {
             format!("{thread} ({})", share(number, blocks.blocks()))
         })
         .collect();
-    let rest = threads.len().saturating_sub(MOST);
+    let rest = threads.len().saturating_sub(MAX);
     if rest > 0 {
         shown.push(format!("… {} more", count(rest as u64)));
     }

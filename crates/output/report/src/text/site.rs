@@ -14,7 +14,7 @@ use crate::style::Role;
 use crate::text::{TextOptions, curve, freed_at, lists, row_details};
 
 /// The most stacks of a row that are written.
-const MOST: usize = 5;
+const MAX: usize = 5;
 
 /// Writes the site with this number, together with the sites of the same row. Returns
 /// `false` if there is no such site.
@@ -52,20 +52,20 @@ pub fn write_site(
             writeln!(out, "{}", middle(&line, style.columns()))?;
         }
     }
-    for site in row.sites.iter().take(MOST) {
+    for site in row.sites.iter().take(MAX) {
         write_stack(profile, site, &row, options, out)?;
     }
-    if row.sites.len() > MOST {
+    if row.sites.len() > MAX {
         writeln!(
             out,
             "\n  … {} more stacks",
-            count((row.sites.len() - MOST) as u64)
+            count((row.sites.len() - MAX) as u64)
         )?;
     }
     if profile.recording.free_stacks {
         let headlines = Headlines::new(profile, &options.glue);
         let sites = row.sites.iter().map(|&site| (row.process, site));
-        freed_at::write(profile, sites, &headlines, MOST, options, out)?;
+        freed_at::write(profile, sites, &headlines, MAX, options, out)?;
     }
     super::write_source_warnings(options, out)?;
     Ok(true)

@@ -15,7 +15,7 @@ use crate::text::{TextOptions, divided_by, header};
 const NOT_MEASURED: &str = "not measured";
 
 /// Most processes in the table.
-const MOST: usize = 30;
+const MAX: usize = 30;
 
 /// Writes the totals of the processes that are shown.
 pub(super) fn write(
@@ -203,7 +203,7 @@ fn write_table(
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     let mut cells: Vec<[String; 8]> = shown
         .iter()
-        .take(MOST)
+        .take(MAX)
         .map(|process| cells(process))
         .collect();
     if counts_only {
@@ -232,8 +232,8 @@ fn write_table(
         let command = command(process);
         writeln!(out, "{}", line(row, &widths, &command, style.columns()))?;
     }
-    if shown.len() > MOST {
-        writeln!(out, "  … {} more", count((shown.len() - MOST) as u64))?;
+    if shown.len() > MAX {
+        writeln!(out, "  … {} more", count((shown.len() - MAX) as u64))?;
     }
     Ok(())
 }

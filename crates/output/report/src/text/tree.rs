@@ -19,7 +19,7 @@ use crate::text::{TextOptions, TreeOrder, amount, describe, each, lists, write_s
 const STEP: usize = 2;
 /// Most lines of a tree: branches have at least a hundredth of the whole, but each may be as deep as
 /// a stack.
-const MOST_LINES: usize = 100_000;
+const MAX_LINES: usize = 100_000;
 
 /// What trees are made of.
 struct Tree<'r> {
@@ -136,7 +136,7 @@ impl Line {
             What::Rest(branches) => middle(&format!("… {} more", count(branches as u64)), room),
             What::Cut => format!(
                 "… the tree has more than {} lines; --filter selects stacks",
-                count(MOST_LINES as u64)
+                count(MAX_LINES as u64)
             ),
             What::Frame { frame, site } => {
                 let mark = site.map_or(String::new(), |number| format!("  #{number}"));
@@ -241,7 +241,7 @@ impl<'r> Tree<'r> {
         self.branch(&self.root(), 0, least, options.top, &mut pending);
         while let Some(Pending { line, node }) = pending.pop() {
             let depth = line.depth;
-            if lines.len() == MOST_LINES {
+            if lines.len() == MAX_LINES {
                 lines.push(Line {
                     depth: 0,
                     value: 0,

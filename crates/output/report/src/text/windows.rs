@@ -13,7 +13,7 @@ use crate::style::Role;
 use crate::text::TextOptions;
 
 /// Most names in the table.
-const MOST: usize = 30;
+const MAX: usize = 30;
 
 const TITLES: [&str; 6] = [
     "runs",
@@ -65,14 +65,14 @@ pub(super) fn write(
         false => TITLES,
     };
     let mut widths = titles.map(columns);
-    for row in named.iter().take(MOST) {
+    for row in named.iter().take(MAX) {
         for (width, cell) in widths.iter_mut().zip(&row.cells) {
             *width = columns(cell).max(*width);
         }
     }
     let titles = titles.map(String::from);
     writeln!(out, "{}", line(&titles, &widths, "window", style.columns()))?;
-    for row in named.iter().take(MOST) {
+    for row in named.iter().take(MAX) {
         let text = line(&row.cells, &widths, &row.label, style.columns());
         writeln!(out, "{text}")?;
         if !row.notes.is_empty() {
@@ -80,8 +80,8 @@ pub(super) fn write(
             writeln!(out, "{}", middle(&notes, style.columns()))?;
         }
     }
-    if named.len() > MOST {
-        writeln!(out, "  … {} more", count((named.len() - MOST) as u64))?;
+    if named.len() > MAX {
+        writeln!(out, "  … {} more", count((named.len() - MAX) as u64))?;
     }
     Ok(())
 }

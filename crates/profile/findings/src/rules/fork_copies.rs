@@ -15,8 +15,8 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
 use crate::rank::Candidate;
 
-const LEAST_SHARE: f64 = 0.1;
-const LEAST_BYTES: u64 = 1 << 20;
+const MIN_SHARE: f64 = 0.1;
+const MIN_BYTES: u64 = 1 << 20;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let process = context.process;
@@ -25,7 +25,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let copied = context.evidence.inherited_pages.saturating_mul(PAGE_BYTES);
     let of_inherited = ratio(freed, totals.inherited_bytes);
     let is_fork = process.origin == Origin::Fork && process.exit != Exit::Exec;
-    if !is_fork || of_inherited < LEAST_SHARE || copied < LEAST_BYTES {
+    if !is_fork || of_inherited < MIN_SHARE || copied < MIN_BYTES {
         return Vec::new();
     }
     let text = format!(
@@ -50,10 +50,10 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         sites: Vec::new(),
         numbers: vec![
             bytes("copied_bytes", copied),
-            bytes("copied_bytes_threshold", LEAST_BYTES),
+            bytes("copied_bytes_threshold", MIN_BYTES),
             bytes("inherited_freed_bytes", freed),
             share("share_of_inherited", of_inherited),
-            share("share_of_inherited_threshold", LEAST_SHARE),
+            share("share_of_inherited_threshold", MIN_SHARE),
             blocks("inherited_freed_blocks", totals.inherited_deallocations),
         ],
     };

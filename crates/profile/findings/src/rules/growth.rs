@@ -27,24 +27,24 @@ use crate::curve::straightness;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, time};
 use crate::rank::Candidate;
-use crate::series::{DEEPEST_DIP, LAST_THIRD, deepest_dip, gains_of_thirds};
+use crate::series::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
 
 const SAMPLES: usize = 64;
-const LEAST_SPAN: f64 = 0.5;
+const MIN_SPAN: f64 = 0.5;
 const EARLIEST_END: f64 = 0.6;
 const BEGINS: f64 = 0.02;
-const LEAST_SHARE: f64 = 0.05;
+const MIN_SHARE: f64 = 0.05;
 /// The same in runs that are shorter than [`LONG_NS`].
-const LEAST_SHARE_IF_SHORT: f64 = 0.3;
-const LEAST_BYTES: u64 = 16 << 10;
-const FEWEST_BLOCKS: u64 = 32;
+const MIN_SHARE_IF_SHORT: f64 = 0.3;
+const MIN_BYTES: u64 = 16 << 10;
+const MIN_BLOCKS: u64 = 32;
 const RISING: f64 = 0.8;
 /// More than this part that is freed before the maximum is work that comes and goes.
 const MOSTLY_KEPT: f64 = 0.9;
 const STRAIGHT: f64 = 0.9;
 const SECOND_RISE: f64 = 0.25;
 /// In less time nothing can tell a program that builds something from one that grows.
-const SHORTEST_NS: u64 = 250_000_000;
+const MIN_NS: u64 = 250_000_000;
 /// From this length of the run on it is a problem.
 const LONG_NS: u64 = 30_000_000_000;
 
@@ -69,14 +69,14 @@ struct Growth {
 /// The least gain, as a part of the peak.
 fn least_share(context: &Context<'_>) -> f64 {
     match context.duration_ns() >= LONG_NS {
-        true => LEAST_SHARE,
-        false => LEAST_SHARE_IF_SHORT,
+        true => MIN_SHARE,
+        false => MIN_SHARE_IF_SHORT,
     }
 }
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let floor = (context.peak_bytes() as f64 * least_share(context)) as u64;
-    let large = |group: &&Group| group.bytes >= floor.max(LEAST_BYTES);
+    let large = |group: &&Group| group.bytes >= floor.max(MIN_BYTES);
     let groups = context.groups.iter().filter(large);
     let grown = groups.filter_map(|group| Some((group, growth(context, group)?)));
     let mut grown: Vec<(&Group, Growth)> = grown.collect();
@@ -101,7 +101,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
 
 fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let [begin, end] = context.active_ns;
-    if end.saturating_sub(begin) < SHORTEST_NS {
+    if end.saturating_sub(begin) < MIN_NS {
         return None;
     }
     let curve = context.curve(&group.sites);
@@ -113,7 +113,7 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let span = to.saturating_sub(from);
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
-    if (span as f64) < LEAST_SPAN * duration || reached < EARLIEST_END * duration {
+    if (span as f64) < MIN_SPAN * duration || reached < EARLIEST_END * duration {
         return None;
     }
     let samples = curve.sampled([from, to], SAMPLES as u64);
@@ -122,10 +122,10 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let values = &samples[start..SAMPLES];
     let (first_value, last) = (values[0], values[values.len() - 1]);
     let gain = last - first_value;
-    let floor = (least_share(context) * context.peak_bytes() as f64).max(LEAST_BYTES as f64);
+    let floor = (least_share(context) * context.peak_bytes() as f64).max(MIN_BYTES as f64);
     let begin_ns = from + (span as f64 * start as f64 / SAMPLES as f64) as u64;
     let gained = most.blocks.saturating_sub(curve.at(begin_ns).blocks);
-    if gain < floor || gained < FEWEST_BLOCKS {
+    if gain < floor || gained < MIN_BLOCKS {
         return None;
     }
     let steps = values.windows(2).map(|pair| pair[1] - pair[0]);
@@ -137,7 +137,7 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let straightness = straightness(values);
     let [first_third, last_third] = gains_of_thirds(values);
     if straightness < STRAIGHT
-        || deepest_dip(values) > DEEPEST_DIP * gain
+        || deepest_dip(values) > MAX_DIP * gain
         || last_third < LAST_THIRD * first_third
     {
         return None;
@@ -212,18 +212,18 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             bytes("most_bytes", growth.most),
             share("share_of_peak", stake),
             bytes("gain_bytes", growth.gain),
-            bytes("gain_bytes_threshold", LEAST_BYTES),
+            bytes("gain_bytes_threshold", MIN_BYTES),
             share("gain_of_peak", ratio(growth.gain, context.peak_bytes())),
             share("gain_of_peak_threshold", least_share(context)),
             blocks("gain_blocks", growth.blocks),
-            blocks("gain_blocks_threshold", FEWEST_BLOCKS),
+            blocks("gain_blocks_threshold", MIN_BLOCKS),
             number("bytes_per_second", rate),
             share("steps_up", growth.steps_up as f64 / growth.steps as f64),
             share("steps_up_threshold", RISING),
             number("r_squared", growth.straightness),
             number("r_squared_threshold", STRAIGHT),
             share("span_of_run", growth.span),
-            share("span_of_run_threshold", LEAST_SPAN),
+            share("span_of_run_threshold", MIN_SPAN),
             share("freed_before", growth.freed_before),
             share("freed_before_threshold", MOSTLY_KEPT),
         ],

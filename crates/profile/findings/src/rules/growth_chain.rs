@@ -20,12 +20,12 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, some};
 use crate::rank::Candidate;
 
-const FEWEST_CHAINS: u64 = 100;
-const LEAST_SHARE: f64 = 0.01;
+const MIN_CHAINS: u64 = 100;
+const MIN_SHARE: f64 = 0.01;
 const MANY_GROWTHS: u64 = 1_000;
 const LARGE_SHARE: f64 = 0.05;
 const COPIED: f64 = 0.1;
-const LEAST_COPIED: u64 = 256 << 10;
+const MIN_COPIED: u64 = 256 << 10;
 const COPIED_OF_PEAK: f64 = 0.25;
 const EQUAL_SIZES: f64 = 0.25;
 /// Doubling reaches 2^40 bytes in fewer growths.
@@ -38,9 +38,9 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         let of_all = ratio(growth.chain_growths, totals.allocations);
         let copied = growth.copied_bytes;
         growth.chains > 0
-            && (growth.chains >= FEWEST_CHAINS && of_all >= LEAST_SHARE
+            && (growth.chains >= MIN_CHAINS && of_all >= MIN_SHARE
                 || growth.chain_growths >= MANY_GROWTHS && of_all >= LARGE_SHARE
-                || copied >= LEAST_COPIED
+                || copied >= MIN_COPIED
                     && ratio(copied, totals.allocated_bytes) >= COPIED
                     && ratio(copied, totals.peak_bytes) >= COPIED_OF_PEAK)
     };
@@ -105,10 +105,10 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         sites: context.numbers_of(&grown, weight),
         numbers: vec![
             blocks("chains", growth.chains),
-            blocks("chains_threshold", FEWEST_CHAINS),
+            blocks("chains_threshold", MIN_CHAINS),
             blocks("growths", growth.chain_growths),
             share("share_of_allocations", of_all),
-            share("share_of_allocations_threshold", LEAST_SHARE),
+            share("share_of_allocations_threshold", MIN_SHARE),
             bytes("copied_bytes", growth.copied_bytes),
             share("copied_of_allocated", of_bytes),
             share("copied_of_allocated_threshold", COPIED),

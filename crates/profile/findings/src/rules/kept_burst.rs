@@ -15,8 +15,8 @@ use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
 const FIRST: u64 = 20;
-const LEAST_SHARE: f64 = 0.5;
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_SHARE: f64 = 0.5;
+const MIN_BYTES: u64 = 64 << 10;
 const LATER: f64 = 0.5;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
@@ -30,7 +30,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let large = context
         .groups
         .iter()
-        .filter(|group| group.bytes >= LEAST_BYTES && ratio(group.bytes, peak) >= LEAST_SHARE);
+        .filter(|group| group.bytes >= MIN_BYTES && ratio(group.bytes, peak) >= MIN_SHARE);
     let kept = large.filter_map(|group| {
         let (mut number, mut size) = (0, 0);
         for cell in context.cells(&group.sites) {
@@ -39,7 +39,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
                 size += cell.bytes;
             }
         }
-        (size >= LEAST_BYTES && ratio(size, peak) >= LEAST_SHARE).then_some((group, number, size))
+        (size >= MIN_BYTES && ratio(size, peak) >= MIN_SHARE).then_some((group, number, size))
     });
     let kept: Vec<(&Group, u64, u64)> = kept.collect();
     if kept.is_empty() || later(context, first) < LATER {
@@ -81,9 +81,9 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64, size: u64) -> Ca
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
             bytes("kept_bytes", size),
-            bytes("kept_bytes_threshold", LEAST_BYTES),
+            bytes("kept_bytes_threshold", MIN_BYTES),
             share("share_of_peak", stake),
-            share("share_of_peak_threshold", LEAST_SHARE),
+            share("share_of_peak_threshold", MIN_SHARE),
             blocks("kept_blocks", number),
         ],
     };

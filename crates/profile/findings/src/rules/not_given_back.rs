@@ -17,10 +17,10 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
 
-const LEAST_BYTES: u64 = 4 << 20;
+const MIN_BYTES: u64 = 4 << 20;
 const OF_PEAK: f64 = 0.25;
-const LEAST_TIME: f64 = 0.1;
-const FEWEST_SAMPLES: usize = 3;
+const MIN_TIME: f64 = 0.1;
+const MIN_SAMPLES: usize = 3;
 /// What is freed takes more than the requested bytes: headers and rounding.
 const OF_FREED: f64 = 1.25;
 
@@ -68,7 +68,7 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
             .saturating_sub(sample.live)
             .saturating_sub(other)
     };
-    let floor = ((peak as f64 * OF_PEAK) as u64).max(LEAST_BYTES);
+    let floor = ((peak as f64 * OF_PEAK) as u64).max(MIN_BYTES);
     let stays = |sample: &&Sample| {
         let rest = rest(sample);
         sample.ns > context.peak_ns() && rest >= floor && rest >= sample.live
@@ -77,7 +77,7 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     let (last, first) = (kept.first()?, kept.last()?);
     let span = last.ns - first.ns;
     let of_run = span as f64 / context.duration_ns() as f64;
-    if kept.len() < FEWEST_SAMPLES || of_run < LEAST_TIME {
+    if kept.len() < MIN_SAMPLES || of_run < MIN_TIME {
         return None;
     }
     let explained = |sample: &&Sample| {
@@ -111,12 +111,12 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
         sites: Vec::new(),
         numbers: vec![
             bytes("kept_bytes", least),
-            bytes("kept_bytes_threshold", LEAST_BYTES),
+            bytes("kept_bytes_threshold", MIN_BYTES),
             share("kept_of_peak", stake),
             share("kept_of_peak_threshold", OF_PEAK),
             ns("kept_for_ns", span),
             share("kept_of_run", of_run),
-            share("kept_of_run_threshold", LEAST_TIME),
+            share("kept_of_run_threshold", MIN_TIME),
             bytes("resident_bytes", last.resident),
             bytes("live_bytes", last.live),
         ],

@@ -17,17 +17,17 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
-const LEAST_SHARE: f64 = 0.5;
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_SHARE: f64 = 0.5;
+const MIN_BYTES: u64 = 64 << 10;
 /// Most functions without names between a function and its allocator.
 const FARTHEST: usize = 3;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let peak = context.peak_bytes();
     let holds_most = |group: &&Group| {
-        group.peak_bytes >= LEAST_BYTES
-            && ratio(group.peak_bytes, peak) >= LEAST_SHARE
-            && ratio(on_one_path(context, group), peak) >= LEAST_SHARE
+        group.peak_bytes >= MIN_BYTES
+            && ratio(group.peak_bytes, peak) >= MIN_SHARE
+            && ratio(on_one_path(context, group), peak) >= MIN_SHARE
             && is_named(context, group)
     };
     let groups = context.groups.iter().filter(holds_most);
@@ -92,9 +92,9 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
             bytes("peak_bytes", group.peak_bytes),
-            bytes("peak_bytes_threshold", LEAST_BYTES),
+            bytes("peak_bytes_threshold", MIN_BYTES),
             share("share_of_peak", stake),
-            share("share_of_peak_threshold", LEAST_SHARE),
+            share("share_of_peak_threshold", MIN_SHARE),
             blocks("peak_blocks", group.peak_blocks),
         ],
     };

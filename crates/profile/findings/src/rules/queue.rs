@@ -29,12 +29,12 @@ const OTHER_THREAD: f64 = 0.9;
 const IN_ORDER: f64 = 0.9;
 const IN_ORDER_OF_SEVERAL: f64 = 0.6;
 /// A site with fewer freed blocks says nothing about their order.
-const FEWEST_OF_A_SITE: u64 = 8;
-const FEWEST_BLOCKS: u64 = 32;
-const LEAST_SHARE: f64 = 0.05;
-const LEAST_BYTES: u64 = 1 << 20;
-const LEAST_WAIT: f64 = 0.05;
-const LEAST_SPAN: f64 = 0.05;
+const MIN_OF_A_SITE: u64 = 8;
+const MIN_BLOCKS: u64 = 32;
+const MIN_SHARE: f64 = 0.05;
+const MIN_BYTES: u64 = 1 << 20;
+const MIN_WAIT: f64 = 0.05;
+const MIN_SPAN: f64 = 0.05;
 const NEARLY_FULL: f64 = 0.75;
 const BOUNDED: f64 = 0.55;
 /// Less than this part of the largest length is an empty queue.
@@ -83,7 +83,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
             Some(_) => IN_ORDER,
             None => IN_ORDER_OF_SEVERAL,
         };
-        evidence.freed >= FEWEST_OF_A_SITE
+        evidence.freed >= MIN_OF_A_SITE
             && ratio(evidence.freed_by_others, evidence.freed) >= OTHER_THREAD
             && ratio(evidence.freed_in_order, evidence.freed - 1) >= order
     };
@@ -100,7 +100,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         ..context.group(sites)
     };
     let duration = context.duration_ns() as f64;
-    if (group.mean_life_ns() as f64) < LEAST_WAIT * duration {
+    if (group.mean_life_ns() as f64) < MIN_WAIT * duration {
         return None;
     }
     let curve = context.curve(&group.sites);
@@ -108,8 +108,8 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     let most_bytes = most.max(group.peak_bytes);
     let most_blocks = curve.most_blocks().max(group.peak_blocks);
     let is_large =
-        most_bytes >= LEAST_BYTES || most_bytes as f64 >= LEAST_SHARE * context.peak_bytes() as f64;
-    if most_blocks < FEWEST_BLOCKS || !is_large {
+        most_bytes >= MIN_BYTES || most_bytes as f64 >= MIN_SHARE * context.peak_bytes() as f64;
+    if most_blocks < MIN_BLOCKS || !is_large {
         return None;
     }
     let full = full_share(&curve, curve.most_blocks());
@@ -128,7 +128,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         quantiles(&weights, [0.05, 0.25, 0.75, 0.95])
     };
     let (filled, emptied) = (by(false), by(true));
-    if ((emptied[2] - emptied[1]) as f64) < LEAST_SPAN * duration {
+    if ((emptied[2] - emptied[1]) as f64) < MIN_SPAN * duration {
         return None;
     }
     Some(Queue {
@@ -208,12 +208,12 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
         numbers: vec![
             bytes("most_bytes", most_bytes),
             share("share_of_peak", stake),
-            share("share_of_peak_threshold", LEAST_SHARE),
+            share("share_of_peak_threshold", MIN_SHARE),
             blocks("most_blocks", queue.most_blocks),
-            blocks("most_blocks_threshold", FEWEST_BLOCKS),
+            blocks("most_blocks_threshold", MIN_BLOCKS),
             ns("mean_wait_ns", wait),
             share("wait_of_run", wait as f64 / context.duration_ns() as f64),
-            share("wait_of_run_threshold", LEAST_WAIT),
+            share("wait_of_run_threshold", MIN_WAIT),
             ns("filled_in_ns", fill),
             ns("emptied_in_ns", empty),
             share("nearly_full", queue.full),

@@ -18,9 +18,9 @@ use crate::numbers::{blocks, bytes, percent, ratio, share};
 use crate::rank::Candidate;
 
 const SMALL: u64 = 64;
-const FEWEST_BLOCKS: u64 = 2_000;
-const LEAST_SHARE: f64 = 0.05;
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_BLOCKS: u64 = 2_000;
+const MIN_SHARE: f64 = 0.05;
+const MIN_BYTES: u64 = 64 << 10;
 /// Parts of the names of modules that are other allocators.
 const OTHER_ALLOCATORS: &[&str] = &["jemalloc", "mimalloc", "tcmalloc", "snmalloc", "musl"];
 /// Prefixes of functions that are other allocators' in the program itself.
@@ -80,7 +80,7 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
     });
     let lost: u64 = chunks.sum();
     let of_peak = ratio(lost, context.peak_bytes());
-    if small.peak_blocks < FEWEST_BLOCKS || lost < LEAST_BYTES || of_peak < LEAST_SHARE {
+    if small.peak_blocks < MIN_BLOCKS || lost < MIN_BYTES || of_peak < MIN_SHARE {
         return None;
     }
     let weight = |site: &Site| site.allocations_at_peak;
@@ -120,12 +120,12 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
         sites: context.numbers_of(&small.sites, weight),
         numbers: vec![
             blocks("peak_blocks", small.peak_blocks),
-            blocks("peak_blocks_threshold", FEWEST_BLOCKS),
+            blocks("peak_blocks_threshold", MIN_BLOCKS),
             bytes("size_bytes", small.largest),
             bytes("size_bytes_threshold", SMALL),
             bytes("rounding_bytes", lost),
             share("rounding_of_peak", of_peak),
-            share("rounding_of_peak_threshold", LEAST_SHARE),
+            share("rounding_of_peak_threshold", MIN_SHARE),
         ],
     };
     Some(Candidate {

@@ -16,8 +16,8 @@ use crate::rank::Candidate;
 const HIGHER: f64 = 1.5;
 const WIDEST: f64 = 0.05;
 const BESIDE: f64 = 0.05;
-const LEAST_BYTES: u64 = 64 << 10;
-const LEAST_SHARE: f64 = 0.5;
+const MIN_BYTES: u64 = 64 << 10;
+const MIN_SHARE: f64 = 0.5;
 
 struct Spike {
     from_ns: u64,
@@ -32,7 +32,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     };
     let rise = context.peak_bytes() - spike.beside;
     let groups = context.groups.iter();
-    let large = groups.filter(|group| ratio(group.peak_bytes, rise) >= LEAST_SHARE);
+    let large = groups.filter(|group| ratio(group.peak_bytes, rise) >= MIN_SHARE);
     let risen = large.filter_map(|group| {
         let curve = context.curve(&group.sites);
         let beside = curve
@@ -40,7 +40,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             .bytes
             .max(curve.at(spike.to_ns).bytes);
         let own = group.peak_bytes.saturating_sub(beside);
-        (ratio(own, rise) >= LEAST_SHARE).then(|| candidate(context, group, &spike, own))
+        (ratio(own, rise) >= MIN_SHARE).then(|| candidate(context, group, &spike, own))
     });
     risen.collect()
 }
@@ -69,7 +69,7 @@ fn spike(context: &Context<'_>) -> Option<Spike> {
         bytes.get(bytes.len() / 2).copied()
     };
     let beside = median(before)?.max(median(after)?);
-    let holds = beside <= level && peak - beside >= LEAST_BYTES;
+    let holds = beside <= level && peak - beside >= MIN_BYTES;
     let at = |sample: usize| series.from_ns + sample as u64 * series.width_ns;
     holds.then(|| Spike {
         from_ns: at(first),
@@ -107,14 +107,14 @@ fn candidate(context: &Context<'_>, group: &Group, spike: &Spike, own: u64) -> C
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
             bytes("rise_bytes", own),
-            bytes("rise_bytes_threshold", LEAST_BYTES),
+            bytes("rise_bytes_threshold", MIN_BYTES),
             bytes("peak_bytes", peak),
             bytes("beside_bytes", spike.beside),
             ns("width_ns", width),
             share("width_of_run", width as f64 / context.duration_ns() as f64),
             share("width_of_run_threshold", WIDEST),
             share("share_of_rise", ratio(own, peak - spike.beside)),
-            share("share_of_rise_threshold", LEAST_SHARE),
+            share("share_of_rise_threshold", MIN_SHARE),
         ],
     };
     Candidate {

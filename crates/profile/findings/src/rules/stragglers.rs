@@ -17,8 +17,8 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, ratio, share, some};
 use crate::rank::Candidate;
 
-const FEWEST_PAGES: u64 = 256;
-const LEAST_SHARE: f64 = 0.05;
+const MIN_PAGES: u64 = 256;
+const MIN_SHARE: f64 = 0.05;
 const FILLED: f64 = 0.1;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
@@ -36,7 +36,7 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
     let held = pages.saturating_mul(PAGE_BYTES);
     let of_peak = ratio(held, context.peak_bytes());
     let filled = ratio(group.leaked_bytes, held);
-    if pages < FEWEST_PAGES || of_peak < LEAST_SHARE || filled > FILLED {
+    if pages < MIN_PAGES || of_peak < MIN_SHARE || filled > FILLED {
         return None;
     }
     let weight = |site: &Site| site.leaked_allocations;
@@ -68,10 +68,10 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
             blocks("pages", pages),
-            blocks("pages_threshold", FEWEST_PAGES),
+            blocks("pages_threshold", MIN_PAGES),
             bytes("held_bytes", held),
             share("held_of_peak", of_peak),
-            share("held_of_peak_threshold", LEAST_SHARE),
+            share("held_of_peak_threshold", MIN_SHARE),
             bytes("live_bytes", group.leaked_bytes),
             share("filled", filled),
             share("filled_threshold", FILLED),

@@ -17,13 +17,13 @@ use crate::numbers::{blocks, bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
 
 const TEMPORARY: f64 = 0.9;
-const FEWEST: u64 = 1_000;
-const LEAST_SHARE: f64 = 0.01;
+const MIN: u64 = 1_000;
+const MIN_SHARE: f64 = 0.01;
 const MANY: u64 = 10_000;
 const LARGE_SHARE: f64 = 0.1;
 /// A pair of `malloc` and `free` of glibc takes 20 to 100 ns.
 const PAIR_NS: u64 = 50;
-const LEAST_TIME: f64 = 0.01;
+const MIN_TIME: f64 = 0.01;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let hot = |group: &&Group| {
@@ -31,10 +31,10 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         let others = group.allocations - reallocated(context, group).min(group.allocations);
         let of_all = ratio(number, context.allocations());
         let time = (number * PAIR_NS) as f64 / context.duration_ns() as f64;
-        number >= FEWEST
+        number >= MIN
             && ratio(number, others) >= TEMPORARY
-            && of_all >= LEAST_SHARE
-            && (time >= LEAST_TIME || number >= MANY && of_all >= LARGE_SHARE)
+            && of_all >= MIN_SHARE
+            && (time >= MIN_TIME || number >= MANY && of_all >= LARGE_SHARE)
     };
     let groups = context.groups.iter().filter(hot);
     groups
@@ -42,7 +42,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             let sites = group.sites.iter().copied();
             let of_it = |&site: &u32| {
                 let number = context.site(site).temporary_allocations;
-                ratio(number, group.temporary) >= LEAST_SHARE
+                ratio(number, group.temporary) >= MIN_SHARE
             };
             let sites = context.group(sites.filter(of_it));
             let hot = Group {
@@ -115,9 +115,9 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
             blocks("temporary_allocations", group.temporary),
-            blocks("temporary_allocations_threshold", FEWEST),
+            blocks("temporary_allocations_threshold", MIN),
             share("share_of_allocations", stake),
-            share("share_of_allocations_threshold", LEAST_SHARE),
+            share("share_of_allocations_threshold", MIN_SHARE),
             share("temporary", ratio(group.temporary, group.allocations)),
             share("temporary_threshold", TEMPORARY),
             ns("mean_life_ns", life),

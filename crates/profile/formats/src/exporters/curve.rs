@@ -4,9 +4,9 @@
 use allotrope_profile::Process;
 
 /// Points of all curves of a file together.
-const MOST_POINTS: usize = 200_000;
+const MAX_POINTS: usize = 200_000;
 /// The most buckets of one curve; two points each.
-const MOST_BUCKETS: usize = 512;
+const MAX_BUCKETS: usize = 512;
 
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Point {
 /// The live bytes of a process, of which there are `processes`: for each bucket of time the
 /// most at its start, and what was live at its end. Times ascend.
 pub(super) fn live(process: &Process, processes: usize) -> Vec<Point> {
-    let most = (MOST_POINTS / (3 * processes.max(1))).clamp(2, MOST_BUCKETS);
+    let most = (MAX_POINTS / (3 * processes.max(1))).clamp(2, MAX_BUCKETS);
     let series = process.live.with_at_most(most);
     let mut points = Vec::with_capacity(2 * series.samples.len());
     let mut allocated = 0;
@@ -47,7 +47,7 @@ pub(super) fn live(process: &Process, processes: usize) -> Vec<Point> {
 
 /// The resident memory of a process, without the recorder's; there are `processes`.
 pub(super) fn resident(process: &Process, processes: usize) -> Vec<Point> {
-    let most = (MOST_POINTS / (3 * processes.max(1))).max(2);
+    let most = (MAX_POINTS / (3 * processes.max(1))).max(2);
     let each = process.resident.len().div_ceil(most).max(1);
     let samples = process.resident.iter().step_by(each);
     let points = samples.map(|sample| Point {

@@ -7,7 +7,7 @@
 //! are inside of the cell's buckets. Marks and windows are markers, and what was live and
 //! the resident memory are counters.
 //!
-//! The profiler holds all rows in memory, so there are at most [`MOST_ROWS`]; see
+//! The profiler holds all rows in memory, so there are at most [`MAX_ROWS`]; see
 //! [`cells`](super::cells).
 //!
 //! Frames are names of functions, because the library that writes the file knows source lines
@@ -36,7 +36,7 @@ use super::{ExportOptions, Exporter, Input, Wanted};
 use crate::error::ExportError;
 
 /// The most rows of samples and native allocations in a file.
-pub(super) const MOST_ROWS: usize = 500_000;
+pub(super) const MAX_ROWS: usize = 500_000;
 /// A sample, an allocation and a deallocation.
 const ROWS_OF_A_CELL: usize = 3;
 /// The name of the stack of those that are too light for one of their own.
@@ -68,11 +68,11 @@ impl Exporter for Firefox {
 
     fn notes(&self, input: &Input<'_>) -> Vec<String> {
         let cells = input.recorded.map_or(0, |it| cells::count(it.profile));
-        let most = MOST_ROWS / ROWS_OF_A_CELL;
+        let most = MAX_ROWS / ROWS_OF_A_CELL;
         match cells > most {
             false => Vec::new(),
             true => vec![format!(
-                "its {cells} spans of time would be too many rows; the times of the stacks with the fewest bytes are coarser, so that there are at most {MOST_ROWS} rows (sums are exact)"
+                "its {cells} spans of time would be too many rows; the times of the stacks with the fewest bytes are coarser, so that there are at most {MAX_ROWS} rows (sums are exact)"
             )],
         }
     }
@@ -89,7 +89,7 @@ impl Exporter for Firefox {
     ) -> Result<(), ExportError> {
         let profile = input.require_recording()?.profile;
         let mut writer = Writer::new(input.set, profile);
-        for (process, cells) in cells::bounded(profile, MOST_ROWS / ROWS_OF_A_CELL) {
+        for (process, cells) in cells::bounded(profile, MAX_ROWS / ROWS_OF_A_CELL) {
             writer.process(process, &cells);
         }
         out.write_all(START)?;

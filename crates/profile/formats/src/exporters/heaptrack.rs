@@ -40,7 +40,7 @@ const PAGE: u64 = 4096;
 /// The first made-up address.
 const FIRST_ADDRESS: u64 = 0x10000;
 /// Bytes of lines that wait for the next allocation; more are written at once.
-const MOST_PENDING: usize = 1 << 20;
+const MAX_PENDING: usize = 1 << 20;
 /// Level of compression: the fastest one. Traces compress well.
 const LEVEL: i32 = 1;
 
@@ -272,7 +272,7 @@ impl<'a, W: Write> Writer<'a, W> {
             Some(info) => writeln!(self.pending, "- {info:x}")?,
             None => self.waiting = Some(infos),
         }
-        if self.pending.len() > MOST_PENDING {
+        if self.pending.len() > MAX_PENDING {
             self.flush()?;
         }
         Ok(())

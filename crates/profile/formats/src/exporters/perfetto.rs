@@ -3,7 +3,7 @@
 //! Each process has dumps at several moments, as `heapprofd` makes them: what each stack
 //! allocated and freed since the start, number and bytes. The moments divide the run evenly
 //! and are starts of buckets of the time table, where its sums are exact, and the end. There
-//! are at most [`MOST_DUMPS`], and fewer if that would be more than [`MOST_SAMPLES`] figures.
+//! are at most [`MAX_DUMPS`], and fewer if that would be more than [`MAX_SAMPLES`] figures.
 //! A second heap, `live at the peak`, has what was live when most bytes were live. Counters
 //! show live bytes and resident memory; marks and windows are events of tracks.
 //!
@@ -41,9 +41,9 @@ use crate::perfetto_message::{
 };
 
 /// The most dumps over time.
-const MOST_DUMPS: usize = 32;
+const MAX_DUMPS: usize = 32;
 /// The most figures of stacks in all dumps over time, unless one dump has more.
-const MOST_SAMPLES: usize = 1_000_000;
+const MAX_SAMPLES: usize = 1_000_000;
 /// Entries of one packet.
 const ENTRIES: usize = 10_000;
 /// The path of the module of frames without one.
@@ -403,7 +403,7 @@ impl<'a> Sequence<'a> {
             self.windows(process.image)?;
         }
         self.marks(profile)?;
-        let number = (MOST_SAMPLES / ids.len().max(1)).clamp(1, MOST_DUMPS);
+        let number = (MAX_SAMPLES / ids.len().max(1)).clamp(1, MAX_DUMPS);
         let images = images(profile, ids);
         let dumps = (0..).zip(&images).flat_map(|(at, it)| {
             let moments = moments(it.image, number).into_iter();

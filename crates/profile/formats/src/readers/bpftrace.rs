@@ -32,7 +32,7 @@ use crate::readers::Parsed;
 use crate::stack_set_builder::StackSetBuilder;
 
 /// The most ignored maps that are named.
-const MOST_IGNORED: usize = 16;
+const MAX_IGNORED: usize = 16;
 
 /// The number of the first line that is characteristic of the format.
 pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
@@ -108,7 +108,7 @@ impl Reader {
             return match metric {
                 Some(metric) => self.value(metric, value),
                 None => {
-                    if self.ignored.len() < MOST_IGNORED {
+                    if self.ignored.len() < MAX_IGNORED {
                         self.ignored.insert(map);
                     }
                     Ok(())

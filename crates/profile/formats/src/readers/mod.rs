@@ -23,9 +23,9 @@ pub(crate) struct Parsed {
 
 /// The start of a text from the file, for a message.
 fn excerpt(text: &str) -> &str {
-    const LONGEST: usize = 100;
+    const MAX_LENGTH: usize = 100;
     text.char_indices()
-        .nth(LONGEST)
+        .nth(MAX_LENGTH)
         .map_or(text, |(end, _)| &text[..end])
 }
 

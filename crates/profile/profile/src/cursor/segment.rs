@@ -7,10 +7,10 @@ use super::Step;
 
 /// Largest estimate in nanoseconds of the time between two events without a timestamp
 /// between them: threads record one every microsecond or two, and after interruptions.
-const LONGEST_STEP_NS: f64 = 1000.0;
+const MAX_STEP_NS: f64 = 1000.0;
 /// The step of the last segment counts as at least this many nanoseconds: smaller
 /// differences are below the clock's granularity.
-const SHORTEST_STEP_NS: f64 = 10.0;
+const MIN_STEP_NS: f64 = 10.0;
 /// The step may grow at most by this factor from one segment to the next.
 const SLOWER: f64 = 2.0;
 
@@ -48,9 +48,9 @@ impl Segment {
         let left = self.upper.saturating_sub(self.from) as f64;
         let even = left / self.remaining.max(1) as f64;
         let widest = if self.step > 0.0 {
-            (self.step.max(SHORTEST_STEP_NS) * SLOWER).min(LONGEST_STEP_NS)
+            (self.step.max(MIN_STEP_NS) * SLOWER).min(MAX_STEP_NS)
         } else {
-            LONGEST_STEP_NS
+            MAX_STEP_NS
         };
         self.step = even.min(widest);
     }

@@ -13,7 +13,7 @@ const MOVED_BY_KERNEL: u64 = 128 * 1024;
 /// at the end.
 const FEW_LEFT: u64 = 4;
 /// The most pages of inherited blocks that are counted.
-const MOST_PAGES: usize = 1 << 20;
+const MAX_PAGES: usize = 1 << 20;
 
 /// What each deallocation of a site changes: one cache line.
 #[derive(Clone, Copy)]
@@ -254,7 +254,7 @@ impl EvidenceBuilder {
     #[cold]
     pub(crate) fn inherited(&mut self, key: u64, size: u64) {
         self.inherited_freed_bytes = self.inherited_freed_bytes.saturating_add(size);
-        if self.inherited_pages.len() < MOST_PAGES {
+        if self.inherited_pages.len() < MAX_PAGES {
             self.inherited_pages.insert(address_of(key) / PAGE_BYTES);
         }
     }

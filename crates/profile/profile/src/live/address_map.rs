@@ -29,7 +29,7 @@ const FREE_BYTES: usize = 1 << 20;
 /// The limit grows by this for each block that was live at once: about what an entry of a
 /// hash map takes while the map grows.
 const BYTES_A_BLOCK: usize = 48;
-const FEWEST_SLOTS: usize = 1 << 6;
+const MIN_SLOTS: usize = 1 << 6;
 
 /// Index of a key's cell in [`AddressMap::cells`], or [`Cell::NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) struct AddressMap {
 impl Default for AddressMap {
     fn default() -> Self {
         Self {
-            regions: vec![EMPTY; FEWEST_SLOTS],
+            regions: vec![EMPTY; MIN_SLOTS],
             cells: Vec::new(),
             sparse: FxHashMap::default(),
             is_full: false,

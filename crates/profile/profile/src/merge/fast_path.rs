@@ -13,7 +13,7 @@ use crate::source::TraceSource;
 use crate::step::Step;
 
 /// With more streams, inserting into the sorted list takes too long.
-const MOST_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 /// Iterations of the general merge before the fast path is tried again.
 const STEPS_BETWEEN: u32 = 32;
 
@@ -38,7 +38,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
         self.steps_until_fast_path = STEPS_BETWEEN;
         let returned = self.streams.iter().any(|at| !at.returned.is_empty());
-        if returned || self.streams.len() > MOST_STREAMS {
+        if returned || self.streams.len() > MAX_STREAMS {
             return Ok(());
         }
         self.last_read = None;

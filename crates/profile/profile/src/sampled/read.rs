@@ -10,14 +10,14 @@ use allotrope_trace::{Entry, Source, TraceReader};
 use rustc_hash::FxHashMap;
 
 use super::{
-    MOST_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile, SampledSite,
+    MAX_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile, SampledSite,
 };
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, index};
 use crate::stack::Stacks;
 
 /// Most frames of all stacks together, 128 MiB. Stacks after that have none.
-const MOST_FRAMES: usize = 1 << 25;
+const MAX_FRAMES: usize = 1 << 25;
 
 /// What was read of an image's samples.
 struct Sampled {
@@ -151,7 +151,7 @@ fn stacks<H>(
     ids.sort_unstable();
     let mut stacks = Stacks::default();
     for (at, &id) in ids.iter().enumerate() {
-        if *frames < MOST_FRAMES {
+        if *frames < MAX_FRAMES {
             table.stack(&code, id, &mut stacks);
             *frames += stacks.get(at).len();
         } else {
@@ -176,7 +176,7 @@ fn samples<S: Source>(trace: &TraceReader<S>) -> Result<BTreeMap<ImageId, Sample
             Record::SampleTotals { totals, .. } => totals.len() as u64,
             _ => 0,
         });
-        if number > MOST_SAMPLES {
+        if number > MAX_SAMPLES {
             return Err(SampledError::TooMany);
         }
         match record {

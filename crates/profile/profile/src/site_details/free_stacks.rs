@@ -13,9 +13,9 @@ use crate::lifetime::Lifetimes;
 use crate::stack::{Stack, Stacks};
 
 /// Most stacks that a site lists; the blocks of others are in one element without a stack.
-const MOST_STACKS: usize = 64;
+const MAX_STACKS: usize = 64;
 /// Most threads that such a stack lists; others are summed up in one element.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// How a block was freed.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ impl FreeStack {
     fn add_blocks(&mut self, thread: Option<u32>, blocks: u64) {
         let known = self.threads.iter().any(|it| it.thread == thread);
         let thread = match self.threads.len() {
-            MOST_THREADS.. if !known => None,
+            MAX_THREADS.. if !known => None,
             _ => thread,
         };
         let none = FreeingThread { thread, blocks: 0 };
@@ -95,7 +95,7 @@ impl FreeStack {
 pub(super) fn add(all: &mut Vec<FreeStack>, size: u64, lifetime: u64, freed: Freed) {
     let mut place = FreePlace::of(freed);
     let is = |it: &FreeStack, place: &FreePlace| it.place.key() == place.key();
-    if all.len() >= MOST_STACKS && !all.iter().any(|it| is(it, &place)) {
+    if all.len() >= MAX_STACKS && !all.iter().any(|it| is(it, &place)) {
         place = FreePlace::Others;
     }
     let none = FreeStack::none(place.clone());
@@ -181,12 +181,12 @@ mod tests {
         }
         add(&mut all, 10, 5, Freed::LOST);
         sort(&mut all);
-        assert_eq!(all.len(), MOST_STACKS + 1);
+        assert_eq!(all.len(), MAX_STACKS + 1);
         assert_eq!(blocks(&all), 1_001);
         assert_eq!(all[0].place, FreePlace::Others);
         assert_eq!(all[0].lifetimes.blocks, 1_001 - 64 * 5);
         for element in &all {
-            assert!(element.threads.len() <= MOST_THREADS + 1);
+            assert!(element.threads.len() <= MAX_THREADS + 1);
             let threads = element.threads.iter().map(|it| it.blocks);
             assert_eq!(threads.sum::<u64>(), element.lifetimes.blocks);
         }

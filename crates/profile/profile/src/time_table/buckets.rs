@@ -5,7 +5,7 @@
 /// as long.
 const EQUAL: usize = 256;
 /// The most further boundaries; those that come last are left out.
-const MOST_FURTHER: usize = 4096;
+const MAX_FURTHER: usize = 4096;
 
 /// Finds the bucket of a time in a few instructions.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ impl Buckets {
         let mut starts: Vec<u64> = equal
             .take_while(|&start| start == from || start < end)
             .collect();
-        let further = at.iter().take(MOST_FURTHER);
+        let further = at.iter().take(MAX_FURTHER);
         starts.extend(further.copied().filter(|&time| from < time && time < end));
         starts.sort_unstable();
         starts.dedup();
@@ -38,7 +38,7 @@ impl Buckets {
         for number in 0..=EQUAL as u64 {
             let start = from.saturating_add(number.saturating_mul(width));
             let bucket = starts.partition_point(|&other| other <= start) - 1;
-            // There are at most `EQUAL + MOST_FURTHER`.
+            // There are at most `EQUAL + MAX_FURTHER`.
             first.push(bucket as u16);
         }
         starts.push(u64::MAX);

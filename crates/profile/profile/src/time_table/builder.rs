@@ -9,7 +9,7 @@
 use super::{Buckets, LIVE_AT_END, TimeCell, TimeTable};
 
 /// The most cells of an image.
-const MOST_CELLS: usize = 2_000_000;
+const MAX_CELLS: usize = 2_000_000;
 /// Slots of the small table: 96 KiB at most, and less for an image of few events.
 const SLOTS: [usize; 2] = [64, 4096];
 /// The binary logarithm of the widest buckets: then all times are one bucket.
@@ -39,7 +39,7 @@ pub(crate) struct TableBuilder {
 impl TableBuilder {
     /// For an image of so many events.
     pub(crate) fn new(buckets: Buckets, events: u64) -> Self {
-        Self::with_most(buckets, events, MOST_CELLS)
+        Self::with_most(buckets, events, MAX_CELLS)
     }
 
     fn with_most(buckets: Buckets, events: u64, most: usize) -> Self {
@@ -403,7 +403,7 @@ mod tests {
             length in 0..END,
         ) {
             let range = [from, (from + length).min(END)];
-            let table = table(&blocks, &range, MOST_CELLS);
+            let table = table(&blocks, &range, MAX_CELLS);
             let buckets = table.buckets_in(range);
             prop_assert!(range.iter().all(|&time| table.is_exact_at(time)));
             prop_assert_eq!(table.total(buckets), expected(&blocks, range));
@@ -437,7 +437,7 @@ mod tests {
         let table = table(
             &[(0, 8, 10, Some(500)), (0, 4, 500, None)],
             &[500],
-            MOST_CELLS,
+            MAX_CELLS,
         );
         let figures = table.of_site(SITES - 1, table.buckets_in([0, 500]));
         assert_eq!(

@@ -18,13 +18,13 @@ use crate::clock::Conversion;
 use crate::process::rooted;
 
 /// Most requested addresses of a process.
-const MOST_ADDRESSES: usize = 1 << 20;
+const MAX_ADDRESSES: usize = 1 << 20;
 /// Most dumps of a process; each runtime in it writes one.
-const MOST_DUMPS: usize = 4;
+const MAX_DUMPS: usize = 4;
 /// Reads between two searches of the process's mappings for new dumps.
 const READS_BETWEEN_SEARCHES: u32 = 50;
 /// Bytes of `/proc/PID/maps` that are read.
-const MOST_MAPS_BYTES: u64 = 16 << 20;
+const MAX_MAPS_BYTES: u64 = 16 << 20;
 
 /// What naming a process's addresses needs besides the process.
 pub(super) struct Sources<'a> {
@@ -74,7 +74,7 @@ struct Requested {
     /// Start and name of the code that was last sent from a map.
     sent: Option<(u64, std::sync::Arc<str>)>,
     /// Number of names sent from each dump: the process's own dumps, then the parent's.
-    sent_from_dumps: [u32; 2 * MOST_DUMPS],
+    sent_from_dumps: [u32; 2 * MAX_DUMPS],
 }
 
 impl Process {
@@ -136,7 +136,7 @@ impl Process {
     pub(super) fn request(&mut self, address: u64, exact: bool) {
         let lookup = address.wrapping_sub(u64::from(!exact));
         let requested = self.requested.entry(lookup).or_default();
-        if self.requested_count >= MOST_ADDRESSES || requested.iter().any(|it| it.exact == exact) {
+        if self.requested_count >= MAX_ADDRESSES || requested.iter().any(|it| it.exact == exact) {
             return;
         }
         self.requested_count += 1;
@@ -145,7 +145,7 @@ impl Process {
             address,
             exact,
             sent: None,
-            sent_from_dumps: [0; 2 * MOST_DUMPS],
+            sent_from_dumps: [0; 2 * MAX_DUMPS],
         });
     }
 
@@ -177,14 +177,14 @@ impl Process {
 
     /// Searches the process's mappings for dumps.
     fn find_dumps(&mut self) {
-        if self.dumps.len() >= MOST_DUMPS {
+        if self.dumps.len() >= MAX_DUMPS {
             return;
         }
         let Ok(maps) = File::open(format!("/proc/{}/maps", self.pid)) else {
             return;
         };
         let known: FxHashSet<String> = self.dumps.iter().map(|it| it.path.clone()).collect();
-        for line in BufReader::new(maps.take(MOST_MAPS_BYTES)).split(b'\n') {
+        for line in BufReader::new(maps.take(MAX_MAPS_BYTES)).split(b'\n') {
             let Ok(line) = line else { return };
             let line = String::from_utf8_lossy(&line);
             let Some(path) = line.find('/').map(|at| &line[at..]) else {
@@ -194,7 +194,7 @@ impl Process {
                 continue;
             }
             if let Ok(dump) = JitDump::open(&rooted(self.pid, path))
-                && self.dumps.len() < MOST_DUMPS
+                && self.dumps.len() < MAX_DUMPS
             {
                 self.dumps.push(Dump {
                     path: path.to_owned(),
@@ -244,7 +244,7 @@ impl Process {
         };
         let own = self.dumps.iter().enumerate();
         let inherited = sources.parent.iter().flat_map(|it| it.dumps.iter());
-        let inherited = inherited.enumerate().map(|(at, it)| (at + MOST_DUMPS, it));
+        let inherited = inherited.enumerate().map(|(at, it)| (at + MAX_DUMPS, it));
         for (source, Dump { dump, .. }) in own.chain(inherited) {
             let history = dump.history(lookup);
             for requested in requested.iter_mut() {

@@ -16,10 +16,10 @@ use crate::clock::Conversion;
 /// Interval at which files are read, and so the delay with which new code gets a name.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Most images whose code is named at one time.
-const MOST_IMAGES: usize = 256;
+const MAX_IMAGES: usize = 256;
 /// Most pieces of code of all images together: about 500 MiB with names of the
 /// usual length.
-const MOST_PIECES: usize = 4 << 20;
+const MAX_PIECES: usize = 4 << 20;
 /// Most requests that are received between two checks whether files are due.
 const REQUESTS_AT_ONCE: usize = 4096;
 
@@ -85,7 +85,7 @@ impl Reader<'_> {
     }
 
     fn begin(&mut self, begin: Begin) {
-        if self.processes.len() >= MOST_IMAGES {
+        if self.processes.len() >= MAX_IMAGES {
             return;
         }
         if let Some((image, pid)) = begin.parent {
@@ -114,7 +114,7 @@ impl Reader<'_> {
             return;
         };
         let others: usize = self.processes.values().map(Process::pieces).sum();
-        if others + process.pieces() < MOST_PIECES {
+        if others + process.pieces() < MAX_PIECES {
             process.refresh(&self.clock);
         }
         let parent = process.parent_image();

@@ -10,7 +10,7 @@ const SCOPED: &str = "sr";
 const MEMBER_OF_TYPEID: &str = "dtti";
 /// The most members that are restored. Each one may move the whole rest of the text; names of
 /// the standard library have a few.
-const MOST_RESTORED: usize = 256;
+const MAX_RESTORED: usize = 256;
 
 /// Returns `name` in the form that the demangler can read; `None` if it has no such
 /// member.
@@ -77,7 +77,7 @@ pub(super) fn restore(text: &str) -> String {
     const CLOSE: &str = ")).";
     let mut restored = text.to_owned();
     // The last one contains no other: those inside of it were restored before.
-    for _ in 0..MOST_RESTORED {
+    for _ in 0..MAX_RESTORED {
         let Some(start) = restored.rfind(OPEN) else {
             break;
         };

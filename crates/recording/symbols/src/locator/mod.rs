@@ -46,8 +46,8 @@ impl Default for Locator {
             debuginfod: Debuginfod::from_environment(),
             index_cache: None,
             progress: Progress::default(),
-            most_names: MOST_NAMES,
-            demangler: Arc::new(Demangler::new(MOST_NAMES)),
+            most_names: MAX_NAMES,
+            demangler: Arc::new(Demangler::new(MAX_NAMES)),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Default for Locator {
 const SYSTEM_FOLDER: &str = "/usr/lib/debug";
 
 /// The most bytes of all demangled names together, unless somebody chooses another number.
-const MOST_NAMES: u64 = 128 << 20;
+const MAX_NAMES: u64 = 128 << 20;
 
 impl Locator {
     /// Searches `/usr/lib/debug` and the cache of the debuginfod client

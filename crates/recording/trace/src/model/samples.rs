@@ -6,7 +6,7 @@ use allotrope_shm::numbers::EntryPoint;
 use super::{ImageId, StackId};
 
 /// The longest period, in bytes: 1 TiB.
-pub const LONGEST_PERIOD: u64 = 1 << 40;
+pub const MAX_PERIOD: u64 = 1 << 40;
 
 /// How an image was sampled, and what is missing. Its start ([`super::ImageStart`]) is when
 /// its memory was made, its end ([`super::ImageEnd`]) when that was read.
@@ -37,7 +37,7 @@ pub struct Sample {
     pub stack: StackId,
     /// Requested bytes.
     pub size: u64,
-    /// The period at which it was sampled, 1 to [`LONGEST_PERIOD`].
+    /// The period at which it was sampled, 1 to [`MAX_PERIOD`].
     pub period: u64,
     /// When it was allocated.
     pub tick: u64,
@@ -52,7 +52,7 @@ pub struct Sample {
 pub struct SampleTotal {
     /// The stack of the allocations.
     pub stack: StackId,
-    /// The period at which they were sampled, 1 to [`LONGEST_PERIOD`].
+    /// The period at which they were sampled, 1 to [`MAX_PERIOD`].
     pub period: u64,
     /// The smallest size that counts here, in bytes.
     pub smallest: u64,

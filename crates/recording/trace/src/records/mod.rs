@@ -11,7 +11,7 @@ pub(crate) use encode::encode;
 pub(crate) use split::split;
 
 use crate::model::{
-    Frame, LONGEST_PERIOD, Location, Record, SampleTotal, StackId, StackNode, stack_end,
+    Frame, Location, MAX_PERIOD, Record, SampleTotal, StackId, StackNode, stack_end,
 };
 
 /// The tags of the records.
@@ -52,7 +52,7 @@ pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
         Record::Stacks { first, nodes, .. } => inconsistent_nodes(*first, nodes),
         Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
         Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
-        Record::Sampling(it) => (it.period > LONGEST_PERIOD || it.longest_period > LONGEST_PERIOD)
+        Record::Sampling(it) => (it.period > MAX_PERIOD || it.longest_period > MAX_PERIOD)
             .then_some("a period is longer than 1 TiB"),
         Record::Samples { samples, .. } => samples
             .iter()
@@ -63,7 +63,7 @@ pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
 }
 
 fn impossible_period(period: u64) -> Option<&'static str> {
-    let is_possible = (1..=LONGEST_PERIOD).contains(&period);
+    let is_possible = (1..=MAX_PERIOD).contains(&period);
     (!is_possible).then_some("the period of a sample is not 1 byte to 1 TiB")
 }
 

@@ -22,7 +22,7 @@ pub const HOLDER: &str = "allotrope-hold";
 /// The option that gives a holder a name of its own.
 pub const HOLDER_NAME: &str = "--name";
 /// Most memories of one holder that are looked at.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 
 /// Why a process's memory cannot be found or mapped.
 #[derive(Debug, thiserror::Error)]
@@ -248,7 +248,7 @@ pub fn kept(name: &str) -> Vec<OwnedFd> {
         let entries = fs::read_dir(descriptors(holder)).into_iter().flatten();
         let files = entries.flatten();
         let files = files.filter_map(|it| open_memory(&it.path()).ok().flatten());
-        found.extend(files.take(MOST_KEPT));
+        found.extend(files.take(MAX_KEPT));
     }
     found
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
 use allotrope_sampling::countdown::Countdown;
-use allotrope_sampling::estimate::{Estimate, Figures, SMALLEST};
+use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_sampling::exponential::Generator;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::samples::frees::Deallocation;
@@ -122,16 +122,16 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
         let live = state.live().expect("sampling is on");
         assert_eq!(live.samples(), state.samples.len() as u64);
         let bytes = program.live.values().map(|it| it.1).sum();
-        held[0] += holds(live.blocks(SMALLEST), program.live.len() as u64);
+        held[0] += holds(live.blocks(MIN), program.live.len() as u64);
         held[1] += holds(live.bytes(), bytes);
         let (allocated, freed) = (state.allocated(), state.freed());
         let (allocated, freed) = (allocated.expect("it is on"), freed.expect("it is on"));
         assert_eq!(allocated.samples(), state.counters.sampled);
         assert_eq!(freed.samples(), state.counters.freed);
         for (held, (estimate, truth)) in held_of_totals.iter_mut().zip([
-            (allocated.blocks(SMALLEST), program.allocated[0]),
+            (allocated.blocks(MIN), program.allocated[0]),
             (allocated.bytes(), program.allocated[1]),
-            (freed.blocks(SMALLEST), program.freed[0]),
+            (freed.blocks(MIN), program.freed[0]),
             (freed.bytes(), program.freed[1]),
         ]) {
             *held += holds(estimate, truth);

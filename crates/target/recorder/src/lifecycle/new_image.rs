@@ -18,7 +18,7 @@ use crate::sys::arch;
 use crate::sys::system;
 
 /// Longest wait for the collector, and for how long it sleeps at once, in milliseconds.
-const LONGEST_WAIT: u64 = 40;
+const MAX_WAIT: u64 = 40;
 const SLEEP: u64 = 4;
 
 /// Most fork points that an image event can hold beside its texts.
@@ -128,7 +128,7 @@ pub fn announce(thread: OwnThread) -> bool {
     // The collector opens a descriptor of this process meanwhile, with which
     // it learns of its end and status, and the files of the modules; without them it
     // learns less.
-    for _ in 0..LONGEST_WAIT / SLEEP {
+    for _ in 0..MAX_WAIT / SLEEP {
         if slot.state.load(Acquire) != image_state::READY {
             return true;
         }

@@ -5,7 +5,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 
-use allotrope_shm::layout::MOST_STATE;
+use allotrope_shm::layout::MAX_STATE;
 use allotrope_shm::numbers::LossReason;
 
 use crate::capture::stack_ids;
@@ -99,7 +99,7 @@ fn attach_ring(thread: OwnThread) -> Result<(), LossReason> {
     Ok(())
 }
 
-const _: () = assert!(size_of::<Thread>() as u64 <= MOST_STATE);
+const _: () = assert!(size_of::<Thread>() as u64 <= MAX_STATE);
 
 /// Tells the collector where the memory of this ring and of the thread's state is: the kernel
 /// counts it as the program's.

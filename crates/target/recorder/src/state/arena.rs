@@ -35,7 +35,7 @@ static REGIONS: [AtomicPtr<u8>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()
 /// How many regions are mapped at once, at least.
 const BATCH: usize = 4;
 /// And at most.
-const LARGEST_BATCH: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// Whether the arena is mapped.
 pub fn is_mapped() -> bool {
@@ -286,7 +286,7 @@ fn claim(index: usize, owner: u32) -> bool {
         return false;
     }
     let written = ring.written.load(Relaxed);
-    if written <= layout::MOST_POSITION && progress(index).read.load(Relaxed) == written {
+    if written <= layout::MAX_POSITION && progress(index).read.load(Relaxed) == written {
         return true;
     }
     // Some other program of the recording has written there what it likes.
@@ -301,7 +301,7 @@ fn map_regions(first: usize) -> bool {
         .iter()
         .filter(|it| !it.load(Relaxed).is_null())
         .count();
-    let wanted = (mapped / 2).clamp(BATCH, LARGEST_BATCH);
+    let wanted = (mapped / 2).clamp(BATCH, MAX_BATCH);
     let behind = REGIONS[first..].iter().take(wanted);
     let count = behind.take_while(|it| it.load(Relaxed).is_null()).count();
     map_some_regions(first, count) || map_some_regions(first, 1)

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
 use allotrope_detour::functions::{Function, Known};
-use allotrope_detour::survey::MOST;
+use allotrope_detour::survey::MAX;
 use allotrope_shm::layout::DIAGNOSTIC_PATH;
 
 struct Detour {
@@ -23,16 +23,16 @@ struct Detour {
     skipped: AtomicU8,
 }
 
-static DETOURS: [Detour; MOST] = [const {
+static DETOURS: [Detour; MAX] = [const {
     Detour {
         address: AtomicUsize::new(0),
         trampoline: AtomicUsize::new(0),
         function: AtomicPtr::new(ptr::null_mut()),
         skipped: AtomicU8::new(0),
     }
-}; MOST];
+}; MAX];
 
-/// Notes a detour under a number below [`MOST`].
+/// Notes a detour under a number below [`MAX`].
 pub fn set(number: usize, known: &Known, address: usize, trampoline: usize) {
     let Some(detour) = DETOURS.get(number) else {
         return;
@@ -54,7 +54,7 @@ pub fn forget(number: usize) {
 /// The trampoline, the function, and how many arguments to skip.
 #[inline(always)]
 pub fn get(number: usize) -> (usize, &'static Function, usize) {
-    let detour = &DETOURS[number % MOST];
+    let detour = &DETOURS[number % MAX];
     let function = detour.function.load(Relaxed);
     // SAFETY: `set` stored a static; only a detour that is set has a thunk.
     let function = unsafe { &*function };

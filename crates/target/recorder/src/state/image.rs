@@ -106,8 +106,8 @@ pub fn request() -> Option<Option<Request>> {
 fn request_before_libc(name: &[u8]) -> Option<Option<Request>> {
     // The kernel's limit for arguments and environment together is 6 MiB for
     // the usual stack limit (`execve(2)`).
-    const MOST: usize = 8 << 20;
-    let mut memory = PrivateMemory::new(MOST)?;
+    const MAX: usize = 8 << 20;
+    let mut memory = PrivateMemory::new(MAX)?;
     let bytes = memory.bytes();
     let length = system::read_file(c"/proc/self/environ", bytes);
     let mut entries = bytes[..length].split(|byte| *byte == 0);

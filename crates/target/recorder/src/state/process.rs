@@ -184,7 +184,7 @@ mod lock_state {
 
 /// Longest sleep for the lock, in milliseconds: whoever frees it wakes one who
 /// waits, so this is never waited for.
-const LONGEST_WAIT: u64 = 50;
+const MAX_WAIT: u64 = 50;
 
 impl Lock {
     /// Takes it.
@@ -194,7 +194,7 @@ impl Lock {
         if lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             // Taken so, it is woken for once too often at most.
             while lock.swap(AWAITED, Acquire) != FREE {
-                system::futex_wait(lock, AWAITED, LONGEST_WAIT);
+                system::futex_wait(lock, AWAITED, MAX_WAIT);
             }
         }
         Self(())

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 use crate::sys::system;
 
 /// More modules than any program has, in case the list is a ring.
-const MOST_MODULES: usize = 1 << 16;
+const MAX_MODULES: usize = 1 << 16;
 
 /// `struct link_map`: the part that is public. A module that was loaded at the
 /// program's start, and its entry, stay.
@@ -37,7 +37,7 @@ impl LinkMap {
     pub fn and_following(&'static self) -> impl Iterator<Item = &'static Self> {
         // SAFETY: a member of the list leads to another or to null.
         let next = |map: &&Self| unsafe { map.next.load(Relaxed).as_ref() };
-        iter::successors(Some(self), next).take(MOST_MODULES)
+        iter::successors(Some(self), next).take(MAX_MODULES)
     }
 
     /// The entry behind it.

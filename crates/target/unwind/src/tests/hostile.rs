@@ -19,8 +19,8 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 
 /// The bytes from `.eh_frame_hdr` on, some of `.eh_frame` among them.
 fn sections(module: &Module) -> Vec<u8> {
-    const MOST: u64 = 256 << 10;
-    let bytes = (module.end - module.eh_frame_hdr).min(MOST);
+    const MAX: u64 = 256 << 10;
+    let bytes = (module.end - module.eh_frame_hdr).min(MAX);
     let mut memory = Memory::unknown(page_is_readable);
     (0..bytes)
         .map_while(|at| memory.read::<1>(module.eh_frame_hdr + at))

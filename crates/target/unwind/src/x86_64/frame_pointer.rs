@@ -10,7 +10,7 @@ use super::frame::{Frame, FrameAddress, Step};
 use crate::memory::Memory;
 
 /// Bytes from the stack pointer within which a frame pointer is accepted.
-const LONGEST_FRAME: u64 = 1 << 20;
+const MAX_FRAME: u64 = 1 << 20;
 /// The lowest possible address of code (`vm.mmap_min_addr`).
 const LOWEST_CODE: u64 = 1 << 16;
 /// The end of user space.
@@ -41,7 +41,7 @@ pub fn step(frame: Frame, memory: &mut Memory) -> Step {
 fn read(frame: Frame, memory: &mut Memory) -> Option<(u64, u64)> {
     let rbp = frame.frame_pointer;
     let depth = rbp.checked_sub(frame.stack_pointer)?;
-    if depth >= LONGEST_FRAME || rbp & 7 != 0 {
+    if depth >= MAX_FRAME || rbp & 7 != 0 {
         return None;
     }
     Some((memory.word(rbp)?, memory.word(rbp.checked_add(8)?)?))

@@ -6,7 +6,7 @@ const TEXT: &str = "reading file \"out.zst\" - please wait, this might take some
 Debuggee command was: ./p
 finished reading file, now analyzing data:
 
-MOST CALLS TO ALLOCATION FUNCTIONS
+MAX CALLS TO ALLOCATION FUNCTIONS
 117 calls to allocation functions with 57.00K peak consumption from
 leaf
   at /src/p.c:3
@@ -35,7 +35,7 @@ main
       in /src/p
 
 
-MOST TEMPORARY ALLOCATIONS
+MAX TEMPORARY ALLOCATIONS
 101 temporary allocations of 117 allocations in total (86.32%) from
 leaf
   at /src/p.c:3
@@ -115,7 +115,7 @@ fn unmerged_lists_have_their_frames_below_the_label() {
 
 #[test]
 fn swift_stacks_of_the_debugging_document_are_read() {
-    let text = "MOST TEMPORARY ALLOCATIONS
+    let text = "MAX TEMPORARY ALLOCATIONS
 307740 temporary allocations of 290324 allocations in total (106.00%) from
 swift_slowAlloc
   in /usr/lib/swift/linux/libswiftCore.so

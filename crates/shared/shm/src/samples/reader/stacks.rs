@@ -7,7 +7,7 @@ use crate::samples::layout::{EXACT, WRITTEN};
 use crate::samples::stacks::Frame;
 
 /// Most frames of a stack, as in a recording.
-const DEEPEST: usize = 4096;
+const MAX_DEPTH: usize = 4096;
 
 /// A copy of the nodes, by id.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Nodes {
         let mut id = id;
         while id >= FIRST_NODE {
             // Ids of callers are smaller, so this ends.
-            let node = self.node(id).filter(|_| frames.len() < DEEPEST);
+            let node = self.node(id).filter(|_| frames.len() < MAX_DEPTH);
             let Some((frame, callers)) = node else {
                 return Stack {
                     frames,
