@@ -28,6 +28,9 @@ const SITES: usize = 500;
 const LOOKS: Duration = Duration::from_secs(1);
 /// How long a message is shown.
 const SHOWN: Duration = Duration::from_secs(10);
+/// Times in a row that there is input and crossterm has no event of it, until the input is thrown
+/// away.
+const MAX_UNREAD: u32 = 20;
 /// How long a signal or a change of the terminal's size may go unnoticed.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -96,6 +99,7 @@ fn watch(
     let mut has_ended = false;
     let mut ended = None;
     let mut shown_until = None;
+    let mut unread = 0;
     loop {
         for (signal, was_sent) in session.pending_signals() {
             if matches!(signal, SIGINT | SIGTERM | SIGHUP) && session.ends_by(signal, was_sent) {
@@ -158,10 +162,15 @@ fn watch(
         };
         // Without bytes, too: changes of the size wait there, and would hold up the keys.
         let (keys, has_events) = read_keys();
-        if has_bytes && !has_events {
-            // crossterm forgets a key that comes together with a change of the size: it stays
-            // unread, and would wake us for ever.
+        // crossterm forgets a key that comes together with a change of the size: it stays unread,
+        // and would wake us for ever. A key that is only late must not be thrown away.
+        unread = match has_bytes && !has_events {
+            true => unread + 1,
+            false => 0,
+        };
+        if unread == MAX_UNREAD {
             let _ = tcflush(stdin(), QueueSelector::IFlush);
+            unread = 0;
         }
         for key in keys {
             match view.key(key) {

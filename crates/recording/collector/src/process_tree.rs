@@ -391,6 +391,9 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
+        // A moment after `exec` its environment is not there yet.
+        let environment = format!("/proc/{}/environ", child.id());
+        while std::fs::read(&environment).is_ok_and(|it| it.is_empty()) {}
         // However early it is found after a scan that found none.
         assert!(process_tree.has_pending(&Search::new(u64::MAX), begin));
         let later = begin + PENDING_INTERVAL;

@@ -27,7 +27,7 @@ pub fn script(name: &str) -> PathBuf {
 }
 
 fn path(source: &str) -> String {
-    format!("../reliability/programs/{source}")
+    format!("../record/reliability/programs/{source}")
 }
 
 /// Fails unless every image is complete and nothing is lost anywhere.
