@@ -134,6 +134,9 @@ proptest! {
                     call => !in_use || call.reallocates(),
                 }
         });
+        // A file cannot have more slots than operations.
+        let slots = records.iter().map(|it| it.slot as usize + 1).max();
+        let is_correct = is_correct && slots <= Some(records.len());
         prop_assert_eq!(opened.is_ok(), is_correct);
     }
 }
