@@ -439,11 +439,8 @@ fn check_whole(profile: &Profile) -> Result<(), Problem> {
             "the recording is not whole: {cut}"
         )));
     }
-    let lost: u64 = profile
-        .processes
-        .iter()
-        .map(|process| process.lost_events)
-        .sum();
+    let lost = profile.processes.iter().map(|process| process.lost_events);
+    let lost = lost.fold(0, u64::saturating_add);
     if lost > 0 {
         return Err(Problem::NotRecorded(format!("{lost} events are missing")));
     }

@@ -127,7 +127,9 @@ fn lost(process: &Process) -> Option<String> {
     if process.lost_events == 0 {
         return None;
     }
-    let reported: u64 = process.losses.iter().map(|&(_, events)| events).sum();
+    // The numbers of an overwritten buffer may be any.
+    let reported =
+        (process.losses.iter()).fold(0_u64, |sum, &(_, events)| sum.saturating_add(events));
     let mut why: Vec<String> = (process.losses.iter())
         .map(|&(reason, events)| format!("{} because {}", count(events), reason_text(reason)))
         .collect();
