@@ -46,7 +46,7 @@ pub enum NioLogError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file has more bytes than [`MAX_LOG_BYTES`].
+    /// The file has more than 64 MiB.
     #[error(
         "{} has more than {} MiB; give the part with the lines like \
          `test_x.total_allocations: 75001`", file.shown(), MAX_LOG_BYTES >> 20

@@ -17,13 +17,13 @@ pub struct Block {
     pub address: u64,
     /// Requested bytes.
     pub size: u64,
-    /// Index into [`Process::threads`] of the thread that allocated it.
+    /// Index into [`Process::threads`](crate::Process::threads) of the thread that allocated it.
     pub thread: u32,
     /// When it was allocated, in nanoseconds since the start of the recording.
     pub allocated_ns: u64,
     /// How long it lived, in nanoseconds; `None` if it was live at the end.
     pub lifetime_ns: Option<u64>,
-    /// Index into [`Process::threads`] of the thread that freed it; `None` if it was live
+    /// Index into [`Process::threads`](crate::Process::threads) of the thread that freed it; `None` if it was live
     /// at the end, or the event of the deallocation is lost.
     pub freed_by: Option<u32>,
     /// The stack that freed it, an id as in [`FreePlace`](crate::FreePlace::Stack); a stack

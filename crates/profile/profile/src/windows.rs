@@ -29,7 +29,7 @@ pub struct WindowRun {
     pub occurrence: u32,
     /// Iterations that the program declared; 0 if it declared none.
     pub iterations: u64,
-    /// Only events of this thread (index into [`Process::threads`]) count.
+    /// Only events of this thread (index into [`Process::threads`](crate::Process::threads)) count.
     pub thread: Option<u32>,
     /// When it opened, microseconds since the start of the image.
     pub opened_us: u64,

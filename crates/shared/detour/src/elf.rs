@@ -88,7 +88,7 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
     }
 
     /// The functions in a symbol table that the file defines, and whose names could be those
-    /// of an allocator's ([`functions`](crate::functions)): few of hundreds of thousands.
+    /// of an allocator's ([`functions`]): few of hundreds of thousands.
     pub fn functions(&self, table: Table) -> impl Iterator<Item = Symbol<'a>> {
         let (symbols, strings) = self.table(table).unwrap_or_default();
         symbols

@@ -1,7 +1,7 @@
 //! The comparison as text for people: first the totals, then the entries that changed,
 //! the largest difference first, then the entries that only moved.
 //!
-//! Lines are never longer than the width in [`Style`]. All numbers are
+//! Lines are never longer than the width in [`Style`](crate::Style). All numbers are
 //! exact, so that they can be added up; ratios of differences are not shown.
 
 use std::io::{self, Write};

@@ -35,7 +35,7 @@ pub enum Blocks {
 pub struct TextOptions {
     /// Width and colours.
     pub style: Style,
-    /// The metric of a single list; `None` for the lists of [`LISTED`].
+    /// The metric of a single list; `None` for the lists of [`LISTED`](crate::LISTED).
     pub metric: Option<Metric>,
     /// Most sites in a list, most branches at a node.
     pub top: usize,
