@@ -6,9 +6,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{compiled_with, record};
+use crate::support::{Ended, Text, compiled_with, record};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,7 +34,7 @@ fn assert_harmless(bytes: &[u8], what: &str) {
     }
 }
 
-fn allotrope(folder: &Path, words: &[&OsStr]) -> Output {
+fn allotrope(folder: &Path, words: &[&OsStr]) -> Ended {
     crate::support::run(
         crate::support::record::command()
             .args(words)
@@ -81,7 +81,7 @@ impl Programs {
     fn record(&self, trace: &str) -> PathBuf {
         let trace = self.folder.path().join(trace);
         let recording = record(self.path()).arg(NASTY).output(&trace).run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         assert_harmless(recording.stderr.as_bytes(), "record");
         trace
     }
@@ -191,16 +191,16 @@ fn reports_comparisons_and_exports() {
             folder,
             &words(&["report", "before.allotrope", "--all-frames"]),
         );
-        let text = String::from_utf8_lossy(&text.stdout).into_owned();
-        assert!(text.contains(r"\x1b[31m"), "{text}");
+        let text = text.text();
+        text.has(r"\x1b[31m");
         // A line a stack; the number is the last word of each.
         let folded = allotrope(
             folder,
             &words(&["export", "before.allotrope", "--to", "folded"]),
         );
-        let folded = String::from_utf8(folded.stdout).expect("it is text");
+        let folded = folded.text();
         if flags == ["-g0"] {
-            assert!(folded.contains(SHOWN), "{folded}");
+            folded.has(SHOWN);
         }
         let numbers = folded
             .lines()
@@ -218,7 +218,7 @@ fn counts_by_thread() {
     let recording = record(programs.path())
         .option("--counts-only")
         .output(&trace);
-    let recording = recording.run().expect_status(0);
+    let recording = recording.run().ok();
     assert_harmless(recording.stderr.as_bytes(), "record --counts-only");
     let output = allotrope(
         programs.folder.path(),
@@ -249,7 +249,7 @@ fn tests_and_their_logs() {
             .map(|word| OsStr::new(*word))
             .collect();
         let output = allotrope(folder, &words);
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = output.errors();
         let code = output.status.code().unwrap_or(-1);
         assert!(status.contains(&code), "{words:?}: {code}: {printed}");
         assert_harmless(&output.stderr, &format!("{words:?}"));
@@ -277,7 +277,7 @@ fn tests_and_their_logs() {
             text.lines().any(|line| line.starts_with("::error ")),
             "{text}"
         );
-        assert!(!text.contains("##["), "{text}");
+        text.lacks("##[");
         assert_harmless(&test(&["--list"], &[0]), "list");
     }
 }
@@ -321,7 +321,7 @@ fn colours_come_only_from_the_report() {
     programs.record("trace");
     let command = ["report", "trace", "--lists", "--color", "always"];
     let output = allotrope(programs.folder.path(), &words(&command));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = output.text();
     assert!(text.contains("\x1b[36m"), "it has colours: {text:?}");
     let without = ["0", "1", "2", "33", "36"].iter().fold(text, |text, code| {
         text.replace(&format!("\x1b[{code}m"), "")
@@ -362,20 +362,18 @@ fn ci_systems_find_no_commands_in_a_log() {
         assert!(renamed.expect("binutils come with the compiler").success());
     };
     let run = |command: &[&str], status: i32| {
-        let output = allotrope(folder, &words(command));
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{command:?}: {printed}");
+        let output = allotrope(folder, &words(command)).code(status);
         let what = format!("{command:?}");
         assert_no_commands(&output.stderr, &what);
         assert_no_commands(&output.stdout, &what);
-        String::from_utf8(output.stdout).expect("it is text")
+        output.text()
     };
     // What the program prints passes as it is.
     let record_program = |trace: &str| {
         let recording = record(folder.join("commands"))
             .output(&folder.join(trace))
             .run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         assert_no_commands(recording.stderr.as_bytes(), "record");
     };
     let configure = |argument: &str| {
@@ -389,10 +387,7 @@ fn ci_systems_find_no_commands_in_a_log() {
     configure("");
     record_program("before");
     let accepted = run(&["test", "--accept"], 0);
-    assert!(
-        accepted.contains(r"commands/##vso\[task.setvariable]c"),
-        "{accepted}"
-    );
+    accepted.has(r"commands/##vso\[task.setvariable]c");
     // Readers of SwiftNIO's logs find the numbers: those of `--from-log` are the same.
     for format in ["nio", "nio-newer"] {
         let log = run(&["test", "--format", format], 0);
@@ -403,7 +398,7 @@ fn ci_systems_find_no_commands_in_a_log() {
             r"##teamcity\[d]",
         ] {
             let line = format!("\n{name}.total_allocations: 5\n");
-            assert!(log.contains(&line), "{line} in {log}");
+            log.has(&line);
         }
         fs::write(folder.join("log"), log).expect("the folder is ours");
         run(&["test", "--from-log", "log"], 0);
@@ -441,7 +436,7 @@ fn ci_systems_find_no_commands_in_a_log() {
     }
     let json = run(&["report", "before", "--format", "json"], 0);
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
-    assert!(json.to_string().contains(COMMAND), "{json}");
+    json.to_string().has(COMMAND);
     // A file's name, in a message and in a usage error.
     run(&["report", "##vso[x]"], 2);
     run(&["report", "before", "##vso[x]"], 2);
@@ -463,9 +458,9 @@ fn ci_systems_find_no_commands_in_a_log() {
                 .env("XDG_CACHE_HOME", folder.join("cache"))
                 .current_dir(folder),
             b"",
-        );
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        )
+        .ok();
         assert_no_commands(&output.stdout, &format!("compare as {format}"));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("teamcity"));
+        assert!(output.text().contains("teamcity"));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 
-use crate::process::{Program, errors};
+use crate::process::Program;
 
 const DEFAULT: u64 = 512 << 10;
 const JSON: [&str; 4] = ["--every", "100ms", "--format", "json"];
@@ -54,9 +54,8 @@ fn a_second_watcher_is_refused_unless_it_takes_over() {
     let mut program = Program::new("prepared");
     let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
     first.report(|_| true);
-    let refused = program.watch(&["--once"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let text = errors(&refused);
+    let refused = program.watch(&["--once"]).code(2);
+    let text = refused.errors();
     assert!(
         text.contains("being watched already") && text.lines().count() == 1,
         "{text}"

@@ -12,10 +12,8 @@ use crate::support::allotrope;
 
 #[track_caller]
 fn said(words: &[&str]) -> String {
-    let output = allotrope(words);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
-    String::from_utf8(output.stdout).expect("text")
+    let output = allotrope(words).ok();
+    output.text()
 }
 
 #[track_caller]
