@@ -33,8 +33,7 @@ fn every_call_is_recorded() {
 #[test]
 fn doctor_tells_beforehand() {
     let program = std::env::current_exe().expect("it runs");
-    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = output.text();
+    let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
     let what = "jemalloc is linked into the program; its calls are recorded by patching";
     printed.has(what);
 }

@@ -34,13 +34,13 @@ fn every_call_is_recorded() {
 #[test]
 fn a_report_begins_with_the_allocations_caller() {
     let recording = recorded::expect_truth("the_workload");
-    let output = allotrope([
+    let text = allotrope([
         OsStr::new("report"),
         recording.trace.as_os_str(),
         OsStr::new("--filter"),
         OsStr::new("boxes"),
-    ]);
-    let text = output.text();
+    ])
+    .text();
     text.has("100 at 1 site");
     text.lacks_all(["Recorded<", "allotrope_client", "target/client/src"]);
 }
@@ -48,7 +48,5 @@ fn a_report_begins_with_the_allocations_caller() {
 #[test]
 fn doctor_sees_that_the_blocks_are_reported() {
     let program = std::env::current_exe().expect("it runs");
-    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = output.text();
-    printed.has("which reports its blocks");
+    allotrope(["doctor".as_ref(), program.as_os_str()]).has("which reports its blocks");
 }

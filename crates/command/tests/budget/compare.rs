@@ -234,8 +234,7 @@ fn git_bisect_finds_the_commit() {
         ])
         .current_dir(project.folder())
         .env("XDG_CACHE_HOME", project.folder().join(".cache"));
-    let output = run(&mut bisect, b"");
-    let printed = output.text();
+    let printed = run(&mut bisect, b"").text();
     let worse = git(&project, &["rev-parse", "main~2"]);
     let found = format!("{} is the first bad commit", worse.trim());
     printed.has(&found);

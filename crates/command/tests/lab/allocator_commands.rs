@@ -45,12 +45,6 @@ const BENCH: [&str; 11] = [
     "1",
 ];
 
-#[track_caller]
-fn json(output: &Ended) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", output.errors()))
-}
-
 /// The logging allocator with these flags.
 fn allocator(flags: &[&str]) -> PathBuf {
     let all: Vec<&str> = ["-shared", "-fPIC"].iter().chain(flags).copied().collect();
@@ -120,7 +114,7 @@ fn a_recording_with_lost_calls_is_replayed_with_a_warning_and_without_a_verdict(
         }
         assert_eq!(output.status.code(), Some(0), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         assert_eq!(report["allocators"].as_array().map(Vec::len), Some(1));
         if words[0] == "paths" {
             errors.has("calls of process");
@@ -141,7 +135,7 @@ fn a_recording_with_lost_calls_is_replayed_with_a_warning_and_without_a_verdict(
         Some(&recording.trace),
         &["--alloc", "glibc", "--format", "json"],
     );
-    let unknown = json(&output)["switching"]["unknown"].to_string();
+    let unknown = output.json()["switching"]["unknown"].to_string();
     unknown.has("the recording lost");
 }
 
@@ -158,7 +152,7 @@ fn a_cut_recording_is_replayed_up_to_the_cut() {
         Some(&recording.trace),
         &["--alloc", "glibc", "--format", "json"],
     );
-    let expected = whole("operations", &json(&all));
+    let expected = whole("operations", &all.json());
     for words in REPLAYING {
         let output = replaying(words, Some(&cut), &["--alloc", "glibc", "--format", "json"]);
         let errors = output.errors();
@@ -168,7 +162,7 @@ fn a_cut_recording_is_replayed_up_to_the_cut() {
         assert_eq!(output.status.code(), Some(0), "{errors}");
         errors.has("is not whole");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let operations = match words[0] {
             "paths" => report["recorded_operations"].clone(),
             _ => whole("operations", &report),
@@ -218,7 +212,7 @@ fn unusable_and_failing_allocators_leave_the_others() {
             assert_eq!(lines.count(), 1, "{words:?}: {sentence}: {errors}");
         }
         assert_eq!(errors.lines().count(), 5, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let rows = report["allocators"].as_array().expect("a list");
         let glibc = rows.iter().find(|it| it["name"] == "glibc");
         let glibc = glibc.expect("it is measured");
@@ -233,6 +227,8 @@ fn unusable_and_failing_allocators_leave_the_others() {
 
 /// Each process of a replay has a limit: an allocator that never returns is refused, and glibc is
 /// measured.
+///
+/// Reported: an allocator that hangs makes `replay` wait for ever.
 #[test]
 fn an_allocator_that_hangs_is_refused_at_the_limit() {
     let recording = story();
@@ -249,13 +245,15 @@ fn an_allocator_that_hangs_is_refused_at_the_limit() {
         let sentence = "hanging did not finish within 2 s (--timeout)";
         assert!(errors.contains(sentence), "{words:?}: {errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let rows = report["allocators"].as_array().expect("a list");
         assert!(rows.iter().any(|it| it["name"] == "glibc"), "{report}");
     }
 }
 
 /// A message that nobody can read changes no exit status.
+///
+/// Reported: the exit status is another one if standard error cannot be written.
 #[test]
 fn a_full_standard_error_output_leaves_the_status() {
     for (words, status) in [
@@ -304,7 +302,7 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
         .fails(2, sentence);
     let text = output.errors();
     assert_eq!(text.lines().count(), 1, "{text}");
-    let report = json(&output);
+    let report = output.json();
     let schema = include_str!("../../../../docs/allocators.schema.json");
     crate::support::schema::check_with(schema, &report);
     for row in report["allocators"].as_array().expect("a list") {
@@ -313,9 +311,9 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
         assert!(row["not_stepped"].is_string());
     }
     let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
-    let output = without("ptrace", &words).expect("it has filters");
-    let text = output.text();
-    text.lacks("stepped to count instructions");
+    without("ptrace", &words)
+        .expect("it has filters")
+        .lacks("stepped to count instructions");
     // A replay needs no ptrace.
     let words = ["replay", trace, "--alloc", &list, "--runs", "1"];
     without("ptrace", &words).expect("it has filters").ok();
@@ -328,13 +326,12 @@ fn without_perf_there_is_a_sentence_and_all_else_is_measured() {
     };
     let text = output.errors();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    text.has("does not let this user sample");
-    text.has("perf_event_paranoid");
+    text.has_all(["does not let this user sample", "perf_event_paranoid"]);
     assert_eq!(text.lines().count(), 1, "{text}");
 
     let bench = [&BENCH[..], &["--alloc", "glibc", "--format", "json"]].concat();
     let output = without("perf", &bench).expect("it has filters").ok();
-    let case = &json(&output)["allocators"][0]["cases"][0];
+    let case = &output.json()["allocators"][0]["cases"][0];
     assert!(case["ns_per_operation"].is_object(), "{case}");
     assert!(case["cycles"].is_null() && case["instructions"].is_null());
 
@@ -342,8 +339,7 @@ fn without_perf_there_is_a_sentence_and_all_else_is_measured() {
     let trace = recording.trace.to_str().expect("UTF-8");
     let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
     let words = [&words[..], &["--format", "json"]].concat();
-    let output = without("perf", &words).expect("it has filters");
-    let report = json(&output);
+    let report = without("perf", &words).expect("it has filters").json();
     let counters = report["allocators"][0]["counters"].as_array();
     let cycles = counters.expect("a list").iter();
     let mut cycles = cycles.filter(|it| it["counter"] == "cycles");

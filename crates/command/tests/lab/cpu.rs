@@ -247,6 +247,8 @@ fn no_thread_is_missed_that_begins_while_others_are_opened() {
 
 /// What `programs/page_faults.c` does: at least 52,000 page faults, and some hundred of the
 /// start. Every fault wrote a sample with its stack, and most were lost.
+///
+/// Reported: `cpu` has far too few page faults, and loses samples.
 #[test]
 fn page_faults_are_counted_exactly_and_no_record_is_lost() {
     let program = compiled("page_faults.c");
@@ -261,6 +263,8 @@ fn page_faults_are_counted_exactly_and_no_record_is_lost() {
 
 /// What `programs/thread_relay.c` does. A thread of the list that has ended is no reason to say
 /// that the process does not exist.
+///
+/// Reported: `cpu PID` says that a process with short threads does not exist.
 #[test]
 fn a_process_whose_threads_live_for_microseconds_is_sampled() {
     for _ in 0..3 {
@@ -285,6 +289,7 @@ fn a_process_whose_threads_live_for_microseconds_is_sampled() {
     }
 }
 
+/// Reported: `cpu PID` blames a setting for another user's process.
 #[test]
 fn another_users_process_is_refused_for_that_reason() {
     use std::os::unix::process::CommandExt;

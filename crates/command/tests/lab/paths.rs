@@ -130,6 +130,8 @@ fn the_instructions_of_a_function_in_assembly() {
 
 /// Signals that come while an operation is stepped neither hide it nor add to it: not those that
 /// a terminal sends, not those that stop a process, and not a timer's, which has a handler.
+///
+/// Reported: a signal while an operation is stepped drops the operation.
 #[test]
 fn signals_from_outside_change_no_count() {
     let recorded = Recorded::pairs();
@@ -157,6 +159,8 @@ fn signals_from_outside_change_no_count() {
 
 /// An operation that sends itself a signal that does nothing has the same instructions as one
 /// that makes the same system calls and sends none.
+///
+/// Reported: a signal while an operation is stepped drops the operation.
 #[test]
 fn signals_of_the_allocator_itself_change_no_count() {
     let recorded = Recorded::pairs();
@@ -199,6 +203,8 @@ fn an_allocator_that_ends_while_it_is_stepped_is_named() {
 }
 
 /// An allocator that starts processes leaves none, and changes no count by that.
+///
+/// Reported: processes that an allocator has started go on after the replay.
 #[test]
 fn processes_of_an_allocator_end_with_its_replay() {
     let recorded = Recorded::pairs();
@@ -539,6 +545,8 @@ fn compared(before: &Value, after: &Value, more: &[&str]) -> (Option<i32>, Strin
 const GATE: [&str; 2] = ["--fail-on", "instructions>+2%"];
 
 /// A version that crashes has no figures, and must not pass.
+///
+/// Reported: an allocator that only one report has passes the gate of `diff`.
 #[test]
 fn a_gate_is_not_passed_by_what_is_missing() {
     let row = ("all", 10.0);
@@ -576,6 +584,7 @@ fn a_gate_is_not_passed_by_what_is_missing() {
     assert_eq!(code, Some(0), "{text}{errors}");
 }
 
+/// Reported: `diff` compares reports of `paths` on different recordings.
 #[test]
 fn reports_of_other_recordings_are_refused_although_they_have_as_many_operations() {
     let before = saved(&[("mine", &[("all", 10.0), ("malloc", 10.0)])]);

@@ -134,11 +134,6 @@ fn replay(trace: &Path, arguments: &[&str]) -> Ended {
     allotrope(words)
 }
 
-fn json(output: &Ended) -> Value {
-    let text = output.text();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", output.errors()))
-}
-
 fn row<'a>(report: &'a Value, name: &str) -> &'a Value {
     let rows = report["allocators"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["name"] == name);
@@ -167,8 +162,7 @@ fn one_thread_is_replayed_call_by_call() {
     let arguments = [
         "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
     ];
-    let output = replay(&recording.trace, &arguments).ok();
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     let expected = story();
     assert_eq!(report["recording"]["operations"], expected.len());
     assert_eq!(report["recording"]["threads"], 1);
@@ -202,8 +196,7 @@ fn threads_are_replayed_on_threads_in_their_order() {
     let arguments = [
         "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
     ];
-    let output = replay(&recording.trace, &arguments).ok();
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     assert_eq!(report["replay"]["order"], "recorded-order");
     // The first of both replays, of the blocks that tell their thread.
     let replay = log(&calls).remove(0);
@@ -236,8 +229,7 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
     let alloc = format!("glibc,{slow}");
     let arguments = ["--alloc", &alloc, "--runs", "3", "--format", "json"];
-    let output = replay(&recording.trace, &arguments).ok();
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     check_schema(&report, "replay.schema.json");
     assert_eq!(row(&report, "slow")["compared"], "more");
     assert!(row(&report, "glibc")["compared"].is_null());
@@ -247,13 +239,14 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     // The first reason is not that the program is small.
     let why = switching["why"].as_str().expect("a reason");
     assert!(why.starts_with("it is slower"), "{why}");
-    let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]);
-    let text = text.text();
+    let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]).text();
     text.has_all(["slow", "Is switching"]);
     text.fits(80);
 }
 
 /// What several threads save is CPU time; their program's time is known only as a bound.
+///
+/// Reported: the saving of several threads is compared with the time of the program.
 #[test]
 fn a_saving_of_several_threads_is_a_bound() {
     let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
@@ -261,19 +254,18 @@ fn a_saving_of_several_threads_is_a_bound() {
         let recording = recorded(source);
         let alloc = format!("glibc,{slow}");
         let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "2"];
-        let output = replay(
+        let report = replay(
             &recording.trace,
             &[&arguments[..], &["--format", "json"]].concat(),
-        );
-        let report = json(&output);
+        )
+        .json();
         check_schema(&report, "replay.schema.json");
         let saved = &report["switching"]["to"][0];
         assert_eq!(saved["is_bound"], is_bound, "{saved}");
         // No program becomes faster by more than its allocator does: not even one that ran for
         // a shorter time than the replay, because it was not recorded with this allocator.
         assert!(saved["saved_share"].as_f64() <= Some(1.0), "{saved}");
-        let text = replay(&recording.trace, &arguments);
-        let text = text.text();
+        let text = replay(&recording.trace, &arguments).text();
         assert_eq!(
             text.contains("Several threads: a saving is CPU time"),
             is_bound,
@@ -285,24 +277,24 @@ fn a_saving_of_several_threads_is_a_bound() {
 
 /// The clock of the percentiles advances by several nanoseconds at a time on some machines, and
 /// moments of memory are taken where they disturb no time.
+///
+/// Reported: percentiles of `replay` are below the resolution of the clock.
 #[test]
 fn the_clock_has_a_resolution_and_memory_its_moments() {
     let recording = recorded("replay/story.c");
     let arguments = ["--alloc", "glibc", "--runs", "2"];
-    let output = replay(
+    let report = replay(
         &recording.trace,
         &[&arguments[..], &["--format", "json"]].concat(),
-    );
-    let report = json(&output);
+    )
+    .json();
     let resolution = report["replay"]["clock_resolution_ns"].as_f64();
     assert!(resolution > Some(0.0), "{}", report["replay"]);
     // 137 operations: each one is a moment.
     let points = row(&report, "glibc")["points"].as_array().expect("a list");
     let last = points.last().and_then(|it| it["operations"].as_u64());
     assert_eq!(last, Some(story().len() as u64));
-    let text = replay(&recording.trace, &arguments);
-    let text = text.text();
-    text.has("two readings of the clock differ by");
+    replay(&recording.trace, &arguments).has("two readings of the clock differ by");
 }
 
 /// A run of some milliseconds has hardly a sample of resident memory.
@@ -329,10 +321,7 @@ fn a_tiny_program_is_too_little_to_tell() {
     let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "3"];
     let with_json = [&arguments[..], &["--format", "json"]].concat();
     // On a busy machine the noise may be larger than the saving, and the answer "no".
-    let mut reports = (0..10).map(|_| {
-        let output = replay(&recording.trace, &with_json).ok();
-        json(&output)
-    });
+    let mut reports = (0..10).map(|_| replay(&recording.trace, &with_json).ok().json());
     let report = reports.find(|it| it["switching"]["to"][0]["worth"] != "no");
     let report = report.expect("a run with little noise");
     check_schema(&report, "replay.schema.json");
@@ -344,16 +333,15 @@ fn a_tiny_program_is_too_little_to_tell() {
         why.contains("the program ran only") || why.contains("the program made only"),
         "{why}"
     );
-    let mut texts = (0..10).map(|_| {
-        let output = replay(&recording.trace, &arguments);
-        output.text()
-    });
+    let mut texts = (0..10).map(|_| replay(&recording.trace, &arguments).text());
     let text = texts.find(|it| it.contains("too little to tell"));
     let text = text.expect("a run with little noise");
     text.fits(80);
 }
 
 /// The recorded allocator is recognised by its library, whatever the names are.
+///
+/// Reported: the recorded allocator is not recognised under another name.
 #[test]
 fn the_recorded_allocator_is_known_by_its_library() {
     let recording = recorded("replay/story.c");
@@ -366,7 +354,7 @@ fn the_recorded_allocator_is_known_by_its_library() {
             &[&arguments[..], &["--format", "json"]].concat(),
         )
         .ok();
-        json(&output)["switching"].clone()
+        output.json()["switching"].clone()
     };
     assert_eq!(from(&library)["from"], "mine");
     assert_eq!(from("glibc")["from"], "glibc");
@@ -377,6 +365,7 @@ fn the_recorded_allocator_is_known_by_its_library() {
     why.has(&other);
 }
 
+/// Reported: the recorded allocator is not recognised under another name.
 #[test]
 fn the_name_glibc_means_the_c_librarys() {
     let recording = recorded("replay/story.c");
@@ -386,12 +375,13 @@ fn the_name_glibc_means_the_c_librarys() {
         &["--alloc", &alloc, "--runs", "1", "--format", "json"],
     )
     .fails(2, "the name glibc is");
-    assert_eq!(row(&json(&output), "glibc")["library"], Value::Null);
+    assert_eq!(row(&output.json(), "glibc")["library"], Value::Null);
     let words = [
         "bench", "--alloc", &alloc, "--runs", "1", "--format", "json",
     ];
-    let output = allotrope([&words[..], &SHORT_BENCH].concat()).code(2);
-    let report = json(&output);
+    let report = allotrope([&words[..], &SHORT_BENCH].concat())
+        .code(2)
+        .json();
     let rows = report["allocators"].as_array().expect("a list");
     let same = rows.iter().filter(|row| row["name"] == "glibc").count();
     assert_eq!(same, 1, "{report}");
@@ -423,7 +413,7 @@ fn a_long_name_is_cut_to_fit() {
 fn an_allocator_against_itself_has_the_same_calls_and_two_names() {
     let recording = recorded("replay/story.c");
     let arguments = ["--alloc", "glibc,glibc", "--runs", "2", "--format", "json"];
-    let report = json(&replay(&recording.trace, &arguments));
+    let report = replay(&recording.trace, &arguments).json();
     check_schema(&report, "replay.schema.json");
     assert_eq!(row(&report, "glibc#2")["library"], Value::Null);
 }
@@ -458,7 +448,7 @@ fn a_crash_and_a_failure_name_the_operation_and_the_others_are_measured() {
         errors.has(&sentence);
     }
     assert_eq!(errors.lines().count(), 3, "{errors}");
-    let report = json(&output);
+    let report = output.json();
     check_schema(&report, "replay.schema.json");
     assert!(row(&report, "glibc")["ns_per_operation"].is_object());
     assert!(row(&report, "crash")["ns_per_operation"].is_null());
@@ -523,7 +513,7 @@ fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
     )
     .ok();
     output.errors().has("is not whole");
-    assert_eq!(json(&output)["recording"]["operations"], story().len());
+    assert_eq!(output.json()["recording"]["operations"], story().len());
 
     // With ever less of the file, no process is left at some point, and the reason is the cut.
     let mut is_without_process = false;
@@ -551,8 +541,7 @@ fn the_last_words_are_the_last_ones() {
     let of = |flag: &str, words: &[&str]| {
         let alloc = format!("loud={}", allocator(&[flag]).display());
         let few = ["--runs", "1", "--alloc", &alloc];
-        let output = allotrope([words, &few].concat()).code(2);
-        output.errors()
+        allotrope([words, &few].concat()).code(2).errors()
     };
     let trace = recording.trace.to_str().expect("UTF-8");
     let commands = [
@@ -569,8 +558,7 @@ fn the_last_words_are_the_last_ones() {
     ];
     for words in commands {
         let message = of("-DLOUD", words);
-        message.has("its last words: the end");
-        message.has("SIGABRT");
+        message.has_all(["its last words: the end", "SIGABRT"]);
         let message = of("-DEXITS_AT_START", words);
         let sentence =
             "ended with status 7 while its libraries were loaded; its last words: cannot";
@@ -584,13 +572,13 @@ fn several_allocators_were_not_measured() {
     let recording = recorded("replay/story.c");
     let library = allocator(&["-DEXITS_AT_START"]);
     let alloc = format!("a={0},b={0}", library.display());
-    let output = replay(&recording.trace, &["--alloc", &alloc, "--runs", "1"]).code(2);
-    let message = output.errors();
+    let message = replay(&recording.trace, &["--alloc", &alloc, "--runs", "1"])
+        .code(2)
+        .errors();
     message.has("a, b were not measured: ");
     let empty = compiled_with("replay/no_allocator.c", &["-shared", "-fPIC"]);
     let empty = empty.display().to_string();
-    let output = replay(&recording.trace, &["--alloc", &empty, "--runs", "1"]);
-    let message = output.errors();
+    let message = replay(&recording.trace, &["--alloc", &empty, "--runs", "1"]).errors();
     let sentence = "malloc, calloc, realloc, free, which every program needs, because the C library itself calls them";
     message.has(sentence);
 }
@@ -662,7 +650,7 @@ fn a_signal_ends_the_replayer_and_leaves_nothing() {
 #[test]
 fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
     let alloc = format!("log={}", allocator(&[]).display());
-    let output = allotrope([
+    let report = allotrope([
         "bench",
         "--alloc",
         &alloc,
@@ -677,8 +665,8 @@ fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
         "--format",
         "json",
     ])
-    .ok();
-    let report = json(&output);
+    .ok()
+    .json();
     check_schema(&report, "bench.schema.json");
     for name in ["glibc", "log"] {
         let cases = row(&report, name)["cases"].as_array().unwrap();
@@ -702,8 +690,8 @@ fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
         "2",
         "--blocks",
         "4096",
-    ]);
-    let text = text.text();
+    ])
+    .text();
     text.has("noise (glibc to itself)");
     assert!(text.starts_with("2 rounds in turn; "), "{text}");
     text.fits(80);

@@ -32,8 +32,9 @@ fn diff(before: &Path, after: &Path, more: &[&OsStr]) -> Ended {
 #[track_caller]
 fn diff_json(before: &Path, after: &Path, more: &[&str]) -> Value {
     let words = ["--format", "json"].iter().chain(more);
-    let output = diff(before, after, &words.map(OsStr::new).collect::<Vec<_>>()).ok();
-    output.json()
+    diff(before, after, &words.map(OsStr::new).collect::<Vec<_>>())
+        .ok()
+        .json()
 }
 
 /// A page that was written, and its data.

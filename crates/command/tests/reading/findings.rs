@@ -379,6 +379,7 @@ fn memory_that_stays_and_the_blocks_that_hold_it() {
     });
 }
 
+/// Reported: `not-given-back` blames memory that the program maps itself.
 #[test]
 fn memory_that_a_program_maps_itself_was_not_freed() {
     in_some_run(|| {
@@ -388,6 +389,7 @@ fn memory_that_a_program_maps_itself_was_not_freed() {
     });
 }
 
+/// Reported: `growth` is found in what a short program builds once.
 #[test]
 fn what_a_short_program_builds_beside_the_rest_is_no_growth() {
     in_some_run(|| {

@@ -20,16 +20,14 @@ fn run(recording: &Recording, command: &str, options: &[&str], columns: &str) ->
 
 #[track_caller]
 fn printed(recording: &Recording, command: &str, options: &[&str]) -> String {
-    let output = run(recording, command, options, "80").ok();
-    output.text()
+    run(recording, command, options, "80").ok().text()
 }
 
 #[test]
 fn the_first_screen_fits_a_terminal() {
     for recording in [&*CHAIN, &*FORWARDING] {
         for columns in [40, 60, 80, 160] {
-            let output = run(recording, "report", &[], &columns.to_string());
-            let text = output.text();
+            let text = run(recording, "report", &[], &columns.to_string()).text();
             assert!(text.lines().count() <= 23, "{text}");
             let widths = text.lines().map(|line| line.chars().count());
             assert!(widths.max().unwrap_or(0) <= columns, "{columns}\n{text}");
@@ -66,8 +64,7 @@ fn a_function_that_only_passes_requests_on_heads_nothing() {
     let lists = printed(&FORWARDING, "report", &["--lists"]);
     lists.has("(through grab)");
     let shown = printed(&FORWARDING, "show", &["caller_8"]);
-    shown.has("grab");
-    shown.has("10,800 B ×1");
+    shown.has_all(["grab", "10,800 B ×1"]);
 }
 
 #[test]
@@ -119,8 +116,7 @@ fn show_is_about_the_whole_run() {
 fn markdown_for_an_issue() {
     let text = printed(&CHAIN, "report", &["--format", "markdown"]);
     assert!(text.starts_with("### `"), "{text}");
-    text.has("| bytes | share | blocks | function |");
-    text.has("`leaf`");
+    text.has_all(["| bytes | share | blocks | function |", "`leaf`"]);
 }
 
 #[test]

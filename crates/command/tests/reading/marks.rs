@@ -77,8 +77,7 @@ fn live(report: &Value, function: &str) -> [u64; 2] {
 
 /// By how many blocks the stacks of a function differ, from a diff.
 fn difference(before: &str, after: &str, function: &str) -> i64 {
-    let output = succeeds(&["diff", before, after, "--format", "json"]);
-    let diff: Value = output.json();
+    let diff: Value = succeeds(&["diff", before, after, "--format", "json"]).json();
     let frames = diff["frames"].as_array().expect("a list");
     let of_function = |stack: &&Value| {
         let mut stack = stack["stack"].as_array().expect("a list").iter();
@@ -100,8 +99,7 @@ fn a_running_recording_has_names_and_moments() {
     let trace = running.trace.clone();
     let file = trace.to_str().expect("UTF-8");
 
-    let marked = succeeds(&["mark", pid, "warm"]);
-    let text = marked.text();
+    let text = succeeds(&["mark", pid, "warm"]).text();
     assert!(text.starts_with("warm at "), "{text}");
     // What is before a mark is in the file when the command ends: no waiting.
     let report = json(&["report", file]);
@@ -179,8 +177,7 @@ fn a_running_recording_has_names_and_moments() {
     assert_eq!(live(&range, "first_step"), [0, 0]);
     assert_eq!(live(&range, "second_step"), [20, 6000]);
 
-    let folded = succeeds(&["export", &warm, "--to", "folded", "--metric", "bytes"]);
-    let folded = folded.text();
+    let folded = succeeds(&["export", &warm, "--to", "folded", "--metric", "bytes"]).text();
     let sum = folded.lines().filter(|line| line.contains("first_step"));
     let sum = sum.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     assert_eq!(sum.sum::<u64>(), 10_000, "{folded}");

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 fn of(trace: &Path, options: &[&str]) -> Value {
     let trace = trace.to_str().expect("UTF-8");
     let arguments = ["report", "--format", "json", trace];
-    let output = allotrope(arguments.iter().chain(options).copied()).ok();
-    output.json()
+    allotrope(arguments.iter().chain(options).copied())
+        .ok()
+        .json()
 }
 
 #[track_caller]
@@ -130,8 +131,7 @@ fn dhat_has_the_figures_at_the_peak_and_at_the_end_and_each_stacks_own_maximum()
     let recording = record(compiled("metrics.c")).arg("peak_in_between");
     let recording = recording.run().ok();
     let trace = recording.trace.to_str().expect("UTF-8");
-    let output = allotrope(["export", trace, "--to", "dhat"]);
-    let dhat: Value = output.json();
+    let dhat: Value = allotrope(["export", trace, "--to", "dhat"]).json();
     let report = recording.report();
     let process = report.only();
     assert_eq!(dhat["te"], process.number("duration_us"));

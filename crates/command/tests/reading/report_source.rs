@@ -35,11 +35,9 @@ fn each_frame_with_source_shows_its_line() {
     let without = report(&recording.trace, &["--metric", "allocations"]).text();
     assert!(!without.contains(&begin("leaf")), "{without}");
 
-    let site = report(&recording.trace, &["--source", "--site", "1"]).text();
-    site.has("│");
+    report(&recording.trace, &["--source", "--site", "1"]).has("│");
 
-    let json = report(&recording.trace, &["--source", "--format", "json"]);
-    let json: Value = json.json();
+    let json: Value = report(&recording.trace, &["--source", "--format", "json"]).json();
     crate::support::schema::check(&json);
     let frames = json["frames"].as_array().expect("checked");
     let leaf = frames

@@ -118,6 +118,8 @@ fn filters_and_limits() {
 }
 
 /// A derived `clone` has a line of the user's, but its caller is what the user wrote.
+///
+/// Reported: code that the compiler wrote heads the report.
 #[test]
 fn derived_functions_head_no_row() {
     let program = compiled_with("blame/clone_enum.rs", &["--cfg", "after"]);
@@ -145,8 +147,7 @@ fn the_c_locale_gets_ascii() {
             .args(["report", "--lists"])
             .arg(&CHAIN.trace)
             .env("LC_ALL", locale);
-        let output = run(&mut command, b"");
-        output.text()
+        run(&mut command, b"").text()
     };
     let (usual, ascii) = (text("C.UTF-8"), text("C"));
     usual.has_all([" · ", " ← "]);
@@ -185,8 +186,7 @@ fn columns_sets_the_width() {
             Some(columns) => command.env("COLUMNS", columns),
             None => command.env_remove("COLUMNS"),
         };
-        let output = run(&mut command, b"");
-        let text = output.text();
+        let text = run(&mut command, b"").text();
         let widths = text.lines().map(|line| line.chars().count());
         widths.max().expect("lines")
     };
@@ -214,15 +214,15 @@ fn single_events() {
 /// `report … | head` ends quietly.
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let output = run(
+    let printed = run(
         std::process::Command::new("sh")
             .arg("-c")
             .arg("\"$0\" report \"$1\" --tree | head -n 1")
             .arg(env!("CARGO_BIN_EXE_allotrope"))
             .arg(&CHAIN.trace),
         b"",
-    );
-    let printed = output.errors();
+    )
+    .errors();
     printed.lacks("panicked");
 }
 

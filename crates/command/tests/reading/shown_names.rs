@@ -3,12 +3,11 @@
 //! followed by forged lines, C1 controls and bidirectional marks. Every command and
 //! format is tried.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Ended, Text, compiled_with, record};
+use crate::support::{Ended, Text, check_each, command, compiled_with, record};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,7 +33,7 @@ fn assert_harmless(bytes: &[u8], what: &str) {
     }
 }
 
-fn allotrope(folder: &Path, words: &[&OsStr]) -> Ended {
+fn allotrope(folder: &Path, words: &[&str]) -> Ended {
     crate::support::run(
         crate::support::record::command()
             .args(words)
@@ -87,10 +86,6 @@ impl Programs {
     }
 }
 
-fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
-    words.iter().map(|word| OsStr::new(*word)).collect()
-}
-
 #[test]
 fn reports_comparisons_and_exports() {
     for flags in [&["-g0"][..], &["-g"]] {
@@ -110,95 +105,57 @@ fn reports_comparisons_and_exports() {
         assert_eq!(process.under(&function).allocations, 10);
         let window = format!("w{NASTY}");
         let program = format!("./{}", programs.name);
-        for command in [
-            &["report", "before.allotrope"][..],
-            &["report", "before.allotrope", "--lists"],
-            &["report", "before.allotrope", "--by", "function"],
-            &["report", "before.allotrope", "--format", "markdown"],
-            &["show", "before.allotrope", "site:1"],
-            &["report", "before.allotrope", "--all-frames"],
-            &["report", "before.allotrope", "--tree"],
-            &["report", "before.allotrope", "--tree", "top-down"],
-            &["report", "before.allotrope", "--format", "json"],
-            &["report", "before.allotrope", "--source"],
-            &[
-                "report",
-                "before.allotrope",
-                "--window",
-                &window,
-                "--run",
-                "1",
-            ],
-            &["report", "before.allotrope", "--site", "1", "--events"],
-            &["diff", "before.allotrope", "after.allotrope"],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--all-frames",
-                "--expand",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--format",
-                "json",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--window",
-                &window,
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--fail-on",
-                "allocations>+0",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--flamegraph",
-                "graph.svg",
-            ],
-            &["export", "before.allotrope", "--to", "folded"],
-            &["export", "before.allotrope", "--to", "stacks"],
-            &["export", "before.allotrope", "--to", "json"],
-            &["export", "before.allotrope", "--to", "dhat"],
-            &["symbolize", "before.allotrope", "--unverified"],
-            &["doctor", &program],
-        ] {
-            let output = allotrope(folder, &words(command));
-            assert!(
-                matches!(output.status.code(), Some(0 | 3)),
-                "{command:?}: {output:?}"
-            );
-            assert_harmless(&output.stdout, &format!("{command:?}"));
-            assert_harmless(&output.stderr, &format!("{command:?}"));
-            if command.contains(&"json") {
-                serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON");
+        let lines = [
+            "report BEFORE",
+            "report BEFORE --lists",
+            "report BEFORE --by function",
+            "report BEFORE --format markdown",
+            "show BEFORE site:1",
+            "report BEFORE --all-frames",
+            "report BEFORE --tree",
+            "report BEFORE --tree top-down",
+            "report BEFORE --format json",
+            "report BEFORE --source",
+            "report BEFORE --window WINDOW --run 1",
+            "report BEFORE --site 1 --events",
+            "diff BEFORE AFTER",
+            "diff BEFORE AFTER --all-frames --expand",
+            "diff BEFORE AFTER --format json",
+            "diff BEFORE AFTER --window WINDOW",
+            "diff BEFORE AFTER --fail-on allocations>+0",
+            "diff BEFORE AFTER --flamegraph graph.svg",
+            "export BEFORE --to folded",
+            "export BEFORE --to stacks",
+            "export BEFORE --to json",
+            "export BEFORE --to dhat",
+            "symbolize BEFORE --unverified",
+            "doctor PROGRAM",
+        ];
+        let run = |line: &str| {
+            let words = line.split(' ').map(|word| match word {
+                "BEFORE" => "before.allotrope",
+                "AFTER" => "after.allotrope",
+                "WINDOW" => &window,
+                "PROGRAM" => &program,
+                word => word,
+            });
+            allotrope(folder, &words.collect::<Vec<_>>())
+        };
+        check_each(lines, |line| {
+            let output = run(line);
+            assert!(matches!(output.status.code(), Some(0 | 3)), "{output}");
+            assert_harmless(&output.stdout, line);
+            assert_harmless(&output.stderr, line);
+            if line.contains("json") {
+                output.json();
             }
-        }
+        });
         let graph = fs::read(folder.join("graph.svg")).expect("it was written");
         assert_harmless(&graph, "graph.svg");
         // The whole name is shown, escaped.
-        let text = allotrope(
-            folder,
-            &words(&["report", "before.allotrope", "--all-frames"]),
-        );
-        let text = text.text();
-        text.has(r"\x1b[31m");
+        run("report BEFORE --all-frames").has(r"\x1b[31m");
         // A line a stack; the number is the last word of each.
-        let folded = allotrope(
-            folder,
-            &words(&["export", "before.allotrope", "--to", "folded"]),
-        );
-        let folded = folded.text();
+        let folded = run("export BEFORE --to folded").text();
         if flags == ["-g0"] {
             folded.has(SHOWN);
         }
@@ -220,10 +177,7 @@ fn counts_by_thread() {
         .output(&trace);
     let recording = recording.run().ok();
     assert_harmless(recording.stderr.as_bytes(), "record --counts-only");
-    let output = allotrope(
-        programs.folder.path(),
-        &words(&["report", "--lists", "trace"]),
-    );
+    let output = allotrope(programs.folder.path(), &["report", "--lists", "trace"]);
     assert_harmless(&output.stdout, "report of counts");
 }
 
@@ -243,12 +197,7 @@ fn tests_and_their_logs() {
         format!("[defaults]\nruns = 1\nwarmup = 0\n[tests.names]\ncommand = [{command}]\n")
     };
     let test = |words: &[&str], status: &[i32]| {
-        let words: Vec<&OsStr> = ["test"]
-            .iter()
-            .chain(words)
-            .map(|word| OsStr::new(*word))
-            .collect();
-        let output = allotrope(folder, &words);
+        let output = allotrope(folder, &[&["test"], words].concat());
         let printed = output.errors();
         let code = output.status.code().unwrap_or(-1);
         assert!(status.contains(&code), "{words:?}: {code}: {printed}");
@@ -289,8 +238,8 @@ fn error_messages_about_files() {
     let bad = format!("text{NASTY}");
     fs::write(folder.path().join(&bad), "no trace\n").expect("the folder is ours");
     let option = format!("--{NASTY}");
-    for command in [
-        &["report", &name][..],
+    let commands = [
+        &["report", &*name][..],
         &["report", &bad],
         &["report", &option],
         &["report", "x", &name],
@@ -305,12 +254,13 @@ fn error_messages_about_files() {
         &["test", "--config", &bad],
         &["doctor", &name],
         &["client-header", &bad],
-    ] {
-        let output = allotrope(folder.path(), &words(command));
-        assert_ne!(output.status.code(), Some(0), "{command:?}");
-        assert_harmless(&output.stdout, &format!("{command:?}"));
-        assert_harmless(&output.stderr, &format!("{command:?}"));
-    }
+    ];
+    check_each(commands, |command| {
+        let output = allotrope(folder.path(), command);
+        assert_ne!(output.status.code(), Some(0), "{output}");
+        assert_harmless(&output.stdout, "stdout");
+        assert_harmless(&output.stderr, "stderr");
+    });
 }
 
 /// A coloured report has no escape sequence of a name.
@@ -320,8 +270,7 @@ fn colours_come_only_from_the_report() {
     programs.build(&["-g0"]);
     programs.record("trace");
     let command = ["report", "trace", "--lists", "--color", "always"];
-    let output = allotrope(programs.folder.path(), &words(&command));
-    let text = output.text();
+    let text = allotrope(programs.folder.path(), &command).text();
     assert!(text.contains("\x1b[36m"), "it has colours: {text:?}");
     let without = ["0", "1", "2", "33", "36"].iter().fold(text, |text, code| {
         text.replace(&format!("\x1b[{code}m"), "")
@@ -346,6 +295,7 @@ fn assert_no_commands(bytes: &[u8], what: &str) {
     }
 }
 
+/// Reported: a function's name gives the CI system commands (`::set-output`).
 #[test]
 fn ci_systems_find_no_commands_in_a_log() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -362,7 +312,7 @@ fn ci_systems_find_no_commands_in_a_log() {
         assert!(renamed.expect("binutils come with the compiler").success());
     };
     let run = |command: &[&str], status: i32| {
-        let output = allotrope(folder, &words(command)).code(status);
+        let output = allotrope(folder, command).code(status);
         let what = format!("{command:?}");
         assert_no_commands(&output.stderr, &what);
         assert_no_commands(&output.stdout, &what);
@@ -419,21 +369,19 @@ fn ci_systems_find_no_commands_in_a_log() {
             assert!(names.contains(&"commands/##teamcity[d]"), "{names:?}");
         }
     }
-    for command in [
-        &["report", "before"][..],
-        &["report", "before", "--lists", "--all-frames"],
-        &["report", "before", "--tree"],
-        &["report", "before", "--format", "markdown"],
-        &["show", "before", "site:1"],
-        &["diff", "before", "after", "--all-frames"],
-        &["diff", "before", "after", "--format", "sections"],
-    ] {
-        let text = run(command, 0);
-        assert!(
-            text.contains(r"##vso\[task.complete]"),
-            "{command:?}: {text}"
-        );
-    }
+    let lines = [
+        "report before",
+        "report before --lists --all-frames",
+        "report before --tree",
+        "report before --format markdown",
+        "show before site:1",
+        "diff before after --all-frames",
+        "diff before after --format sections",
+    ];
+    check_each(lines, |line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        run(&words, 0).has(r"##vso\[task.complete]");
+    });
     let json = run(&["report", "before", "--format", "json"], 0);
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     json.to_string().has(COMMAND);
@@ -452,15 +400,13 @@ fn ci_systems_find_no_commands_in_a_log() {
         assert!(status.expect("git is installed").success());
     }
     for format in ["text", "markdown", "github", "json"] {
-        let output = crate::support::run(
-            crate::support::record::command()
-                .args(["compare", "HEAD", "HEAD", "--format", format])
-                .env("XDG_CACHE_HOME", folder.join("cache"))
-                .current_dir(folder),
-            b"",
-        )
-        .ok();
+        let mut compare = command();
+        compare
+            .args(["compare", "HEAD", "HEAD", "--format", format])
+            .env("XDG_CACHE_HOME", folder.join("cache"))
+            .current_dir(folder);
+        let output = crate::support::run(&mut compare, b"").ok();
         assert_no_commands(&output.stdout, &format!("compare as {format}"));
-        assert!(output.text().contains("teamcity"));
+        output.has("teamcity");
     }
 }

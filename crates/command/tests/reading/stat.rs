@@ -41,8 +41,7 @@ fn the_numbers_at_the_end_are_those_of_the_program() {
     // allocates in `dlsym`, so that there may be a few more: `record` has the same.
     let recorded = record(compiled("phases.c")).run().ok();
     let trace = recorded.trace.to_str().expect("UTF-8");
-    let report = allotrope(["report", "--format", "json", trace]);
-    let report: Value = report.json();
+    let report: Value = allotrope(["report", "--format", "json", trace]).json();
     let total = |key: &str| {
         let number = &report["processes"][0]["totals"][key];
         number.as_u64().expect("a number")

@@ -15,8 +15,9 @@ fn report(options: &[&str]) -> Ended {
 
 #[track_caller]
 fn json(options: &[&str]) -> Value {
-    let output = report(&[options, &["--format", "json"]].concat()).ok();
-    output.json()
+    report(&[options, &["--format", "json"]].concat())
+        .ok()
+        .json()
 }
 
 /// The moments in the middle of the pauses after the first and after the second phase.
@@ -80,10 +81,7 @@ fn a_range_has_what_was_allocated_in_it_and_live_at_its_end() {
 #[test]
 fn the_text_says_what_is_shown() {
     let [first, second] = pauses();
-    let text = |options: &[&str]| {
-        let output = report(options).ok();
-        output.text()
-    };
+    let text = |options: &[&str]| report(options).ok().text();
     let at = text(&["--at", &second]);
     at.has("after the start");
     // 5 of 100 bytes and 20 of 200.
@@ -95,14 +93,12 @@ fn the_text_says_what_is_shown() {
 
 #[test]
 fn a_site_is_shown_over_time() {
-    let listed = report(&["--filter", "second_phase", "--metric", "bytes"]);
-    let listed = listed.text();
+    let listed = report(&["--filter", "second_phase", "--metric", "bytes"]).text();
     let number = listed
         .split_whitespace()
         .find_map(|word| word.strip_prefix('#'));
     let number = number.unwrap_or_else(|| panic!("{listed}"));
-    let output = report(&["--site", number]);
-    let text = output.text();
+    let text = report(&["--site", number]).text();
     let line = text.lines().find(|line| line.contains("over time"));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     // 20 blocks of 200 bytes, 17 at the end.

@@ -72,8 +72,7 @@ fn a_report_lists_windows_and_shows_one() {
     let remaining = "By remaining bytes: 100 B at 1 site, 0.10 B each";
     one.has(remaining);
     let by_10 = ["report", "--window", "encode", "--per", "10"];
-    let by_10 = run(&by_10, &[&recording]).text();
-    by_10.has("2,000  200 each ");
+    run(&by_10, &[&recording]).has("2,000  200 each ");
     let words = [
         "report", "--format", "json", "--window", "encode", "--run", "3",
     ];
@@ -96,8 +95,7 @@ fn a_program_without_windows_has_none_in_its_report() {
     let recording = record("true").run().ok();
     let report = json(&run(&["report", "--format", "json"], &[&recording]));
     assert_eq!(report["processes"][0].get("windows"), None);
-    let text = run(&["report", "--lists"], &[&recording]).text();
-    text.lacks("Windows");
+    run(&["report", "--lists"], &[&recording]).lacks("Windows");
     run(&["report", "--window", "x"], &[&recording]).fails(2, "it has none");
 }
 
@@ -145,8 +143,7 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
     text.has("5 runs of window encode");
     text.has("5 runs before of 2,001");
     let options = ["diff", "--window", "encode", "--per", "500"];
-    let text = run(&options, &[&before, &after]).text();
-    text.has("(+6.00 each)");
+    run(&options, &[&before, &after]).has("(+6.00 each)");
     let judged = [
         "diff",
         "--window",

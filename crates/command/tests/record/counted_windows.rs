@@ -157,8 +157,7 @@ fn commands_that_need_stacks_of_windows_refuse() {
 #[test]
 fn the_report_shows_what_is_known() {
     let recording = counted(&["nested"]).ok();
-    let text = allotrope([Path::new("report"), &recording.trace]);
-    let text = text.text();
+    let text = allotrope([Path::new("report"), &recording.trace]).text();
     let words = |of: &str| -> Vec<String> {
         let line = text.lines().find(|line| line.ends_with(of));
         let line = line.unwrap_or_else(|| panic!("{of}: {text}"));

@@ -194,8 +194,7 @@ fn what_is_not_measured_is_null_in_json_and_marked_in_text() {
     }
     assert!(report.only().json["sites"].is_null());
     recording.stderr.has("not measured");
-    let text = allotrope([Path::new("report"), &recording.trace]);
-    let text = text.text();
+    let text = allotrope([Path::new("report"), &recording.trace]).text();
     for line in ["temporary", "leaked", "peak"] {
         let line = text.lines().find(|it| it.trim_start().starts_with(line));
         assert!(line.is_some_and(|it| it.contains("not measured")), "{text}");

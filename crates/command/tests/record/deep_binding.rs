@@ -91,8 +91,8 @@ fn beside_another_allocator() {
         "report".as_ref(),
         "--lists".as_ref(),
         recording.trace.as_os_str(),
-    ]);
-    let text = text.text();
+    ])
+    .text();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.has("libraries that it opened with RTLD_DEEPBIND");
 }

@@ -216,8 +216,9 @@ fn every_freed_block_is_listed_in_other_programs_too() {
 /// The standard output of `allotrope report` with these options.
 fn shown(recording: &Recording, options: &[&str]) -> String {
     let trace = recording.trace.to_str().expect("UTF-8");
-    let output = allotrope(["report", trace].iter().chain(options)).ok();
-    output.text()
+    allotrope(["report", trace].iter().chain(options))
+        .ok()
+        .text()
 }
 
 #[test]
@@ -227,13 +228,10 @@ fn the_texts_say_where_or_how_to_find_out() {
     let number = report.only().site_under("produce")["number"].to_string();
     let text = shown(&recording, &["--site", &number]);
     let freed = text.split("Freed at 2 stacks").nth(1).expect("a section");
-    freed.has("▸ drop_second");
-    freed.has("80.0 %: 800 blocks");
-    freed.has(", by ");
+    freed.has_all(["▸ drop_second", "80.0 %: 800 blocks", ", by "]);
     let trace = recording.trace.to_str().expect("UTF-8");
     let subject = format!("site:{number}");
-    let output = allotrope(["show", trace, &subject]);
-    let text = output.text();
+    let text = allotrope(["show", trace, &subject]).text();
     text.has("Freed at 2 stacks");
     let lines = shown(
         &recording,

@@ -81,6 +81,8 @@ fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
 
 /// As in a container that ends with its program: the map is in a folder that only the process
 /// has, under the id that only its own namespace has, and is gone when the process has ended.
+///
+/// Reported: JIT code of a container that ends at once has no names.
 #[test]
 fn a_map_in_a_container_that_is_gone_at_once_names_code() {
     let unshare = if crate::support::is_root() {

@@ -24,8 +24,7 @@ fn run(words: &[&str], recordings: &[&Recording]) -> Ended {
 
 #[track_caller]
 fn printed(words: &[&str], recordings: &[&Recording]) -> String {
-    let output = run(words, recordings).ok();
-    output.text()
+    run(words, recordings).ok().text()
 }
 
 fn json(words: &[&str], recording: &Recording) -> Value {
@@ -91,8 +90,7 @@ fn the_text_says_what_it_leaves_out() {
     ranked.has("leaks.cc");
     ranked.lacks("libstdc++");
     assert!(rows.len() <= 3, "{ranked}");
-    ranked.has("  suppressed: ");
-    ranked.has("the built-in list");
+    ranked.has_all(["  suppressed: ", "the built-in list"]);
     let all = printed(&["report", "--metric", "leaked", "--all-leaks"], &[&WITH]);
     all.lacks("suppressed");
     let first = all.split("By leaked bytes").nth(1).expect("the list");
@@ -149,8 +147,7 @@ fn a_comparison_marks_suppressed_leaks_and_counts_them() {
     let metric = ["diff", "--metric", "leaked"];
     let words = [&metric[..], &options_of(&file)].concat();
     let text = printed(&words, &[&WITHOUT, &WITH]);
-    text.has("new +21  lose");
-    text.has("suppressed by leak:^lose$ in ");
+    text.has_all(["new +21  lose", "suppressed by leak:^lose$ in "]);
     let plain = printed(&metric, &[&WITHOUT, &WITH]);
     plain.lacks("suppressed");
     let limited = [&words[..], &["--fail-on", "leaked>+20"]].concat();

@@ -141,9 +141,7 @@ fn stripped_programs_are_reported() {
         let printed = &recording.stderr;
         printed.has(&what);
         printed.has("stripped");
-        let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let printed = output.text();
-        printed.has("are stripped");
+        allotrope(["doctor".as_ref(), program.as_os_str()]).has("are stripped");
     }
 }
 
@@ -153,8 +151,7 @@ fn doctor_tells_beforehand() {
         let Some(program) = linked.program(&[]) else {
             continue;
         };
-        let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let printed = output.text();
+        let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
         let line = printed.lines().find(|line| line.contains("  allocator  "));
         let line = line.unwrap_or_else(|| panic!("no allocator in {printed}"));
         assert!(line.starts_with("ok"), "{line}");

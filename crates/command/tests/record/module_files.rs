@@ -47,6 +47,7 @@ fn expect_names(recording: &Recording, allocations: u64, expected: [&str; 3]) {
 
 const OWN: [&str; 3] = ["plugin_block", "plugin_work", "work"];
 
+/// Reported: a library that is deleted once it is open has no names.
 #[test]
 fn a_library_that_is_deleted_as_soon_as_it_is_open_is_named() {
     for build_id in BUILD_IDS {
@@ -61,6 +62,7 @@ fn a_library_that_is_deleted_as_soon_as_it_is_open_is_named() {
     }
 }
 
+/// Reported: a library that exists in memory only has no names.
 #[test]
 fn a_library_in_memory_is_named() {
     for build_id in BUILD_IDS {
@@ -71,6 +73,7 @@ fn a_library_in_memory_is_named() {
     }
 }
 
+/// Reported: a library that was opened by a relative path has no names.
 #[test]
 fn a_relative_path_leads_to_the_file_that_the_program_opened() {
     for build_id in BUILD_IDS {
@@ -145,12 +148,11 @@ fn without_proof_only_unverified_takes_the_file_at_the_path() {
         assert!(found[1].starts_with("plugin.so+0x"), "{found:?}");
     };
     expect_nameless();
-    let output = allotrope(["symbolize", trace]).ok();
-    let printed = output.errors();
-    printed.has("no file is proven");
+    allotrope(["symbolize", trace])
+        .ok()
+        .says("no file is proven");
     expect_nameless();
-    let output = allotrope(["report", "--lists", trace]);
-    let text = output.text();
+    let text = allotrope(["report", "--lists", trace]).text();
     text.has("2 addresses have no names");
     // The code without a name heads the stack of 300 allocations, not its caller.
     let heads = |line: &&str| line.contains("#1") && line.contains("plugin.so+0x");
@@ -159,6 +161,7 @@ fn without_proof_only_unverified_takes_the_file_at_the_path() {
     expect_names(&recording, 300, ["other_block", "plugin_work", "work"]);
 }
 
+/// Reported: a program that ld-linux.so was executed for has no names.
 #[test]
 fn a_program_that_the_loader_was_executed_for_is_named() {
     let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
@@ -257,9 +260,7 @@ fn a_stripped_plugin_is_reported_with_the_share_of_its_allocations() {
     assert_eq!(names[1], "plugin_work");
     // The code without a name heads the stack, not the host that calls it.
     let trace = recording.trace.to_str().expect("plain names");
-    let output = allotrope(["report", "--lists", trace]);
-    let text = output.text();
-    text.has("plugin.so+0x");
+    allotrope(["report", "--lists", trace]).has("plugin.so+0x");
 }
 
 /// That a system's program is stripped is usual: it is worth a line only if enough of the

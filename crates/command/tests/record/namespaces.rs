@@ -351,6 +351,8 @@ fn hidden_processes() {
 }
 
 /// As process 1 of a container, `record` inherits the processes whose parent has ended.
+///
+/// Reported: in a container, `record` ends before processes whose parent has ended.
 #[test]
 fn orphans_are_waited_for_by_process_one() {
     let described = record(compiled("orphans.c"));

@@ -112,8 +112,7 @@ fn another_user_gets_no_answer() {
     let name = String::from_utf8(location.socket_name().to_vec()).expect("ASCII");
     let ask = |user: u32| {
         let mut stranger = Command::new(&program);
-        let output = run(stranger.args(["connect", &name]).uid(user), b"");
-        output.text()
+        run(stranger.args(["connect", &name]).uid(user), b"").text()
     };
     assert_eq!(ask(STRANGER), "0\n");
     // The collector's own user gets its nonce and its proof, and no more.

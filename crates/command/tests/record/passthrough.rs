@@ -259,6 +259,8 @@ fn a_program_that_may_not_read_the_time_stamp_counter() {
 }
 
 /// The kernel refuses them, and so the program goes on.
+///
+/// Reported: a program that passes a wrong address to execve crashes.
 #[test]
 fn an_exec_with_wrong_addresses_fails_as_it_would() {
     expect_same("wrong-addresses");

@@ -45,8 +45,11 @@ impl Root {
             symlink(target, root.path().join(link)).expect("the folder is ours");
         }
         root.copy(Path::new(env!("CARGO_BIN_EXE_allotrope")), "allotrope");
-        let preloaded = record("sh").args(["-c", "echo $LD_PRELOAD"]).run().ok();
-        let preloaded = preloaded.text();
+        let preloaded = record("sh")
+            .args(["-c", "echo $LD_PRELOAD"])
+            .run()
+            .ok()
+            .text();
         root.copy(Path::new(preloaded.trim()), &RECORDER[1..]);
         fs::write(root.path().join("etc/ld.so.preload"), RECORDER).expect("the folder is ours");
         for (name, mode) in [("plain", 0o755), ("setuid", 0o4755), ("setgid", 0o2755)] {
@@ -193,8 +196,9 @@ fn expect_not_recorded(root: &Root, program: &str, why: &str) {
             "{what}: {}",
             output.errors()
         );
-        let report = root.run("", &["/allotrope", "report", trace, "--format", "json"]);
-        let report: serde_json::Value = report.json();
+        let report: serde_json::Value = root
+            .run("", &["/allotrope", "report", trace, "--format", "json"])
+            .json();
         let images = report["processes"].as_array().expect("processes");
         let pids: Vec<u64> = images.iter().filter_map(|it| it["pid"].as_u64()).collect();
         assert_eq!(

@@ -103,8 +103,7 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
     assert_eq!(report.only().json["command"][0], r"./str\xffeam");
     // JSON keeps the control character, with an escape of its own.
     assert_eq!(report.only().json["command"][2], "\\xfe\u{1b}[2J");
-    let text = allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]);
-    let text = text.text();
+    let text = allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]).text();
     assert!(text.starts_with(r"./str\xffeam 10 \xfe\x1b[2J"), "{text}");
 
     // The command that it proposes next works when pasted.

@@ -65,8 +65,7 @@ fn a_static_program() {
 
 /// `doctor` reports the same about the program.
 fn expect_doctor_reports(program: &Path, what: &str) {
-    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = output.text();
+    let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
     let line = printed.lines().find(|line| line.contains("  program  "));
     let line = line.unwrap_or_else(|| panic!("no program in {printed}"));
     assert!(line.starts_with("problem"), "{line}");

@@ -48,8 +48,7 @@ fn report(trace: &Path) -> Value {
 }
 
 fn text(trace: &Path) -> String {
-    let output = allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]);
-    output.text()
+    allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]).text()
 }
 
 #[test]

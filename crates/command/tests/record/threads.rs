@@ -136,12 +136,13 @@ fn names_of_threads_are_shown() {
         .ok();
         shown += &output.text();
     }
-    shown.has("spinner-one");
-    shown.has("spinner-two");
+    shown.has_all(["spinner-one", "spinner-two"]);
 }
 
 /// The recorder's thread-local storage is one module more. It must not make what glibc
 /// allocates for a thread larger.
+///
+/// Reported: a thread's vector has another size when it is recorded.
 #[test]
 fn thread_vectors_are_as_large_as_without_the_recorder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -153,11 +154,11 @@ fn thread_vectors_are_as_large_as_without_the_recorder() {
         .status();
     assert!(made.is_ok_and(|made| made.success()), "it can be compiled");
     let program = compiled("thread_vectors.c");
-    let plain = run(
+    let logged = run(
         std::process::Command::new(&program).env("LD_PRELOAD", &library),
         b"",
-    );
-    let logged = plain.errors();
+    )
+    .errors();
     let sizes: Vec<u64> = logged
         .lines()
         .map(|line| line.parse().unwrap_or_else(|_| panic!("{logged}")))
@@ -208,6 +209,7 @@ fn expect_40_names(case: &str) {
     assert_eq!(numbered_names(case), expected, "{case}");
 }
 
+/// Reported: threads that live shortly have no names.
 #[test]
 fn threads_that_end_at_once_have_their_names() {
     for case in [
@@ -229,6 +231,7 @@ fn threads_that_end_at_once_have_their_names() {
     assert_eq!(names, expected);
 }
 
+/// Reported: threads that live shortly have no names.
 #[test]
 fn threads_without_a_name_of_their_own_have_that_of_their_creator() {
     let expected: Vec<_> = (0..40).map(|n| ("creator".to_owned(), n)).collect();

@@ -26,12 +26,12 @@ const WAYS: [&str; 12] = [
 
 /// The text report of a recording, as one line.
 fn printed(recording: &Recording) -> String {
-    let output = allotrope([
+    let text = allotrope([
         "report".as_ref(),
         "--lists".as_ref(),
         recording.trace.as_os_str(),
-    ]);
-    let text = output.text();
+    ])
+    .text();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -88,9 +88,7 @@ fn a_static_go_program() {
     }
     let refused = record(&program).run().code(125);
     refused.stderr.has(why);
-    let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let doctor = doctor.text();
-    doctor.has("it is a static Go program");
+    allotrope(["doctor".as_ref(), program.as_os_str()]).has("it is a static Go program");
 }
 
 /// The image before the exec is recorded, that of the static program is not.
@@ -172,8 +170,7 @@ fn a_child_of_another_c_library() {
 
 /// A copy of the recorder's library.
 fn own_recorder(folder: &Path) -> PathBuf {
-    let shown = record("env").option("-q").run().ok();
-    let shown = shown.text();
+    let shown = record("env").option("-q").run().ok().text();
     let list = shown
         .lines()
         .find_map(|line| line.strip_prefix("LD_PRELOAD="))
@@ -262,6 +259,8 @@ fn a_child_with_a_malloc_of_its_own() {
 
 /// An executable at a fixed address that takes the address of `malloc` has a
 /// symbol of that name with an address, which is no definition.
+///
+/// Reported: node and python3 are said not to be recorded.
 #[test]
 fn a_program_that_takes_the_address_of_malloc() {
     let program = compiled_with("address_taken.c", &["-fno-pie", "-no-pie"]);
@@ -270,8 +269,8 @@ fn a_program_that_takes_the_address_of_malloc() {
             .args(["--dyn-syms", "--wide"])
             .arg(&program),
         b"",
-    );
-    let entries = entries.text();
+    )
+    .text();
     let of_malloc = entries.lines().find(|line| line.contains(" malloc"));
     let of_malloc: Vec<&str> = of_malloc.expect("it uses malloc").split(' ').collect();
     assert!(
@@ -289,9 +288,7 @@ fn a_program_that_takes_the_address_of_malloc() {
     );
     let printed = printed(&recording);
     printed.lacks("not recorded");
-    let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let doctor = doctor.text();
-    doctor.lacks("of its own");
+    allotrope(["doctor".as_ref(), program.as_os_str()]).lacks("of its own");
 }
 
 /// Another program at a fixed address, which does define it.

@@ -58,10 +58,7 @@ fn json(bytes: &[u8]) -> Value {
 /// and of the profile that `watch --save` writes.
 fn shown(process: u32, folder: &Path) -> [(Vec<Value>, String); 2] {
     let process = process.to_string();
-    let run = |arguments: &[&str]| {
-        let output = run(command().args(arguments), b"").ok();
-        output.stdout
-    };
+    let run = |arguments: &[&str]| run(command().args(arguments), b"").ok().stdout;
     let watch = run(&[
         "watch", &process, "--once", "--format", "json", "--top", "999",
     ]);
@@ -101,6 +98,7 @@ fn expect(shown: &[(Vec<Value>, String); 2], functions: &[&str], not: &str, warn
     }
 }
 
+/// Reported: after an upgrade, functions have names of the new file.
 #[test]
 fn a_program_that_was_upgraded_has_the_names_of_the_file_that_runs() {
     for build_id in BUILD_IDS {
@@ -163,6 +161,7 @@ fn a_library_that_was_overwritten_has_no_names() {
     }
 }
 
+/// Reported: a library that is upgraded while `watch` runs loses its names.
 #[test]
 fn a_watcher_that_saw_the_library_before_it_was_upgraded_names_it() {
     for build_id in BUILD_IDS {

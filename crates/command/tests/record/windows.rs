@@ -281,6 +281,8 @@ fn handlers_may_open_windows_at_any_time() {
 }
 
 /// `--on-full=drop` drops events, but not those that open and close a window.
+///
+/// Reported: with `--on-full drop`, a window that opens while the ring is full is not recorded.
 #[test]
 fn a_full_ring_that_drops_events_keeps_windows() {
     let recording = record(compiled("windows.c"))

@@ -478,6 +478,7 @@ fn a_users_own_link_is_followed() {
 /// Most attempts to interrupt a command while it writes.
 const ATTEMPTS: usize = 100;
 
+/// Reported: an interrupted export leaves half a file.
 #[test]
 fn an_export_that_is_interrupted_leaves_no_file() {
     let home = tempfile::tempdir().expect("a temporary folder");

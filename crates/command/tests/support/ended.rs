@@ -7,6 +7,7 @@
 //! ```
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitStatus;
 
 use serde_json::Value;
@@ -125,6 +126,20 @@ impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Checks each case, and fails with all cases for which the check has failed: the first one hides
+/// no other.
+#[track_caller]
+pub fn check_each<T: Copy + fmt::Debug>(cases: impl IntoIterator<Item = T>, check: impl Fn(T)) {
+    let fails = |case: T| {
+        let check = AssertUnwindSafe(|| check(case));
+        let payload = catch_unwind(check).err()?;
+        let message = payload.downcast_ref::<String>().cloned();
+        Some(format!("{case:?}: {}", message.unwrap_or_default()))
+    };
+    let failed: Vec<String> = cases.into_iter().filter_map(fails).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// Checks of a text that fail with the whole text.

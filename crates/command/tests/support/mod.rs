@@ -18,7 +18,7 @@ pub mod watched;
 pub mod windows;
 
 pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};
-pub use ended::{Ended, Text};
+pub use ended::{Ended, Text, check_each};
 pub use record::{Record, Recording, allotrope, command, record, run};
 pub use report::{Process, Report};
 pub use started::{Started, until};

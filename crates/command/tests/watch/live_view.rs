@@ -162,14 +162,13 @@ fn a_person_sees_what_is_live_and_switches_sampling_off() {
     terminal.wait_for_text("Write to: live.allotrope");
     terminal.keys(&["Enter"]);
     terminal.wait_for_text("wrote");
-    let report = run(
+    run(
         crate::live_view::command()
             .args(["report", "live.allotrope", "--format", "json"])
             .current_dir(folder.path()),
         b"",
-    );
-    let report = report.text();
-    report.has("by_malloc");
+    )
+    .has("by_malloc");
 
     terminal.keys(&["q"]);
     terminal.wait_for_text("(r)estore");
@@ -396,6 +395,8 @@ fn a_program_that_the_view_starts_writes_to_a_file_and_is_ended() {
 }
 
 /// `figures resident_stacks` lives until its input ends; plain it has 2.3 MiB, watched 68.
+///
+/// Reported: the resident set has 90 MiB that are the recorder's, of 22 of the program.
 #[test]
 fn the_resident_set_is_that_of_the_program() {
     let mut standby = command();

@@ -127,8 +127,7 @@ fn a_program_that_was_upgraded_is_not_named_by_its_new_file() {
         assert_eq!(live(&report, "by_malloc"), (0, 0), "{report:#}");
         let why = "another build, or not proven to be the one that ran";
         assert!(report["warnings"].to_string().contains(why), "{report:#}");
-        let text = holder.postmortem(&[&process]);
-        let text = text.text();
+        let text = holder.postmortem(&[&process]).text();
         text.has_all(["warning: ", "another build"]);
         // With the file that ran back at its path, the build id shows that it is that.
         let old = build("old", &[]);
@@ -162,8 +161,7 @@ fn what_was_live_in_a_killed_process_is_reported() {
     let text = text.text();
     text.has("by_malloc");
     // The list.
-    let list = holder.postmortem(&["--format", "json"]);
-    let list: Value = list.json();
+    let list: Value = holder.postmortem(&["--format", "json"]).json();
     assert_eq!(list["pid"], program.id());
     assert_eq!(list["samples"], report["samples"]);
     assert_eq!(list["format"], "allotrope-watch/1");
@@ -299,6 +297,8 @@ fn a_program_that_closes_its_descriptors_is_kept() {
 }
 
 /// Its id is 1 there, and another one here.
+///
+/// Reported: `postmortem` lists a process that still runs.
 #[test]
 fn a_process_in_another_namespace_runs_until_it_is_killed() {
     let words = ["unshare", "-Urpf"];

@@ -152,8 +152,7 @@ impl Story {
         let start = own.next().and_then(|it| it.split('-').next());
         let start = start.and_then(|it| u64::from_str_radix(it, 16).ok());
         let start = start.expect("the start of the program");
-        let notes = run(Command::new("readelf").args(["-n", path]), b"");
-        let notes = notes.text();
+        let notes = run(Command::new("readelf").args(["-n", path]), b"").text();
         let id = notes.lines().find_map(|it| it.split_once("Build ID: "));
         let id = id.map_or("", |it| it.1.trim());
         let byte = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).expect("a build id");

@@ -40,8 +40,7 @@ fn live_blocks_are_grouped_by_stack() {
         (&process["sampled"], &process["freed"]),
         (&8.into(), &1.into())
     );
-    let text = program.watch(&["--once"]);
-    let text = text.text();
+    let text = program.watch(&["--once"]).text();
     text.has_all(["story_leak", "448.0 MiB"]);
 }
 
@@ -166,13 +165,13 @@ fn lines_of_text_fit_the_terminal() {
     program.tell(&format!("alloc leak 1 {LARGE} 20"));
     program.tell("alloc cache 30 4096 20");
     for columns in [50, 80] {
-        let output = run(
+        let text = run(
             command()
                 .args(["watch", &program.id().to_string(), "--once", "--old", "10s"])
                 .env("COLUMNS", columns.to_string()),
             b"",
-        );
-        let text = output.text();
+        )
+        .text();
         // Names of functions and files are as long as they are.
         let is_figure = |it: &&str| it.contains(" to ") || it.contains("oldest");
         let lines: Vec<&str> = text.lines().filter(is_figure).collect();

@@ -291,6 +291,7 @@ fn hostile_requests_stop_nobody() {
     }
 }
 
+/// Reported: idle connections of another user make the page unreachable.
 #[test]
 fn idle_clients_of_another_user_hold_up_nobody() {
     if !crate::support::is_root() {

@@ -25,11 +25,11 @@ fn two_processes_are_told_apart_and_summed() {
     two.tell(&format!("alloc leak 4 {LARGE} 0"));
     two.tell(&format!("alloc cache 1 {LARGE} 0"));
     let ids = [one.id().to_string(), two.id().to_string()];
-    let output = run(
+    let report: Value = run(
         command().args(["watch", &ids[0], &ids[1], "--once", "--format", "json"]),
         b"",
-    );
-    let report: Value = output.json();
+    )
+    .json();
     assert_holds(&report, "live_blocks", 8);
     let leak = site(&report, "story_leak");
     assert_holds(leak, "live_bytes", 7 * LARGE);
@@ -69,6 +69,8 @@ fn all_of_a_name_are_found_while_they_come_and_go() {
 }
 
 /// One of two has ended before the time of the report, which is about both.
+///
+/// Reported: `watch --once` does not wait when one of several processes ends.
 #[test]
 fn one_report_waits_for_its_time_when_one_process_ends() {
     let (mut one, mut two) = (Program::new("prepared"), Program::new("prepared"));

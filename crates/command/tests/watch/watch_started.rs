@@ -207,6 +207,8 @@ fn a_limit_that_prevents_watching_is_named() {
 }
 
 /// The kernel ends a process by `SIGXFSZ` that writes more than it may; the program finds that so.
+///
+/// Reported: with a limit of file sizes (`ulimit -f`), SIGXFSZ ends the command.
 #[test]
 fn a_limit_of_file_sizes_does_not_end_the_command() {
     let standby = ["standby", "--no-holder", "--", "sh", "-c"];

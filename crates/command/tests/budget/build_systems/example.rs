@@ -109,9 +109,7 @@ impl Example {
     #[track_caller]
     pub fn has_the_budgets_of_lines(&self) {
         let (split, join) = (self.budget("split"), self.budget("join"));
-        split.has("allocations = 6000\n");
-        split.has("bytes = 62000\n");
-        join.has("allocations = 1000\n");
-        join.has("bytes = 22000\n");
+        split.has_all(["allocations = 6000\n", "bytes = 62000\n"]);
+        join.has_all(["allocations = 1000\n", "bytes = 22000\n"]);
     }
 }

@@ -138,8 +138,7 @@ fn an_endless_line_of_perf_is_refused() {
     let _ = endless.kill();
     let _ = endless.wait();
     assert_eq!(status, Some(2), "{message}");
-    message.has("more than 64.0 MiB");
-    message.has("--input-limit SIZE");
+    message.has_all(["more than 64.0 MiB", "--input-limit SIZE"]);
 }
 
 /// Each event is of another process and has another stack.

@@ -107,8 +107,7 @@ impl Compared {
     pub fn written(&self, words: &[&str]) -> Vec<u8> {
         let (command, options) = words.split_first().expect("a command");
         let all = [command, utf8(&self.trace)].into_iter();
-        let output = allotrope(all.chain(options.iter().copied())).ok();
-        output.stdout
+        allotrope(all.chain(options.iter().copied())).ok().stdout
     }
 
     #[track_caller]

@@ -42,10 +42,7 @@ fn said(page: &Page) -> Said {
 #[track_caller]
 fn shown(trace: &Path, folder: &Path) -> (Said, Value) {
     let out = folder.join("page.html");
-    let run = |words: &[&str]| {
-        let output = allotrope(words).ok();
-        output.stdout
-    };
+    let run = |words: &[&str]| allotrope(words).ok().stdout;
     run(&["report", utf8(trace), "--html", utf8(&out), "--force"]);
     let json: Value = serde_json::from_slice(&run(&["report", utf8(trace), "--format", "json"]))
         .expect("it is JSON");
@@ -74,9 +71,7 @@ fn expect(recording: &Recording, expected: &Said, words: &str) {
     warnings.has(words);
     // A comparison says that something is missing, too.
     let trace = utf8(&recording.trace);
-    let output = allotrope(["diff", trace, trace]);
-    let errors = output.errors();
-    errors.has("warning: ");
+    allotrope(["diff", trace, trace]).says("warning: ");
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn most(json: &Value) -> [u64; 2] {
     [most(&bytes), most(&own)]
 }
 
+/// Reported: the resident set has 90 MiB that are the recorder's, of 22 of the program.
 #[test]
 fn the_resident_set_is_that_of_the_program() {
     let record = record(compiled("figures.c")).arg("resident");
@@ -51,6 +52,8 @@ fn the_resident_set_is_that_of_the_program() {
 }
 
 /// What `stat` writes while the program runs and at its end.
+///
+/// Reported: the resident set has 90 MiB that are the recorder's, of 22 of the program.
 #[test]
 fn stat_has_the_resident_set_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -75,6 +78,8 @@ fn stat_has_the_resident_set_of_the_program() {
 }
 
 /// The mean life that a finding states is that of the blocks of which it speaks.
+///
+/// Reported: the mean life of `temporaries` is that of all blocks of the group.
 #[test]
 fn temporaries_live_as_long_as_they_live() {
     let recording = record(compiled("figures.c")).arg("mixed_lives").run();

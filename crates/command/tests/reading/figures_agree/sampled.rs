@@ -12,8 +12,7 @@ use crate::support::allotrope;
 
 #[track_caller]
 fn said(words: &[&str]) -> String {
-    let output = allotrope(words).ok();
-    output.text()
+    allotrope(words).ok().text()
 }
 
 #[track_caller]

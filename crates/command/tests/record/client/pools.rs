@@ -4,7 +4,7 @@ use allotrope_profile::{Options, Process, replay};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::EntryPoint;
 
-use crate::support::{Recording, Text, allotrope, compiled, record, truth};
+use crate::support::{Recording, allotrope, compiled, record, truth};
 
 const SOURCE: &str = "client_pools.c";
 
@@ -73,12 +73,11 @@ fn a_report_begins_with_the_pools_caller() {
     let recording = recording.ok();
     let report = recording.report();
     assert_eq!(report.only().under("same_address").allocations, 4);
-    let output = allotrope([
+    allotrope([
         "report".as_ref(),
         "--lists".as_ref(),
         recording.trace.as_os_str(),
-    ]);
-    let text = output.text();
-    text.has("same_address");
-    text.lacks("allotrope_pool_allocation");
+    ])
+    .has("same_address")
+    .lacks("allotrope_pool_allocation");
 }

@@ -331,8 +331,7 @@ fn a_trace_ends_at_the_limit_of_file_sizes_as_on_a_full_disk() {
     let recording = with_limit("-S -f").code(125);
     assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
     let printed = &recording.stderr;
-    printed.has("File too large");
-    printed.has("ulimit -f");
+    printed.has_all(["File too large", "ulimit -f"]);
     let length = std::fs::metadata(&recording.trace).expect("a trace").len();
     assert!(length <= 100 << 10, "{length} bytes");
     let report = recording.report();
@@ -341,6 +340,7 @@ fn a_trace_ends_at_the_limit_of_file_sizes_as_on_a_full_disk() {
     assert_ne!(process.json["complete"], true, "{}", report.summary());
 }
 
+/// Reported: a limit of file sizes (`ulimit -f`) prevents the recording.
 #[test]
 fn a_limit_of_file_sizes_that_cannot_be_raised_is_named() {
     let recording = with_limit("-f").code(125);
