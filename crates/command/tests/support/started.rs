@@ -164,13 +164,13 @@ impl Started {
     /// Closes its standard input and waits for its end. The result has everything that it wrote.
     #[track_caller]
     pub fn end(mut self) -> Ended {
+        self.close_input();
         self.wait(TIME_LIMIT)
     }
 
-    /// As [`Started::end`], for what may take longer, or must not, or is looked at afterwards.
+    /// Waits for the end of a program that does not wait for its input.
     #[track_caller]
     pub fn wait(&mut self, limit: Duration) -> Ended {
-        self.close_input();
         let start = Instant::now();
         let mut pause = Duration::from_millis(1);
         while !self.has_ended() {

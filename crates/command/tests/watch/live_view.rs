@@ -162,13 +162,9 @@ fn a_person_sees_what_is_live_and_switches_sampling_off() {
     terminal.wait_for_text("Write to: live.allotrope");
     terminal.keys(&["Enter"]);
     terminal.wait_for_text("wrote");
-    run(
-        crate::live_view::command()
-            .args(["report", "live.allotrope", "--format", "json"])
-            .current_dir(folder.path()),
-        b"",
-    )
-    .has("by_malloc");
+    let mut report = crate::support::command();
+    report.args(["report", "live.allotrope", "--format", "json"]);
+    run(report.current_dir(folder.path()), b"").has("by_malloc");
 
     terminal.keys(&["q"]);
     terminal.wait_for_text("(r)estore");

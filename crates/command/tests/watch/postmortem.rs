@@ -419,8 +419,7 @@ fn a_copy_and_a_core_file_are_read() {
     assert_eq!(live(&report, "by_malloc"), (30, 30 * SIZE));
     program.tell(&format!("calloc 12 {SIZE}"));
     // SIGABRT
-    let commands = format!("kill {}", 6);
-    let _ = program.ask(&commands);
+    program.send("kill 6");
     assert_eq!(program.end().status.signal(), Some(6));
     let names = fs::read_dir(folder.path()).expect("our folder").flatten();
     let mut names = names.map(|it| it.path());

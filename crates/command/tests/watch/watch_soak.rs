@@ -2,6 +2,7 @@
 //! switch sampling on and off, and are killed. `scripts/soak` runs it for 30 minutes, continuous
 //! integration for two, and an ordinary run of the tests for some seconds.
 
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ fn seconds() -> u64 {
 fn watcher(process: u32, options: &[&str]) -> Started {
     let mut watch = command();
     watch.args(["watch", &process.to_string(), "--headless"]);
-    Started::new(watch.args(options))
+    watch.stdout(Stdio::null()).stderr(Stdio::null());
+    Started::with_own_streams(watch.args(options))
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl FromStart {
     /// Ends the program's input, and waits for the watcher's end.
     #[track_caller]
     fn end(&mut self) -> Ended {
+        self.program.close_input();
         self.program.wait(PATIENCE)
     }
 }
@@ -156,7 +157,7 @@ fn a_signal_to_the_watcher_ends_the_program() {
     let process = report["processes"][0]["pid"].as_i64().expect("an id");
     let process = Pid::from_raw(i32::try_from(process).expect("an id")).expect("an id");
     started.program.signal(Signal::TERM);
-    started.end().code(128 + 15);
+    started.program.wait(PATIENCE).code(128 + 15);
     assert!(test_kill_process(process).is_err());
 }
 
