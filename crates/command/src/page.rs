@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_diff::{Glue, Headlines, Suppressions};
+use allotrope_attribution::{Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
 use allotrope_page::{Page, boundaries, profile_of_samples};

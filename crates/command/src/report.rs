@@ -13,7 +13,7 @@ use allotrope_findings::{Finding, find};
 use allotrope_formats::Limits;
 use allotrope_text::{Shown, quoted};
 
-use allotrope_diff::{Headlines, Suppressions};
+use allotrope_attribution::{Headlines, Suppressions};
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Block, Metric, Options, Profile, ReplayError, StackSet, blocks_of_sites};
 use allotrope_report::json::JsonOptions;

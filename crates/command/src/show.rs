@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
 use allotrope_report::sampled::text::SampledTextOptions;

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use allotrope_diff::{Diff, DiffOptions, Origin};
+use allotrope_attribution::Origin;
+use allotrope_diff::{Diff, DiffOptions};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 
 use crate::budgets::{Budget, CallTree, fold_like};

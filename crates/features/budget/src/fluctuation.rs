@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_diff::{Glue, Heads};
+use allotrope_attribution::{Glue, Heads};
 use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use allotrope_diff::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
+use allotrope_attribution::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -69,7 +69,7 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use allotrope_diff::{Glue, Headlines};
+    use allotrope_attribution::{Glue, Headlines};
     use allotrope_profile::{Frame, Profile, Site, Stack};
 
     use super::*;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::Process;
 use rustc_hash::FxHashSet;
 
@@ -146,7 +146,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use allotrope_diff::{Glue, Headlines};
+    use allotrope_attribution::{Glue, Headlines};
     use allotrope_profile::{Frame, Profile, Site, Stack};
     use allotrope_report::SourceLines;
 

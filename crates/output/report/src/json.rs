@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_diff::{Glue, Rule, Suppressions};
+use allotrope_attribution::{Glue, Rule, Suppressions};
 use allotrope_findings::Finding;
 use allotrope_profile::{Frame, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};

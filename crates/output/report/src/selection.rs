@@ -3,7 +3,7 @@
 
 use std::hash::Hasher;
 
-use allotrope_diff::{Glue, Headlines, Rule};
+use allotrope_attribution::{Glue, Headlines, Rule};
 use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use hashbrown::HashTable;

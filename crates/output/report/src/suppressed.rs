@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use allotrope_diff::{FrameText, Glue, Matcher, Rule, Suppressions};
+use allotrope_attribution::{FrameText, Glue, Matcher, Rule, Suppressions};
 use allotrope_profile::{Profile, Site};
 use allotrope_text::text_of_path;
 

@@ -3,7 +3,8 @@
 
 mod support;
 
-use allotrope_diff::{DiffOptions, Glue, Kind, compare};
+use allotrope_attribution::Glue;
+use allotrope_diff::{DiffOptions, Kind, compare};
 use support::{Stacks, blames, check, functions, kinds, named, only};
 
 /// Frames of Swift's runtime between an allocation and the user's code.

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use allotrope_diff::{Glue, Headlines};
+use allotrope_attribution::{Glue, Headlines};
 use allotrope_findings::{FindingOptions, find};
 use allotrope_profile::{Options, replay};
 use allotrope_trace::TraceReader;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::{Frame, Site};
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,6 @@
 //! What the rules look at: a process, its groups of sites and their sums.
 
-use allotrope_diff::{FrameText, Headlines, Matcher, Origin};
+use allotrope_attribution::{FrameText, Headlines, Matcher, Origin};
 use allotrope_profile::{
     Evidence, GrowthEvidence, LIVE_AT_END, Lifetimes, Process, Profile, Site, SiteEvidence,
     TimeCell, TimeTable,

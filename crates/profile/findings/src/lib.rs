@@ -5,7 +5,7 @@
 //! has the formula of each rule and how often it was wrong.
 //!
 //! The rules look at *groups*: the sites of a process whose headline frame (the innermost
-//! frame of the user's own code, see [`Origin`](allotrope_diff::Origin)) is in the same
+//! frame of the user's own code, see [`Origin`](allotrope_attribution::Origin)) is in the same
 //! function. They need a profile with [time tables](allotrope_profile::Options::time_table)
 //! and [evidence](allotrope_profile::Options::evidence); without them there are no
 //! findings.
@@ -22,7 +22,7 @@ pub mod series;
 
 use std::collections::BTreeSet;
 
-use allotrope_diff::{Headlines, Suppressions};
+use allotrope_attribution::{Headlines, Suppressions};
 use allotrope_profile::Profile;
 
 pub use finding::{Finding, Number, Rule, Severity, Value};

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, Entry, Kind, Origin};
+use allotrope_attribution::Origin;
+use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::check::{Check, CheckStatus};

@@ -1,6 +1,6 @@
 //! The frames of the page: those of all comparisons and of the compared run, each once.
 
-use allotrope_diff::{Code, Glue, Heads, Origin};
+use allotrope_attribution::{Code, Glue, Heads, Origin};
 use allotrope_profile::StackFrame;
 use allotrope_report::diff::function;
 use rustc_hash::FxHashMap;

@@ -8,7 +8,8 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack, Interval, Rule};
+use allotrope_attribution::Rule;
+use allotrope_diff::{Diff, Entry, EntryStack, Interval};
 use allotrope_profile::StackFrame;
 use serde::Serialize;
 

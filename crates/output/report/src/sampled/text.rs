@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Glue, Origin};
+use allotrope_attribution::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;

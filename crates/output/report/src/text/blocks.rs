@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_profile::{Block, Profile, RunTimes};
 
 use crate::free_frames::FreeFrames;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_profile::{Metric, Process, Profile};
 use allotrope_text::TextWriter;
 

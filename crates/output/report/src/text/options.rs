@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use allotrope_diff::{Glue, Suppressions};
+use allotrope_attribution::{Glue, Suppressions};
 use allotrope_profile::{Filter, Metric};
 use allotrope_trace::model::ImageId;
 

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_findings::{Finding, Severity};
 use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
 use allotrope_text::TextWriter;

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
 use allotrope_text::TextWriter;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 use allotrope_text::wrap;
 

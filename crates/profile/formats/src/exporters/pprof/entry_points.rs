@@ -32,7 +32,7 @@ pub(super) fn pattern() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_diff::Glue;
+    use allotrope_attribution::Glue;
 
     /// The names in the list, without the patterns.
     #[test]

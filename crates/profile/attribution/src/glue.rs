@@ -7,8 +7,9 @@ mod wrapper_names;
 
 use rustc_hash::FxHashSet;
 
+use crate::error::ListError;
+use crate::names;
 use crate::own_code::{self, Code, Origin};
-use crate::{DiffError, names};
 use allotrope_profile::StackFrame;
 
 const LIST: &str = include_str!("glue.txt");
@@ -87,7 +88,7 @@ impl Glue {
     /// Whether a function is of a library that a frame of another origin calls: it has a
     /// name, and is neither as much the user's own as the caller, nor an allocator's or a
     /// language's. Vendored code is a library, too, if a `file:` pattern names it.
-    pub(crate) fn is_library(&self, frame: &StackFrame, origin: Origin, caller: Origin) -> bool {
+    pub fn is_library(&self, frame: &StackFrame, origin: Origin, caller: Origin) -> bool {
         let is_vendored = || self.files.iter().any(|part| frame.file.contains(part));
         match origin {
             Origin::Unnamed | Origin::UnnamedLibrary => false,
@@ -103,9 +104,9 @@ impl Glue {
     ///
     /// # Errors
     /// A pattern with a `*` elsewhere than at its end.
-    pub fn add(&mut self, list: &str) -> Result<(), DiffError> {
+    pub fn add(&mut self, list: &str) -> Result<(), ListError> {
         for (number, line) in (1..).zip(list.lines()) {
-            self.line(line).map_err(|()| DiffError::GluePattern {
+            self.line(line).map_err(|()| ListError::GluePattern {
                 line: number,
                 pattern: line.trim().to_owned(),
             })?;

@@ -4,7 +4,7 @@
 use allotrope_profile::{Profile, Site};
 use rustc_hash::FxHashMap;
 
-use crate::Glue;
+use crate::glue::Glue;
 use crate::own_code::{Code, Origin};
 use crate::roots::mark_roots;
 use crate::wrappers::{Heads, Requests, mark_forwarding};

@@ -13,7 +13,8 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use crate::{DiffError, Origin};
+use crate::error::ListError;
+use crate::own_code::Origin;
 
 const LIST: &str = include_str!("suppressions.txt");
 
@@ -99,13 +100,13 @@ impl Suppressions {
     /// # Errors
     /// A line with another prefix, such as those of other sanitizers, which
     /// LeakSanitizer refuses too; an empty pattern, which would match every stack.
-    pub fn add(&mut self, list: &str, text: &str) -> Result<(), DiffError> {
+    pub fn add(&mut self, list: &str, text: &str) -> Result<(), ListError> {
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim_matches([' ', '\t', '\r']);
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let rule = rule(list, line).ok_or_else(|| DiffError::Suppression {
+            let rule = rule(list, line).ok_or_else(|| ListError::Suppression {
                 list: list.to_owned(),
                 line: number,
                 text: line.to_owned(),
