@@ -241,7 +241,7 @@ fn function(what: &str, path: &Path, screen: &Screen<'_>) -> Result<Subject<'sta
     let Screen {
         profile, headlines, ..
     } = *screen;
-    let names = profile.frames.iter().map(|frame| frame.function.as_str());
+    let names = profile.frames.iter().map(|frame| &*frame.function);
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     names.dedup();
@@ -254,7 +254,7 @@ fn function(what: &str, path: &Path, screen: &Screen<'_>) -> Result<Subject<'sta
     let sites = || profile.processes.iter().flat_map(|process| &process.sites);
     let name_of = |frame: u32| {
         let frame = profile.frames.get(frame as usize);
-        frame.map_or("", |frame| frame.function.as_str())
+        frame.map_or("", |frame| &*frame.function)
     };
     let mut found: Vec<&str> = Vec::new();
     for test in tests {

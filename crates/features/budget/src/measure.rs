@@ -291,7 +291,7 @@ impl Measured {
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let samples = self.cases.iter().flat_map(|case| &case.samples);
         let frames = samples.flat_map(|sample| &sample.stacks.frames);
-        frames.map(|frame| frame.file.as_str())
+        frames.map(|frame| &*frame.file)
     }
 
     fn add_notes(&mut self, notes: impl Iterator<Item = String>) {

@@ -91,7 +91,7 @@ mod tests {
     fn profile(sites: u32, characters: usize) -> Profile {
         let mut state = 7;
         let frame = |function: String| Frame {
-            function,
+            function: function.into(),
             ..Frame::default()
         };
         let mut frames = vec![frame("main".to_owned())];

@@ -89,7 +89,7 @@ fn places<'a>(page: &Page<'a>, sites: &[PageSite], processes: &[&Process]) -> Ve
                 continue;
             };
             let is_shown = page.headlines.origin(at) != Origin::Glue;
-            let place = (frame.file.as_str(), frame.line);
+            let place = (&*frame.file, frame.line);
             if is_shown && !place.0.is_empty() && place.1 > 0 && seen.insert(place) {
                 places.push(place);
             }
@@ -159,8 +159,8 @@ mod tests {
         let mut frames = Vec::new();
         for (number, &(line, bytes)) in (1..).zip(sites) {
             frames.push(Frame {
-                function: format!("function_{number}"),
-                file: file.to_string_lossy().into_owned(),
+                function: format!("function_{number}").into(),
+                file: file.to_string_lossy().into(),
                 line,
                 ..Frame::default()
             });

@@ -19,7 +19,7 @@ use std::io::{self, Write};
 
 use allotrope_attribution::{Glue, Rule, Suppressions};
 use allotrope_findings::Finding;
-use allotrope_profile::{Frame, Process, Profile, SizeFigures, Totals};
+use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Origin};
 use serde::Serialize;
@@ -189,16 +189,9 @@ struct Windows<'a>(&'a Process, bool);
 pub(crate) struct ExitForm(pub Exit);
 
 #[derive(Serialize)]
-struct FrameForm<'a> {
-    function: &'a str,
-    signature: &'a str,
-    module: Cow<'a, str>,
-    file: &'a str,
-    line: u32,
-    column: u32,
-    offset: u64,
-    inlined: bool,
-    generated: bool,
+struct RecordedFrameForm<'a> {
+    #[serde(flatten)]
+    frame: FrameForm<'a>,
     /// Index into the modules; null if the frame is in none.
     module_index: Option<u32>,
     /// The line of code, if lines were requested and it was found.
@@ -346,17 +339,13 @@ fn frame_form<'a>(
     profile: &'a Profile,
     source: Option<&SourceLines>,
     frame: &'a Frame,
-) -> FrameForm<'a> {
-    FrameForm {
-        function: &frame.function,
-        signature: &frame.signature,
-        module: profile.module_name(frame),
-        file: &frame.file,
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset,
-        inlined: frame.inlined,
-        generated: frame.generated,
+) -> RecordedFrameForm<'a> {
+    RecordedFrameForm {
+        frame: FrameForm {
+            offset: frame.offset.or(Some(0)),
+            generated: Some(frame.generated),
+            ..FrameForm::new(frame, profile.module_name(frame))
+        },
         module_index: ((frame.module as usize) < profile.modules.len()).then_some(frame.module),
         source: source.and_then(|source| source.line(frame)),
     }

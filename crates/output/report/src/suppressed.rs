@@ -27,16 +27,10 @@ impl<'a> RuleFinder<'a> {
         let texts = move |index: u32| {
             let frame = profile.frames.get(index as usize)?;
             let name = profile.module_name(frame);
-            let names = [&*name, &*frame.function, &*frame.signature, &*frame.file];
-            let origin = glue.origin(names, frame.generated);
+            let origin = glue.origin(frame, &name);
             let module = profile.modules.get(frame.module as usize);
-            Some(FrameText {
-                function: &frame.function,
-                signature: &frame.signature,
-                file: &frame.file,
-                module: module.map_or(name, |module| text_of_path(&module.path)),
-                origin,
-            })
+            let module = module.map_or(name, |module| text_of_path(&module.path));
+            Some(FrameText::new(frame, module, origin))
         };
         Self {
             matcher: Matcher::new(suppressions, Box::new(texts)),

@@ -30,20 +30,20 @@ const NODES: [(u32, u64, u32); 14] = [
     (11, APP + 0x48, 0),          // 21 operator new, from elsewhere in it
 ];
 
-fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) -> Frame {
-    Frame {
+fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) -> NamedFrame {
+    NamedFrame {
         function: function.into(),
         signature: signature.into(),
         file: file.into(),
         line,
         column: u32::from(line > 0) * 5,
-        offset: 16,
+        offset: Some(16),
         inlined,
-        generated: false,
+        ..NamedFrame::default()
     }
 }
 
-fn symbols(module: ModuleId, named: &[(u64, &[Frame])]) -> Record {
+fn symbols(module: ModuleId, named: &[(u64, &[NamedFrame])]) -> Record {
     let mut symbols = Symbols {
         module,
         unoptimised: (module == 0).then_some(true),

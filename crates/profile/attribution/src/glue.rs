@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use crate::error::ListError;
 use crate::names;
 use crate::own_code::{self, Code, Origin};
-use allotrope_profile::StackFrame;
+use allotrope_profile::{NamedFrame, StackFrame};
 
 const LIST: &str = include_str!("glue.txt");
 
@@ -148,20 +148,14 @@ impl Glue {
 
     /// Whose code the frame is.
     pub fn origin_of(&self, frame: &StackFrame) -> Origin {
-        let names = [
-            &frame.module,
-            &frame.function,
-            &frame.signature,
-            &frame.file,
-        ];
-        self.origin(names.map(String::as_str), frame.generated)
+        self.origin(frame, &frame.module)
     }
 
-    /// Whose code a function is, given its module's file name, its qualified name, its
-    /// signature and its source file (all but the name may be empty), and whether the
-    /// compiler wrote it.
-    pub fn origin(&self, names: [&str; 4], is_generated: bool) -> Origin {
-        let [module, function, signature, file] = names;
+    /// Whose code a frame is, given its module's file name, which may be empty, as all names
+    /// but that of the function.
+    pub fn origin<M>(&self, frame: &NamedFrame<M>, module: &str) -> Origin {
+        let [function, signature, file] =
+            [&frame.function, &frame.signature, &frame.file].map(|it| &**it);
         if self.has_function(module, function)
             || self.files.iter().any(|part| file.contains(part))
             || own_code::is_standard_library(file)
@@ -170,7 +164,7 @@ impl Glue {
         {
             return Origin::Glue;
         }
-        let is_generated = is_generated || own_code::is_generated_by_swift(function);
+        let is_generated = frame.generated || own_code::is_generated_by_swift(function);
         let is_library = own_code::is_library(module);
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
             (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
@@ -187,19 +181,14 @@ impl Glue {
 
     /// Whose code the frame is, and whether its function is a usual wrapper.
     pub fn code_of(&self, frame: &StackFrame) -> Code {
-        Code {
-            origin: self.origin_of(frame),
-            is_wrapper: wrapper_names::is_listed(&frame.module, &frame.function),
-            is_root: false,
-        }
+        self.code(frame, &frame.module)
     }
 
-    /// The same for a function with these [names](Self::origin).
-    pub fn code(&self, names: [&str; 4], is_generated: bool) -> Code {
-        let [module, function, ..] = names;
+    /// The same for a frame with its module's file name: see [`Self::origin`].
+    pub fn code<M>(&self, frame: &NamedFrame<M>, module: &str) -> Code {
         Code {
-            origin: self.origin(names, is_generated),
-            is_wrapper: wrapper_names::is_listed(module, function),
+            origin: self.origin(frame, module),
+            is_wrapper: wrapper_names::is_listed(module, &frame.function),
             is_root: false,
         }
     }
@@ -253,8 +242,8 @@ mod tests {
 
     fn frame(module: &str, function: &str) -> StackFrame {
         StackFrame {
-            module: module.to_owned(),
-            function: function.to_owned(),
+            module: module.into(),
+            function: function.into(),
             ..StackFrame::default()
         }
     }
@@ -367,8 +356,8 @@ mod tests {
             ),
         ] {
             let frame = StackFrame {
-                signature: signature.to_owned(),
-                file: "/src/app/Codec.swift".to_owned(),
+                signature: signature.into(),
+                file: "/src/app/Codec.swift".into(),
                 ..frame("app", function)
             };
             assert_eq!(glue.origin_of(&frame), expected, "{signature}");
@@ -379,7 +368,7 @@ mod tests {
     fn the_c_librarys_sources_are_not_the_users() {
         let glue = Glue::default();
         let at = |module| StackFrame {
-            file: "./locale/loadlocale.c".to_owned(),
+            file: "./locale/loadlocale.c".into(),
             ..frame(module, "_nl_intern_locale_data")
         };
         assert_eq!(glue.origin_of(&at("libc.so.6")), Origin::Glue);
@@ -393,7 +382,7 @@ mod tests {
         let files = ["src/a.c", "third_party/json.hpp", "build/_deps/fmt/core.h"];
         let glue = glue.within(files.into_iter().map(str::to_owned).collect());
         let at = |file: &str| StackFrame {
-            file: file.to_owned(),
+            file: file.into(),
             ..frame("app", "f")
         };
         for (file, origin) in [
@@ -424,7 +413,7 @@ mod tests {
         assert!(glue.has(&frame("app", "base::take")));
         assert!(!glue.has(&frame("app", "take")));
         let vendored = StackFrame {
-            file: "/home/me/app/third_party/json.hpp".to_owned(),
+            file: "/home/me/app/third_party/json.hpp".into(),
             ..frame("app", "take")
         };
         assert!(glue.has(&vendored));

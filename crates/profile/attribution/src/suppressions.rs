@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 
+use allotrope_profile::NamedFrame;
 use rustc_hash::FxHashMap;
 
 use crate::error::ListError;
@@ -134,7 +135,8 @@ fn rule(list: &str, line: &str) -> Option<Rule> {
     })
 }
 
-/// What rules are matched against.
+/// What rules are matched against: the texts of a [`NamedFrame`], with the path of its module,
+/// which no frame has, and its origin.
 #[derive(Debug, Clone)]
 pub struct FrameText<'a> {
     /// The function's qualified name.
@@ -147,6 +149,19 @@ pub struct FrameText<'a> {
     pub module: Cow<'a, str>,
     /// Whose code it is.
     pub origin: Origin,
+}
+
+impl<'a> FrameText<'a> {
+    /// The texts of a frame.
+    pub fn new<M>(frame: &'a NamedFrame<M>, module: Cow<'a, str>, origin: Origin) -> Self {
+        Self {
+            function: &frame.function,
+            signature: &frame.signature,
+            file: &frame.file,
+            module,
+            origin,
+        }
+    }
 }
 
 /// Finds the rules that suppress stacks. It remembers which patterns a frame matches,

@@ -259,7 +259,7 @@ pub fn compare(
 ) -> Result<Diff, DiffError> {
     check(before, after, options)?;
     let nothing = StackFrame {
-        function: "[no stack]".to_owned(),
+        function: "[no stack]".into(),
         ..StackFrame::default()
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
@@ -343,13 +343,8 @@ fn mark_suppressed(
 ) {
     let mut matcher = Matcher::new(suppressions, |index| {
         let frame = frames.get(index as usize)?;
-        Some(FrameText {
-            function: &frame.function,
-            signature: &frame.signature,
-            file: &frame.file,
-            module: frame.module.as_str().into(),
-            origin: *origins.get(index as usize)?,
-        })
+        let origin = *origins.get(index as usize)?;
+        Some(FrameText::new(frame, (&*frame.module).into(), origin))
     });
     for entry in entries {
         let stacks = entry.stacks.iter();

@@ -351,7 +351,7 @@ fn functions_of_one_name_in_two_libraries_are_distinct() {
     after.add(6, &["malloc", "libb.so`init", "main"]);
     let diff = check(&[before], &[after]);
     assert_eq!(only(&diff).difference, 5);
-    assert_eq!(diff.frames[only(&diff).blame as usize].module, "libb.so");
+    assert_eq!(&*diff.frames[only(&diff).blame as usize].module, "libb.so");
 }
 
 #[test]
@@ -420,5 +420,5 @@ fn the_repository_heads_an_entry_and_the_library_is_beneath() {
     assert_eq!(blames(&diff), ["load"]);
     assert!(diff.knows_repository);
     let through = diff.entries[0].through.map(|it| &diff.frames[it as usize]);
-    assert_eq!(through.map(|it| it.function.as_str()), Some("json::parse"));
+    assert_eq!(through.map(|it| &*it.function), Some("json::parse"));
 }

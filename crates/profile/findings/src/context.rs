@@ -220,13 +220,8 @@ impl<'a> Context<'a> {
         let texts = |index: u32| {
             let frame = self.profile.frames.get(index as usize)?;
             let module = self.profile.modules.get(frame.module as usize);
-            Some(FrameText {
-                function: &frame.function,
-                signature: &frame.signature,
-                file: &frame.file,
-                module: module.map(|it| text_of_path(&it.path)).unwrap_or_default(),
-                origin: self.frames.origin(index),
-            })
+            let module = module.map(|it| text_of_path(&it.path)).unwrap_or_default();
+            Some(FrameText::new(frame, module, self.frames.origin(index)))
         };
         let mut matcher = Matcher::new(&self.options.suppressions, texts);
         matcher.rule(&self.site(site).stack).is_some()

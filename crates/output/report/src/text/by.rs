@@ -113,7 +113,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
         Some(frame) if group.is_unnamed => {
             format!("{} (no names)", clean(&profile.module_name(frame)))
         }
-        Some(frame) => frame.function.clone(),
+        Some(frame) => frame.function.to_string(),
         None => "[no stack]".to_owned(),
     }
 }

@@ -49,7 +49,7 @@ mod tests {
         assert!(names.len() > 15, "{names:?}");
         for name in names {
             let frame = allotrope_profile::StackFrame {
-                function: name.to_owned(),
+                function: name.into(),
                 ..Default::default()
             };
             assert!(glue.has(&frame), "{name}");
