@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_attribution::{Glue, Rule, Suppressions};
+use allotrope_attribution::{Attributed, Rule, Suppressions};
 use allotrope_findings::Finding;
 use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};
@@ -41,8 +41,6 @@ use crate::warnings::{all_warnings, waits};
 pub struct JsonOptions<'a> {
     /// Each frame whose line of code is found has it in the field `source`.
     pub source: Option<&'a SourceLines>,
-    /// The frames that are not the user's own.
-    pub glue: Glue,
     /// The leaks that are marked as suppressed.
     pub suppressions: Suppressions,
     /// Figures are also divided by this number.
@@ -64,8 +62,13 @@ impl JsonOptions<'_> {
 }
 
 /// Writes the whole profile and a newline.
-pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut rules = RuleFinder::new(profile, &options.glue, &options.suppressions);
+pub fn write(
+    attributed: &Attributed<'_>,
+    options: &JsonOptions<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let profile = attributed.profile;
+    let mut rules = RuleFinder::new(attributed, &options.suppressions);
     let mut out = io::BufWriter::new(out);
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, options.source))?;

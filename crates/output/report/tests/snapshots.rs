@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_profile::{Filter, MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
@@ -380,9 +381,13 @@ fn profile(records: Vec<Record>) -> Profile {
     replay(&trace, &Options::default()).expect("the recording can be replayed")
 }
 
+fn attributed(profile: &Profile) -> Attributed<'_> {
+    Attributed::new(profile, &Glue::default())
+}
+
 fn shown(profile: &Profile, options: &TextOptions) -> String {
     let mut out = Vec::new();
-    text::write(profile, options, &mut out).expect("memory takes everything");
+    text::write(&attributed(profile), options, &mut out).expect("memory takes everything");
     let text = String::from_utf8(out).expect("text is UTF-8");
     for line in text.lines() {
         assert!(line.chars().count() <= options.style.width, "{line}");
@@ -470,24 +475,25 @@ fn one_site_with_its_single_allocations() {
         .find(|site| site.stack_id == 16);
     let number = grown.expect("stack 16 allocated").number;
     let mut out = Vec::new();
-    assert!(write_site(&profile, number, &wide(80), &mut out).expect("memory"));
+    let attributed = attributed(&profile);
+    assert!(write_site(&attributed, number, &wide(80), &mut out).expect("memory"));
     writeln!(out).expect("memory");
-    let sites = sites_of_row(&profile, number, &wide(80));
-    let mut list = BlockList::new(&profile, &wide(80), &mut out).expect("memory");
+    let sites = sites_of_row(&attributed, number, &wide(80));
+    let mut list = BlockList::new(&attributed, &wide(80), &mut out).expect("memory");
     blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
         list.write(block).expect("memory");
     })
     .expect("can be replayed");
     list.finish().expect("memory");
     insta::assert_snapshot!(String::from_utf8(out).expect("UTF-8"));
-    assert!(!write_site(&profile, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
+    assert!(!write_site(&attributed, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
 }
 
 #[test]
 fn json_of_a_troubled_recording() {
     let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
     let mut out = Vec::new();
-    json::write(&profile, &JsonOptions::default(), &mut out).expect("memory");
+    json::write(&attributed(&profile), &JsonOptions::default(), &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
     // Frames come before processes.
@@ -497,7 +503,12 @@ fn json_of_a_troubled_recording() {
 #[test]
 fn json_sites_are_sorted_complete_and_sum_up() {
     let mut out = Vec::new();
-    json::write(&without_child(), &JsonOptions::default(), &mut out).expect("memory");
+    json::write(
+        &attributed(&without_child()),
+        &JsonOptions::default(),
+        &mut out,
+    )
+    .expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     let process = &value["processes"][0];
     let sites = process["sites"].as_array().expect("a list");
@@ -535,7 +546,7 @@ fn colours_are_optional_and_change_no_text() {
     let mut painted = plain.clone();
     painted.style.color = true;
     let mut out = Vec::new();
-    text::write(&without_child(), &painted, &mut out).expect("memory");
+    text::write(&attributed(&without_child()), &painted, &mut out).expect("memory");
     let mut text = String::from_utf8(out).expect("UTF-8");
     assert!(text.contains("\x1b[36m"));
     for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[36m"] {

@@ -1,5 +1,6 @@
 //! Attribution: whose code each frame of a profile is ([`Origin`]), which frame heads each of
 //! its stacks ([`Headlines`]), and which leaked blocks are expected ([`Suppressions`]).
+//! [`Attributed`] has a profile together with the first two.
 //!
 //! Nothing here changes what is counted. The lists are text files beside the code that reads
 //! them: `glue.txt`, `wrappers.txt`, `suppressions.txt`. Users add to the first and the last.
@@ -7,9 +8,10 @@
 //! - `own_code`: origins by the paths of source files and the names of modules.
 //! - `glue`, `names`: origins by patterns on function names, after normalising these.
 //! - `wrappers`, `roots`: functions that say nothing about a stack; [`Heads`] chooses.
-//! - `headlines`: all of this for the frames and stacks of one profile.
+//! - `headlines`, `attributed`: all of this for the frames and stacks of one profile.
 #![forbid(unsafe_code)]
 
+mod attributed;
 mod error;
 mod glue;
 mod headlines;
@@ -19,6 +21,7 @@ mod roots;
 mod suppressions;
 mod wrappers;
 
+pub use crate::attributed::Attributed;
 pub use crate::error::ListError;
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;
