@@ -1,7 +1,7 @@
 //! Recognises glue frames: those of allocators, language runtimes and thread
-//! starts. The default list is `glue.txt`; users may add patterns. Glue affects
-//! which frame heads a site or a difference and what matching may ignore, never
-//! what is counted.
+//! starts. The default list is `glue.txt` and what the table of allocators has for it; users
+//! may add patterns. Glue affects which frame heads a site or a difference and what matching
+//! may ignore, never what is counted.
 
 mod wrapper_names;
 
@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use crate::error::ListError;
 use crate::names;
 use crate::own_code::{self, Code, Origin};
+use allotrope_detour::allocators::{ALLOCATORS, INNERMOST};
 use allotrope_profile::{NamedFrame, StackFrame};
 
 const LIST: &str = include_str!("glue.txt");
@@ -52,9 +53,12 @@ impl Default for Glue {
     /// Allocators, the C, C++, Rust and Swift runtimes, thread starts.
     fn default() -> Self {
         let mut glue = Self::none();
-        for line in LIST.lines() {
+        for line in LIST.lines().chain(INNERMOST) {
             // Cannot fail: a test parses every line of the list.
             let _ = glue.line(line);
+        }
+        for module in ALLOCATORS.iter().filter_map(|row| row.glue) {
+            let _ = glue.line(&format!("{module} *"));
         }
         glue
     }
