@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use allotrope_profile::{Options, Process, Profile, replay};
+use allotrope_profile::{Options, Process, Profile, aggregate};
 use allotrope_report::signal_name;
 use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
@@ -223,7 +223,8 @@ impl Measurer<'_> {
             return Err(Problem::NotRecorded("there is no recording".to_owned()));
         }
         let reader = TraceReader::open(trace).map_err(|error| unreadable(&error))?;
-        let profile = replay(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
+        let profile =
+            aggregate(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
         check_exit(&profile, ended, protocol)?;
         check_whole(&profile)?;
         let windows = Windows::of(&reader, &profile, self.project)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    Options, Profile, QuietWait, StackSet, WindowKey, WindowRun, replay_windows,
+    Options, Profile, QuietWait, StackSet, WindowKey, WindowRun, aggregate_windows,
 };
 use allotrope_trace::TraceReader;
 
@@ -58,7 +58,7 @@ impl Windows {
         if keys.is_empty() {
             return Ok(Self::default());
         }
-        let stacks = replay_windows(reader, &Options::default(), &keys)
+        let stacks = aggregate_windows(reader, &Options::default(), &keys)
             .map_err(|error| Problem::Unreadable(error.to_string()))?;
         let samples = runs().enumerate();
         Ok(Self {

@@ -77,7 +77,7 @@ pub(crate) struct Accumulator<'a> {
     peak_ns: u64,
     /// Allocations made until the peak.
     peak_allocated: u64,
-    /// The peak, if an earlier replay found it: events after it are later than it.
+    /// The peak, if an earlier aggregation found it: events after it are later than it.
     known_peak: Option<Peak>,
     series: Plotter,
     times: Option<Tables>,

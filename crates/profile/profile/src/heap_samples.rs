@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use allotrope_trace::model::ImageId;
 
-use crate::error::ReplayError;
+use crate::aggregator::Aggregator;
+use crate::error::AggregateError;
 use crate::heap_sampler::{HeapSample, Sampling};
 use crate::index::index;
 use crate::options::Options;
-use crate::replayer::Replayer;
 use crate::series::ResidentSample;
 use crate::source::TraceSource;
 
@@ -30,7 +30,7 @@ pub struct ProcessSamples {
     pub resident: Vec<ResidentSample>,
 }
 
-/// Replays a trace and samples the heap of each process at `from_ns` + n × `each_ns`, in
+/// Aggregates a trace and samples the heap of each process at `from_ns` + n × `each_ns`, in
 /// nanoseconds since the start of the recording, and at its end. `each_ns` must not be 0
 /// and large enough for the run: every sample is in memory.
 ///
@@ -42,11 +42,11 @@ pub fn heap_samples<S: TraceSource>(
     options: &Options<'_>,
     from_ns: u64,
     each_ns: u64,
-) -> Result<Vec<ProcessSamples>, ReplayError> {
+) -> Result<Vec<ProcessSamples>, AggregateError> {
     let (index, _) = index(source)?;
     let each_ns = each_ns.max(1);
-    let replayer = Replayer::new(source, &index, options, None, None);
-    let mut done = replayer.sampled(Sampling { from_ns, each_ns }).run()?;
+    let aggregator = Aggregator::new(source, &index, options, None, None);
+    let mut done = aggregator.sampled(Sampling { from_ns, each_ns }).run()?;
     done.sort_by_key(|done| done.image);
     let processes = done.into_iter().filter_map(|done| {
         let image = index.images.get(&done.image)?;

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::clock::Timeline;
 use crate::counts::Counted;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::jit_code::JitCode;
 use crate::model;
 use crate::series::ResidentSample;
@@ -108,7 +108,7 @@ pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 /// are ignored.
 pub(crate) fn index<S: TraceSource>(
     source: &S,
-) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
+) -> Result<(Index<S::Handle>, ThreadNames), AggregateError> {
     let mut index = Index {
         recording: Recording::default(),
         timeline: Timeline::default(),
@@ -290,7 +290,7 @@ impl<H> Index<H> {
         }
     }
 
-    /// Whether the trace has the image's parent, whose replay determines what the image
+    /// Whether the trace has the image's parent, whose aggregation determines what the image
     /// inherits.
     pub(crate) fn has_parent(&self, id: ImageId) -> bool {
         self.images
