@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use allotrope_collector::protocol::ImageFigures;
 use allotrope_files::Output;
-use allotrope_profile::{Options, heap_samples, run_times};
+use allotrope_profile::{Options, heap_curves, run_times};
 use allotrope_text::Shown;
 use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, anyhow};
@@ -286,7 +286,7 @@ impl Outputs {
             progress: Some(&show),
             ..Options::default()
         };
-        let samples = heap_samples(trace, &options, run.started_ns, each);
+        let samples = heap_curves(trace, &options, run.started_ns, each);
         progress.finish();
         Ok(Rows::new(
             samples.map_err(unreadable)?,

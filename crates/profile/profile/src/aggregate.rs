@@ -90,9 +90,9 @@ pub fn blocks_of_sites<S: TraceSource>(
     })
 }
 
-/// The same with all events of these blocks, also that they are allocated, in the order in
-/// which they happened in their image. A child's events are among those of its parent, at the
-/// fork.
+/// Like [`blocks_of_sites`], but calls `callback` with each event of the blocks, allocations as
+/// well, in the order in which they happened in their image. A child's events are among those of
+/// its parent, at the fork.
 pub fn block_events<S: TraceSource>(
     source: &S,
     options: &Options<'_>,

@@ -10,7 +10,7 @@ use crate::accumulator::{Accumulator, ImageStats, Requested};
 use crate::cursor::{Cursor, EventBatch};
 use crate::decode_ahead::DecodeAhead;
 use crate::error::AggregateError;
-use crate::heap_sampler::{HeapSample, Sampler, Sampling};
+use crate::heap_curve::{HeapPoint, Sampler, Sampling};
 use crate::index::{Image, Index};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, merge};
@@ -46,7 +46,7 @@ pub(crate) struct Done {
     /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
     /// In order of time; empty if not wanted.
-    pub samples: Vec<HeapSample>,
+    pub samples: Vec<HeapPoint>,
 }
 
 /// By image: the indexes of the windows whose stacks are wanted.

@@ -16,7 +16,7 @@ use crate::counts::Counted;
 use crate::error::AggregateError;
 use crate::jit_code::JitCode;
 use crate::model;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::threads::Threads;
@@ -234,8 +234,8 @@ impl<H> Index<H> {
     }
 
     /// The samples of an image's resident memory with their times.
-    pub(crate) fn resident_of(&self, image: &Image<H>) -> Vec<ResidentSample> {
-        let samples = image.resident.iter().map(|sample| ResidentSample {
+    pub(crate) fn resident_of(&self, image: &Image<H>) -> Vec<ResidentPoint> {
+        let samples = image.resident.iter().map(|sample| ResidentPoint {
             time_us: self.timeline.ns(sample.tick) / 1000,
             bytes: sample.bytes,
             recorder_bytes: sample.recorder_bytes,

@@ -56,8 +56,8 @@ mod filter;
 mod frames;
 mod gap;
 mod gaps;
-mod heap_sampler;
-mod heap_samples;
+mod heap_curve;
+mod heap_curves;
 mod index;
 mod jit_code;
 mod lifetime;
@@ -109,8 +109,8 @@ pub use error::AggregateError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
 pub use gap::Gap;
-pub use heap_sampler::HeapSample;
-pub use heap_samples::{ProcessSamples, heap_samples};
+pub use heap_curve::HeapPoint;
+pub use heap_curves::{HeapCurve, heap_curves};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
@@ -123,7 +123,7 @@ pub use peak::Peak;
 pub use peaks::{peaks, peaks_readable};
 pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
-pub use series::{LiveSample, ResidentSample, Series};
+pub use series::{LivePoint, ResidentPoint, Series};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };

@@ -17,7 +17,7 @@ use crate::evidence::Evidence;
 use crate::filter::Filter;
 use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
-use crate::series::{ResidentSample, Series};
+use crate::series::{ResidentPoint, Series};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
 use crate::windows::{WindowFigures, WindowKey, WindowRun};
@@ -192,7 +192,7 @@ pub struct Process {
     /// Live bytes over time.
     pub live: Series,
     /// Resident memory over time.
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
     /// The windows that the program opened, in order of opening.
     pub windows: Vec<WindowRun>,
     /// When the blocks of each site were allocated and freed, if the aggregation was

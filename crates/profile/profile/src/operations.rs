@@ -22,7 +22,7 @@ use crate::index::{Image, Index, index};
 use crate::live::{Blocks, LiveBlocks, NO_BLOCK};
 use crate::merge::merge;
 use crate::options::Helpers;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 use crate::sink::Sink;
 use crate::source::TraceSource;
 use crate::step::Step;
@@ -52,7 +52,7 @@ pub struct RecordedProcess {
     /// How long its threads waited for the recording, all together, in nanoseconds.
     pub waited_ns: u64,
     /// Resident memory, in order of time (microseconds since the start of the recording).
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
     /// When each thread ended that ended before the process (nanoseconds since the start of
     /// the recording), by the number that [`Operation::thread`] has.
     pub thread_ends: Vec<(u32, u64)>,
