@@ -25,10 +25,10 @@
 //!  window_accumulator           (`take_batch`) at a time; the figures of windows
 //!      │
 //!      ▼
-//!   aggregator                     one image after the other, a child at its fork
+//!  aggregator                   one image after the other, a child at its fork
 //!      │
 //!      ▼
-//!   process ◀── frames, site_order    names and order of the sites
+//!   process ◀── frames, site_order  names and order of the sites
 //!      │
 //!      ▼
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
