@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_diff::{Glue, Headlines, Suppressions};
+use allotrope_attribution::{Attributed, Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
 use allotrope_page::{Page, boundaries, profile_of_samples};
@@ -85,7 +85,7 @@ fn of_samples(
 
 fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
     let mut trace = trace::open(path, options.limits)?;
-    let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
+    let run = run_times(&trace).map_err(|error| trace::not_aggregated(path, error))?;
     let times = boundaries(&run);
     let peaks = trace::peaks(path, &mut trace, &Progress::new(false))?;
     let wanted = trace::Wanted {
@@ -99,16 +99,16 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
     for note in trace::notes(path, &trace) {
         message::print(note);
     }
-    let headlines = Headlines::new(&profile, &options.glue);
+    let attributed = Attributed::new(&profile, &options.glue);
     let how = options.findings.options(&options.suppressions)?;
     let findings = match profile.is_counts_only() {
         true => Vec::new(),
-        false => find(&profile, &headlines, &how),
+        false => find(&attributed, &how),
     };
     let source = source(options, &profile);
     let page = render(&Page {
         profile: &profile,
-        headlines: &headlines,
+        headlines: &attributed.headlines,
         findings: &findings,
         file: &path.shown(),
         sampled: None,

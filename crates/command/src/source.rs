@@ -11,8 +11,8 @@ use allotrope_text::Shown;
 use allotrope_formats::{Events, Limits, read_bytes_within};
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
 use allotrope_profile::{
-    Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, ReplayError, StackId, StackSet,
-    WindowKey, block_events, run_times,
+    AggregateError, Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, StackId,
+    StackSet, WindowKey, block_events, run_times,
 };
 use allotrope_report::missing;
 use allotrope_report::sampled::{interval, note, value, words};
@@ -53,11 +53,11 @@ pub struct RecordedSource {
 }
 
 impl Events for RecordedSource {
-    fn replay(
+    fn block_events(
         &self,
         sites: &[(ImageId, StackId)],
         callback: &mut dyn FnMut(BlockEvent, &Block),
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         block_events(&self.trace, &Options::default(), sites, callback)
     }
 }
@@ -76,7 +76,7 @@ impl Source {
     /// Keeps only the stacks with a frame that matches.
     pub fn filter(&mut self, filter: &Filter) {
         if let Some(sampled) = &mut self.sampled {
-            let matching = self.set.frames.iter().map(|frame| frame.matches(filter));
+            let matching = self.set.frames.iter().map(|frame| filter.selects(frame));
             let matching: Vec<bool> = matching.collect();
             let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
             let mut stacks = self.set.stacks.iter();
@@ -330,7 +330,7 @@ fn live_at(
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let trace = trace::open(path, limits)?;
-    let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
+    let run = run_times(&trace).map_err(|error| trace::not_aggregated(path, error))?;
     let ns = moment::ns(at, &run, "the moment", path)?;
     let profile = moment::live_at(path, &trace, ns, progress)?;
     check_stacks(path, &profile)?;

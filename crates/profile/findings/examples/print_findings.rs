@@ -5,9 +5,9 @@
 use std::error::Error;
 use std::path::Path;
 
-use allotrope_diff::{Glue, Headlines};
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_findings::{FindingOptions, find};
-use allotrope_profile::{Options, replay};
+use allotrope_profile::{Options, aggregate};
 use allotrope_trace::TraceReader;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,9 +22,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             evidence: true,
             ..Options::default()
         };
-        let profile = replay(&trace, &options)?;
-        let frames = Headlines::new(&profile, &Glue::default());
-        for found in find(&profile, &frames, &FindingOptions::default()) {
+        let profile = aggregate(&trace, &options)?;
+        let attributed = Attributed::new(&profile, &Glue::default());
+        for found in find(&attributed, &FindingOptions::default()) {
             let frame = found.frame.and_then(|at| profile.frames.get(at as usize));
             let function = frame.map_or("-", |frame| &frame.function);
             let (rule, severity) = (found.rule.name(), found.severity.name());

@@ -1,6 +1,6 @@
 //! The data types of a profile: processes, their sites, the frames of their stacks.
 //! Words such as *temporary* or *leaked* have the meaning of the README's glossary. The
-//! replay computes the figures; nothing is computed here.
+//! aggregation computes the figures; nothing is computed here.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,7 +17,8 @@ use crate::evidence::Evidence;
 use crate::filter::Filter;
 use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
-use crate::series::{ResidentSample, Series};
+use crate::named_frame::Frame;
+use crate::series::{ResidentPoint, Series};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
 use crate::windows::{WindowFigures, WindowKey, WindowRun};
@@ -25,7 +26,7 @@ use crate::windows::{WindowFigures, WindowKey, WindowRun};
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
 
-/// The result of replaying a recording.
+/// The result of aggregating a recording.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// The recording as a whole.
@@ -99,35 +100,6 @@ pub fn command_text(command: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// A frame of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Frame {
-    /// Qualified name without parameters; `module+0x1f` if the address has no name,
-    /// `0x7f…` if it is in no module, `[truncated]` in place of the frames beyond the
-    /// depth limit of the walk.
-    pub function: String,
-    /// The full demangled form; empty if the address has no name.
-    pub signature: String,
-    /// Index into [`Profile::modules`], or [`UNKNOWN_MODULE`].
-    pub module: u32,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line from 1; 0 if unknown.
-    pub line: u32,
-    /// Column from 1; 0 if unknown.
-    pub column: u32,
-    /// Bytes from the start of the function; 0 if the address has no name.
-    pub offset: u64,
-    /// Inlined into the next frame of the stack.
-    pub inlined: bool,
-    /// The compiler wrote the function: a derived trait's method, an implicit copy
-    /// constructor.
-    pub generated: bool,
-    /// A signal interrupted the program here: the frames inside of it are those of the
-    /// signal's handler.
-    pub interrupted: bool,
-}
-
 /// One process image: a process (pid) between two calls of `exec`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
@@ -192,19 +164,19 @@ pub struct Process {
     /// Live bytes over time.
     pub live: Series,
     /// Resident memory over time.
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
     /// The windows that the program opened, in order of opening.
     pub windows: Vec<WindowRun>,
-    /// When the blocks of each site were allocated and freed, if the replay was
+    /// When the blocks of each site were allocated and freed, if the aggregation was
     /// [asked for it](crate::Options::time_table).
     pub times: Option<TimeTable>,
-    /// The same by the thread that allocated a block, if the replay was
+    /// The same by the thread that allocated a block, if the aggregation was
     /// [asked for it](crate::Options::thread_times).
     pub thread_times: Option<TimeTable>,
-    /// Its blocks by size, the smallest first, if the replay was asked for the
+    /// Its blocks by size, the smallest first, if the aggregation was asked for the
     /// [details of sites](crate::Options::site_details).
     pub sizes: Option<Vec<SizeFigures>>,
-    /// Evidence for findings, if the replay was [asked for it](crate::Options::evidence).
+    /// Evidence for findings, if the aggregation was [asked for it](crate::Options::evidence).
     pub evidence: Option<Evidence>,
 }
 
@@ -273,7 +245,7 @@ pub struct Site {
     pub max_allocations: u64,
     /// How long the blocks lived.
     pub lifetimes: Lifetimes,
-    /// Entry points, sizes and who frees the blocks, if the replay was
+    /// Entry points, sizes and who frees the blocks, if the aggregation was
     /// [asked for it](crate::Options::site_details).
     pub details: Option<Box<SiteDetails>>,
 }

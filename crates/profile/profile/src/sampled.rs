@@ -19,7 +19,8 @@ use allotrope_trace::model::{Exit, ImageId, Recording, Sampling};
 use allotrope_trace::{Cut, ReadError};
 
 use crate::metric::{Metric, MetricSet};
-use crate::model::{Frame, Module};
+use crate::model::Module;
+use crate::named_frame::Frame;
 use crate::stack::Stack;
 
 /// Most samples and totals of a file.
@@ -30,7 +31,7 @@ pub const MAX_SAMPLES: u64 = 1 << 22;
 pub enum SampledError {
     /// The file could not be read, or is damaged.
     #[error(transparent)]
-    Read(#[from] crate::ReplayError),
+    Read(#[from] crate::AggregateError),
     /// The file ends too early. What is left would give wrong estimates.
     #[error(
         "the sampled profile is not whole ({0}), and a part of it would give wrong estimates; save it again"
