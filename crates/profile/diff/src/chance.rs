@@ -1,15 +1,9 @@
-//! What of a difference between sampled profiles chance alone may have made.
+//! Confidence intervals of the differences of two sampled profiles.
 //!
-//! The figures of a sampled profile are estimates with 95 % intervals. The interval of the
-//! difference *d* = *a* − *b* of two of them follows from theirs by the method of variance
-//! estimates recovery (Zou and Donner, "Construction of confidence limits about effect
-//! measures: a general approach", Statistics in Medicine 27, 2008):
-//!
-//! - lower end: *d* − √((*a* − *a*low)² + (*b*high − *b*)²);
-//! - upper end: *d* + √((*a*high − *a*)² + (*b* − *b*low)²).
-//!
-//! It keeps their skewness, and an exact figure is an interval without width. An interval that
-//! includes 0 cannot tell the difference from chance.
+//! The figures of a sampled profile are estimates with 95 % intervals, from which those of differences
+//! follow ([`Estimate::minus`]).
+//! An exact figure is an interval without width. An interval that includes 0 cannot tell the
+//! difference from chance.
 //!
 //! It assumes that the samples of both sides are independent. Two profiles of one process share
 //! the samples of blocks that were live in both. What they have in common cancels out of the
@@ -36,12 +30,10 @@ pub struct Interval {
 impl Interval {
     /// Of the difference `after` minus `before`.
     pub fn of_difference(before: &Estimate, after: &Estimate) -> Self {
-        let difference = after.value - before.value;
-        let below = (after.value - after.low).hypot(before.high - before.value);
-        let above = (after.high - after.value).hypot(before.value - before.low);
+        let difference = after.minus(before);
         Self {
-            low: difference - below,
-            high: difference + above,
+            low: difference.low,
+            high: difference.high,
             before: [before.low, before.high],
             after: [after.low, after.high],
         }
@@ -97,12 +89,7 @@ impl SideFigures {
 }
 
 fn exactly(figure: u64) -> Estimate {
-    let value = figure as f64;
-    Estimate {
-        value,
-        low: value,
-        high: value,
-    }
+    Estimate::exact(figure as f64)
 }
 
 /// Adds the intervals of the differences of the total and of all entries.
