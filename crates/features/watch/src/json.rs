@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use allotrope_sampling::estimate::{Estimate, Figures};
+use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_shm::samples::reader::State;
 use allotrope_text::to_json_string;
 use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, BlockRow, Which};
-use crate::look::Look;
 use crate::nameless;
 use crate::names::NamedFrame;
 use crate::report::{ProcessRow, Report, SiteRow};
-use crate::sites::{Sites, Sums};
+use crate::sites::Sums;
+use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
 /// The format's name and version.
@@ -30,22 +30,18 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         report.mark_time.map_or(Value::Null, seconds),
     );
     object.insert("old_age_seconds".into(), seconds(report.old_age));
-    put_sums(&mut object, report.total.as_ref(), Sites::MIN);
+    put_sums(&mut object, report.total.as_ref(), MIN);
     let processes: Vec<Value> = report.processes.iter().map(process).collect();
     object.insert("processes".into(), processes.into());
     object.insert("sites".into(), report.sites.iter().map(site).collect());
     object.insert("more_sites".into(), report.more_sites.into());
-    let warnings = nameless::sentences(&report.sites, 0.0);
+    let warnings = nameless::sentences(&report.sites, 0);
     object.insert("warnings".into(), warnings.into());
     let mut suppressed = Map::new();
     suppressed.insert("sites".into(), report.suppressed.sites.into());
     put_live(&mut suppressed, report.suppressed.live.as_ref());
     if report.total.is_some() && report.suppressed.live.is_none() {
-        let none = Estimate {
-            value: 0.0,
-            low: 0.0,
-            high: 0.0,
-        };
+        let none = Estimate::exact(0.0);
         put(&mut suppressed, "live_bytes", none);
         put(&mut suppressed, "live_blocks", none);
     }
@@ -67,7 +63,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Those of `out`.
 pub fn write_blocks(
     watch: &mut Watch,
-    looks: &[Look],
+    snapshots: &[Snapshot],
     which: Which,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -76,8 +72,8 @@ pub fn write_blocks(
         Which::Old => "old_block",
         Which::Freed => "freed_block",
     };
-    for look in looks {
-        blocks::each(watch, look, which, &mut |it| line(block(it, kind), out))?;
+    for snapshot in snapshots {
+        blocks::each(watch, snapshot, which, &mut |it| line(block(it, kind), out))?;
     }
     Ok(())
 }
@@ -87,10 +83,10 @@ pub fn write_blocks(
 /// # Errors
 /// Those of `out`.
 pub fn write_high_water(watch: &mut Watch, out: &mut dyn Write) -> io::Result<()> {
-    for look in watch.high_water().iter().flat_map(|it| it.iter()) {
-        blocks::each(watch, look, Which::Live, &mut |it| {
+    for snapshot in watch.high_water().iter().flat_map(|it| it.iter()) {
+        blocks::each(watch, snapshot, Which::Live, &mut |it| {
             let mut object = block(it, "high_water_block");
-            object.insert("time".into(), seconds(look.real_time));
+            object.insert("time".into(), seconds(snapshot.real_time));
             line(object, out)
         })?;
     }
@@ -140,7 +136,7 @@ fn process(row: &ProcessRow) -> Value {
         "period_bytes".into(),
         row.period.map_or(0, |it| it.bytes()).into(),
     );
-    put_sums(&mut object, row.sums.as_ref(), Sites::MIN);
+    put_sums(&mut object, row.sums.as_ref(), MIN);
     let counters = &row.counters;
     for (name, number) in [
         ("sampled", counters.sampled),
@@ -210,7 +206,7 @@ fn put_live(object: &mut Map<String, Value>, live: Option<&Figures>) {
     object.insert("samples".into(), live.map_or(0, Figures::samples).into());
     if let Some(live) = live {
         put(object, "live_bytes", live.bytes());
-        put(object, "live_blocks", live.blocks(Sites::MIN));
+        put(object, "live_blocks", live.blocks(MIN));
     }
 }
 
@@ -232,9 +228,10 @@ fn put_sums(object: &mut Map<String, Value>, sums: Option<&Sums>, smallest: u64)
 
 /// An estimate under its name, its ends under the name with `_low` and `_high`.
 fn put(object: &mut Map<String, Value>, name: &str, estimate: Estimate) {
-    object.insert(name.into(), (estimate.value.round() as i64).into());
-    object.insert(format!("{name}_low"), (estimate.low.floor() as i64).into());
-    object.insert(format!("{name}_high"), (estimate.high.ceil() as i64).into());
+    let Estimate { value, low, high } = estimate.rounded();
+    object.insert(name.into(), (value as i64).into());
+    object.insert(format!("{name}_low"), (low as i64).into());
+    object.insert(format!("{name}_high"), (high as i64).into());
 }
 
 fn seconds(ns: u64) -> Value {

@@ -2,10 +2,10 @@
 //!
 //! - [`attach`]: a process's memory, the lock on it (`lock`), switching sampling on and off.
 //! - [`discover`]: which processes have such a memory.
-//! - [`look`]: the state of a process at one moment.
+//! - [`snapshot`]: the state of a process at one moment.
 //! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
 //! - [`history`]: the trend of each stack.
-//! - [`watch`]: what is remembered between looks; makes the [`report`].
+//! - [`watch`]: what is remembered between snapshots; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
 //! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
@@ -14,7 +14,7 @@
 //! Not here: the command line, the loop, signals, where the output goes (the command).
 //!
 //! Processes may be hostile. What they write is checked by `samples` of `allotrope-shm`. What is
-//! remembered of them has bounds: one look at each (14 MiB at most), one more for the high-water
+//! remembered of them has bounds: one snapshot of each (14 MiB at most), one more for the high-water
 //! mark, the blocks of the mark, [`history`]'s and [`names`]' limits.
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,6 @@ pub mod history;
 pub mod json;
 pub mod live;
 mod lock;
-pub mod look;
 mod nameless;
 pub mod names;
 pub mod perf_events;
@@ -36,5 +35,6 @@ pub mod report;
 pub mod resident;
 pub mod sampled;
 pub mod sites;
+pub mod snapshot;
 pub mod text;
 pub mod watch;

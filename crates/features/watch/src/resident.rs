@@ -11,7 +11,7 @@ use allotrope_shm::page_map;
 use allotrope_shm::samples::layout::BYTES;
 use allotrope_shm::samples::reader::RecorderMemory;
 
-use crate::look::Look;
+use crate::snapshot::Snapshot;
 
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +24,15 @@ pub struct Resident {
 
 impl Resident {
     /// That of a process now (`proc_pid_status(5)`); `None`: the process has ended.
-    pub fn of(look: &Look) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{}/status", look.process)).ok()?;
+    pub fn of(snapshot: &Snapshot) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{}/status", snapshot.process)).ok()?;
         let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
         let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        let pagemap = File::open(format!("/proc/{}/pagemap", look.process)).ok();
+        let pagemap = File::open(format!("/proc/{}/pagemap", snapshot.process)).ok();
         Some(Self {
             bytes: kib.saturating_mul(1024),
-            recorder_bytes: pagemap.and_then(|map| recorders(&map, &look.state.process.recorder)),
+            recorder_bytes: pagemap
+                .and_then(|map| recorders(&map, &snapshot.state.process.recorder)),
         })
     }
 

@@ -129,7 +129,7 @@ pub struct Frame {
 }
 
 /// One process image: a process (pid) between two calls of `exec`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Process {
     /// Its number, in order of start.
     pub id: ImageId,
