@@ -1,9 +1,8 @@
-//! Confidence intervals of the differences of two sampled profiles.
+//! Confidence interval of a difference of two sampled profiles.
 //!
 //! The figures of a sampled profile are estimates with 95 % intervals, from which those of differences
-//! follow ([`Estimate::minus`]).
-//! An exact figure is an interval without width. An interval that includes 0 cannot tell the
-//! difference from chance.
+//! follow ([`Estimate::minus`]). An exact figure is an interval without width. An interval that
+//! includes 0 cannot tell the difference from chance.
 //!
 //! It assumes that the samples of both sides are independent. Two profiles of one process share
 //! the samples of blocks that were live in both. What they have in common cancels out of the
