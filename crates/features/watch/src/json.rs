@@ -153,7 +153,7 @@ fn process(row: &ProcessRow) -> Value {
 
 fn site(row: &SiteRow) -> Value {
     let mut object = Map::new();
-    put_sums(&mut object, Some(&row.sums), row.smallest);
+    put_sums(&mut object, Some(&row.sums), row.smallest());
     object.insert("trend".into(), row.trend.name().into());
     object.insert("oldest_seconds".into(), seconds(row.oldest));
     let of_process = |(process, live): &(u32, Figures)| {

@@ -83,7 +83,6 @@ mod tests {
             sums.live.add(1 << 20, Period::DEFAULT);
         }
         SiteRow {
-            smallest: 1 << 20,
             oldest: 0,
             trend: Trend::Flat,
             key: 0,

@@ -72,8 +72,6 @@ impl ProcessRow {
 pub struct SiteRow {
     /// Its figures.
     pub sums: Sums,
-    /// The smallest size of its blocks.
-    pub smallest: u64,
     /// The age of its oldest sample, in nanoseconds.
     pub oldest: u64,
     /// How it develops.
@@ -92,6 +90,11 @@ pub struct SiteRow {
 }
 
 impl SiteRow {
+    /// The smallest size that its blocks can have: blocks of one stack are alike.
+    pub fn smallest(&self) -> u64 {
+        self.sums.live.smallest_sample()
+    }
+
     /// The row of a site with the names of its frames. `processes`: the ids of all processes, by index.
     pub(crate) fn new(site: &Site, processes: &[u32], stack: Vec<NamedFrame>) -> Self {
         let id = |index: usize| processes.get(index).copied().unwrap_or(0);
@@ -100,8 +103,6 @@ impl SiteRow {
         live.sort_by_key(|(process, _)| *process);
         Self {
             sums: site.sums.clone(),
-            // Blocks of one stack are alike.
-            smallest: site.sums.live.smallest_sample(),
             oldest: site.oldest,
             trend: Trend::Unknown,
             key: site.key,

@@ -144,11 +144,16 @@ impl Keys {
     }
 }
 
-/// The id of a process's parent (`proc_pid_status(5)`).
+/// The id of a process's parent.
 pub fn parent_of(process: u32) -> Option<u32> {
+    status_field(process, "PPid:")?.try_into().ok()
+}
+
+/// The number behind a name in the status of a process (`proc_pid_status(5)`).
+pub(crate) fn status_field(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
+    let line = status.lines().find_map(|it| it.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Now, by `CLOCK_MONOTONIC`, in nanoseconds.

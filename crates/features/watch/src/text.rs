@@ -119,7 +119,7 @@ fn sites(rows: &[SiteRow], more: usize, width: usize, out: &mut dyn Write) -> io
 fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let sums = &row.sums;
     let mut text = in_bytes(&sums.live);
-    let blocks = sums.live.blocks(row.smallest);
+    let blocks = sums.live.blocks(row.smallest());
     let _ = write!(text, ", {}", in_blocks(blocks));
     if sums.old.samples() > 0 {
         let _ = write!(text, ", old {}", in_bytes(&sums.old));

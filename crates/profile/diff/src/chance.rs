@@ -9,7 +9,7 @@
 //! difference, so the interval is too wide then, never too narrow.
 
 use allotrope_profile::Metric;
-use allotrope_profile::sampled::{Estimate, SampledFigures};
+use allotrope_profile::sampled::{Estimate, SampledStacks};
 
 use crate::{Diff, EntryStack, Side};
 
@@ -46,19 +46,11 @@ impl Interval {
 
 /// One side of a comparison.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "a comparison has two of them")]
 pub enum SideFigures {
     /// A recording, whose figures have no error.
     Exact,
     /// A sampled profile.
-    Sampled {
-        /// By the index of the stack in its set.
-        stacks: Vec<SampledFigures>,
-        /// Those of all stacks.
-        total: SampledFigures,
-        /// A stack of which no block was sampled.
-        none: SampledFigures,
-    },
+    Sampled(Box<SampledStacks>),
 }
 
 impl SideFigures {
@@ -69,11 +61,11 @@ impl SideFigures {
         exact: u64,
         metric: Metric,
     ) -> Estimate {
-        let Self::Sampled { stacks, none, .. } = self else {
+        let Self::Sampled(samples) = self else {
             return exactly(exact);
         };
-        let mut sum = *none;
-        for figures in indexes.filter_map(|index| stacks.get(index as usize)) {
+        let mut sum = samples.none;
+        for figures in indexes.filter_map(|index| samples.stacks.get(index as usize)) {
             sum.merge(figures);
         }
         sum.metric(metric).unwrap_or(exactly(exact))
@@ -82,7 +74,7 @@ impl SideFigures {
     fn total(&self, exact: u64, metric: Metric) -> Estimate {
         match self {
             Self::Exact => exactly(exact),
-            Self::Sampled { total, .. } => total.metric(metric).unwrap_or(exactly(exact)),
+            Self::Sampled(samples) => samples.total.metric(metric).unwrap_or(exactly(exact)),
         }
     }
 }

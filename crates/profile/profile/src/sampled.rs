@@ -69,6 +69,17 @@ pub struct SampledProcess {
     pub sites: Vec<SampledFigures>,
 }
 
+/// The samples behind the figures of a set of stacks.
+#[derive(Debug, Clone)]
+pub struct SampledStacks {
+    /// Those of each stack, in the order of the set.
+    pub stacks: Vec<SampledFigures>,
+    /// All of them together.
+    pub total: SampledFigures,
+    /// A stack of which no block was sampled.
+    pub none: SampledFigures,
+}
+
 /// What samples say about the blocks of a stack, of a process, or of several.
 #[derive(Debug, Clone, Copy)]
 pub struct SampledFigures {

@@ -349,7 +349,7 @@ impl View {
             return Vec::new();
         };
         let live = site.sums.live.bytes();
-        let blocks = site.sums.live.blocks(site.smallest).value.round() as u64;
+        let blocks = site.sums.live.blocks(site.smallest()).value.round() as u64;
         let figures = format!(
             "  {} ± {}, about {} {}",
             bytes(live.value as u64),

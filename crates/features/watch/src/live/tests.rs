@@ -34,7 +34,6 @@ fn site(key: SiteKey, function: &str, blocks: u64) -> SiteRow {
         sums.live.add(MIB, Period::DEFAULT);
     }
     SiteRow {
-        smallest: MIB,
         oldest: key * SECOND,
         trend: Trend::Flat,
         key,

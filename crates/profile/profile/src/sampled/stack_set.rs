@@ -1,21 +1,30 @@
 //! A sampled profile as a set of stacks, for diffs and other tools' formats.
 
-use super::{SampledFigures, SampledProfile};
+use super::{SampledFigures, SampledProfile, SampledStacks};
+use crate::filter::Filter;
 use crate::run_info::{RunInfo, SamplingInfo};
 use crate::stack_set::StackSet;
+use allotrope_sampling::Period;
 use allotrope_text::text_of_path;
 
 impl SampledProfile {
-    /// Its stacks with their estimates, rounded to whole numbers, and in the same order the
-    /// figures of which these were made.
-    pub fn stack_set(&self) -> (StackSet, Vec<SampledFigures>) {
+    /// Its stacks with their estimates, rounded to whole numbers, and the samples of which these were
+    /// made; `None`: sampling was never on, so that nothing is known.
+    pub fn stack_set(&self) -> (StackSet, Option<SampledStacks>) {
         let mut set = StackSet::from(&self.profile);
         for stack in &mut set.stacks {
             stack.maximum = None;
         }
         set.known = SampledFigures::known();
         set.run = self.run();
-        (set, self.sites().map(|(_, figures)| *figures).collect())
+        let period = Period::new(self.longest_period());
+        let samples = self.totals().zip(period);
+        let samples = samples.map(|(total, period)| SampledStacks {
+            stacks: self.sites().map(|(_, figures)| *figures).collect(),
+            total,
+            none: SampledFigures::of_site(period),
+        });
+        (set, samples)
     }
 
     fn run(&self) -> RunInfo {
@@ -40,6 +49,24 @@ impl SampledProfile {
                 notes: Vec::new(),
             }),
             modules: self.profile.modules.clone(),
+        }
+    }
+}
+
+impl SampledStacks {
+    /// Keeps only the stacks of the set that [`StackSet::filter`] keeps, which has them all still.
+    pub fn filter(&mut self, set: &StackSet, filter: &Filter) {
+        let matching = set.frames.iter().map(|frame| frame.matches(filter));
+        let matching: Vec<bool> = matching.collect();
+        let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
+        let mut stacks = set.stacks.iter();
+        self.stacks.retain(|_| {
+            let stack = stacks.next();
+            stack.is_some_and(|stack| stack.frames.iter().any(is_wanted))
+        });
+        self.total = self.none;
+        for figures in &self.stacks {
+            self.total.merge(figures);
         }
     }
 }
