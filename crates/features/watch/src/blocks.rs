@@ -151,7 +151,7 @@ fn unsuppressed(
     mut blocks: Vec<BlockRow<u32>>,
 ) -> Vec<BlockRow<u32>> {
     let stacks = blocks.iter().map(|it| it.stack).collect();
-    let suppressed = watch.suppressed_stacks(snapshot, &stacks);
+    let suppressed = watch.suppressed_stacks(snapshot, stacks);
     blocks.retain(|it| !suppressed.contains(&it.stack));
     blocks
 }

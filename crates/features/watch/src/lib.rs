@@ -1,5 +1,12 @@
 //! Watches running processes whose memories (`samples` of `allotrope-shm`) hold their sampled blocks.
 //!
+//! ```text
+//!  attach ─▶ snapshot ─┬─▶ sites ─▶ watch ─▶ report ─▶ text, json, live
+//!                      ├─▶ sites ─▶ prometheus
+//!                      ├─▶ blocks ─▶ json, poireau
+//!                      └─▶ sampled ─▶ a file, or a `SampledProfile` for exports
+//! ```
+//!
 //! - [`attach`]: a process's memory, the lock on it (`lock`), switching sampling on and off.
 //! - [`discover`]: which processes have such a memory.
 //! - [`snapshot`]: the state of a process at one moment.
@@ -9,7 +16,8 @@
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
 //! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
-//! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs.
+//! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs. [`live`]: the live view.
+//! - [`sampled`]: snapshots as a sampled profile.
 //!
 //! Not here: the command line, the loop, signals, where the output goes (the command).
 //!

@@ -178,10 +178,15 @@ impl Watch {
         if self.options.suppressions.is_empty() {
             return (sites.iter().collect(), suppressed);
         }
-        self.find_rules(snapshots, sites);
-        let (mut kept, rules) = (Vec::new(), &self.rules);
+        let present: FxHashSet<SiteKey> = sites.iter().map(|it| it.key).collect();
+        self.rules.retain(|key, _| present.contains(key));
+        for (place, snapshot) in snapshots.iter().enumerate() {
+            let here = sites.iter().filter(|it| it.example.0 == place);
+            self.match_rules(snapshot, here.map(|it| it.example.1));
+        }
+        let mut kept = Vec::new();
         for site in sites {
-            match rules.get(&site.key) {
+            match self.rules.get(&site.key) {
                 Some(true) => suppressed.add(&site.sums.live),
                 _ => kept.push(site),
             }
@@ -189,46 +194,30 @@ impl Watch {
         (kept, suppressed)
     }
 
-    /// Matches the sites that are new with the rules.
-    fn find_rules(&mut self, snapshots: &[Snapshot], sites: &[Site]) {
-        let present: FxHashSet<SiteKey> = sites.iter().map(|it| it.key).collect();
-        self.rules.retain(|key, _| present.contains(key));
-        for (place, snapshot) in snapshots.iter().enumerate() {
-            let is_new = |it: &&Site| it.example.0 == place && !self.rules.contains_key(&it.key);
-            let new: Vec<&Site> = sites.iter().filter(is_new).collect();
-            for sites in new.chunks(AT_ONCE) {
-                let ids: Vec<u32> = sites.iter().map(|it| it.example.1).collect();
-                let stacks = self.names.stacks(snapshot, &ids);
-                for (site, stack) in sites.iter().zip(&stacks) {
-                    let is_suppressed = is_suppressed(&self.options.suppressions, stack);
-                    self.rules.insert(site.key, is_suppressed);
-                }
-            }
-        }
-    }
-
     /// Those of these stacks of a process that a rule suppresses.
     pub fn suppressed_stacks(
         &mut self,
         snapshot: &Snapshot,
-        stacks: &FxHashSet<u32>,
+        mut stacks: FxHashSet<u32>,
     ) -> FxHashSet<u32> {
         if self.options.suppressions.is_empty() {
             return FxHashSet::default();
         }
-        let (known, new): (Vec<u32>, Vec<u32>) = stacks
-            .iter()
-            .partition(|it| self.rules.contains_key(&snapshot.key_of_stack(**it)));
-        let rule = |it: &u32| self.rules.get(&snapshot.key_of_stack(*it)) == Some(&true);
-        let mut suppressed: FxHashSet<u32> = known.into_iter().filter(rule).collect();
+        self.match_rules(snapshot, stacks.iter().copied());
+        stacks.retain(|it| self.rules.get(&snapshot.key_of_stack(*it)) == Some(&true));
+        stacks
+    }
+
+    /// Matches those of these stacks of a process that are new with the rules.
+    fn match_rules(&mut self, snapshot: &Snapshot, stacks: impl Iterator<Item = u32>) {
+        let is_new = |it: &u32| !self.rules.contains_key(&snapshot.key_of_stack(*it));
+        let new: Vec<u32> = stacks.filter(is_new).collect();
         for ids in new.chunks(AT_ONCE) {
             for (id, stack) in ids.iter().zip(self.names.stacks(snapshot, ids)) {
-                if is_suppressed(&self.options.suppressions, &stack) {
-                    suppressed.insert(*id);
-                }
+                let is_suppressed = is_suppressed(&self.options.suppressions, &stack);
+                self.rules.insert(snapshot.key_of_stack(*id), is_suppressed);
             }
         }
-        suppressed
     }
 
     /// Hides the old blocks of these snapshots from later reports.
