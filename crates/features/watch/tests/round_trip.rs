@@ -45,7 +45,7 @@ fn huge_blocks_come_back_exactly() {
     assert_eq!(figures, [(10.0, 12.0), (3.0, 3.0)]);
     assert_eq!((first.leaked_bytes, first.allocations), (10 * HUGE, 12));
     let names = first.stack.iter();
-    let names = names.map(|&it| tables.frames[it as usize].function.as_str());
+    let names = names.map(|&it| &*tables.frames[it as usize].function);
     assert_eq!(names.collect::<Vec<_>>(), ["server+0x1000", "server+0x20"]);
 }
 

@@ -56,7 +56,7 @@ impl SampledProfile {
 impl SampledStacks {
     /// Keeps only the stacks of the set that [`StackSet::filter`] keeps, which has them all still.
     pub fn filter(&mut self, set: &StackSet, filter: &Filter) {
-        let matching = set.frames.iter().map(|frame| frame.matches(filter));
+        let matching = set.frames.iter().map(|frame| filter.selects(frame));
         let matching: Vec<bool> = matching.collect();
         let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
         let mut stacks = set.stacks.iter();
