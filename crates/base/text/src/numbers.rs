@@ -78,6 +78,11 @@ pub fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
+/// A part of 1 in percent: `12.5%`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
 /// Microseconds in the unit that suits them.
 pub fn duration(us: f64) -> String {
     match us {
