@@ -4,7 +4,8 @@ use allotrope_diff::{Diff, Interval, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::numbers::count;
-use crate::shorten::{clean, columns, name, path};
+use crate::shorten::{clean, name, path};
+use allotrope_text::columns;
 
 /// The word for a kind, as in JSON.
 pub fn kind_word(kind: Kind) -> &'static str {

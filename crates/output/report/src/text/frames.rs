@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use allotrope_profile::Profile;
 
 use crate::numbers::count;
-use crate::shorten::{columns, end, name};
-use crate::style::Role;
+use crate::shorten::name;
 use crate::text::lists;
 use crate::text::options::TextOptions;
+use allotrope_text::{Role, columns, cut};
 
 /// A number of stacks in words.
 pub(super) fn stacks(number: usize) -> String {
@@ -48,7 +48,7 @@ pub(super) fn write_frames(
         );
         writeln!(out, "{}", line.trim_end())?;
         if let Some(code) = options.source.as_ref().and_then(|it| it.line(frame)) {
-            writeln!(out, "        │ {}", end(&code, width - 10))?;
+            writeln!(out, "        │ {}", cut(&code, width - 10))?;
         }
     }
     Ok(())

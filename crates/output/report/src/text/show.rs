@@ -7,18 +7,16 @@ use std::io::{self, Write};
 use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
-use allotrope_text::TextWriter;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, TextWriter, columns, cut, cut_middle};
 use allotrope_trace::model::{ImageId, StackId};
 
 use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
-use crate::shorten::{clean, columns, end, middle, name, wrap};
-use crate::style::Role;
+use crate::shorten::{clean, name};
 use crate::text::frames::{stacks, write_frames};
 use crate::text::{Screen, TextOptions, chart, freed_at, lists};
 
-/// Columns of a word before a text.
-const WORD: usize = 12;
 /// Most sizes and threads.
 const MAX: usize = 6;
 
@@ -59,7 +57,7 @@ pub fn write_subject(
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let style = options.style;
     let width = style.columns();
-    let title = style.paint(Role::Title, &middle(&clean(&subject.title), width));
+    let title = style.paint(Role::Title, &cut_middle(&clean(&subject.title), width));
     writeln!(out, "{title}")?;
     if let Some(finding) = subject.finding {
         write_finding(profile, finding, options, &mut out)?;
@@ -78,12 +76,8 @@ pub fn write_subject(
         (Reverse(held), site.number)
     });
     writeln!(out)?;
-    for (word, text) in figures(profile, &sites, blocks) {
-        for (index, line) in wrap(&text, width - WORD - 4).iter().enumerate() {
-            let word = if index == 0 { word } else { "" };
-            writeln!(out, "  {word:<WORD$}  {line}")?;
-        }
-    }
+    let figures = figures(profile, &sites, blocks);
+    write_lines(&mut out, style.terms(&figures))?;
     write_curve(&sites, width, &mut out)?;
     let title = format!("Allocated at {}", stacks(sites.len()));
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
@@ -123,14 +117,12 @@ fn write_finding(
         let location = style.paint(Role::Location, &location);
         writeln!(out, "{}", format!("  {function}  {location}").trim_end())?;
     }
-    for line in wrap(&finding.text, width - 2) {
-        writeln!(out, "  {line}")?;
+    write_lines(out, style.fitted(&finding.text, ["  ", "  "], Role::Plain))?;
+    if finding.advice.is_empty() {
+        return Ok(());
     }
-    for (index, line) in wrap(&finding.advice, width - 4).iter().enumerate() {
-        let mark = if index == 0 { "→ " } else { "  " };
-        writeln!(out, "  {mark}{line}")?;
-    }
-    Ok(())
+    let advice = style.fitted(&finding.advice, ["  → ", "    "], Role::Plain);
+    write_lines(out, advice)
 }
 
 /// Words and texts about all sites together.
@@ -312,7 +304,7 @@ fn write_stack(
         bytes(site.allocated_bytes),
         bytes(site.bytes_at_peak)
     );
-    writeln!(out, "{}", end(&head, width))?;
+    writeln!(out, "{}", cut(&head, width))?;
     let heads = [headlines.headline(site), headlines.first_shown(site)];
     write_frames(profile, &site.stack, heads, options, out)
 }
