@@ -22,7 +22,7 @@
 mod analysis;
 mod code;
 pub mod compare;
-mod findings;
+pub(crate) mod findings;
 mod instruction;
 mod measure;
 mod names;
