@@ -283,7 +283,7 @@ fn markdown_and_annotations_for_a_pull_request() {
     project
         .command("compare", &["main", ".", "--format", "markdown"])
         .expect(5)
-        .has("**`.` could not be built**: it ended with status 1")
+        .has("**. could not be built**: it ended with status 1")
         .has("#error <no> main");
 }
 
