@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_profile::{Mark, Options, Profile, RunTimes, replay_range};
+use allotrope_profile::{Mark, Options, Profile, RunTimes, aggregate_range};
 use allotrope_report::numbers::duration;
 use allotrope_text::{Shown as _, shown};
 use allotrope_trace::TraceReader;
@@ -162,7 +162,7 @@ fn listed(run: &RunTimes, before: &str) -> String {
     format!("{before}{}{more}", some.join(", "))
 }
 
-/// Replays what was live at a moment, `ns` since the start of the recording or `u64::MAX`
+/// Aggregates what was live at a moment, `ns` since the start of the recording or `u64::MAX`
 /// for the last one: a profile whose *leaked* blocks are those. Processes that had ended
 /// are left out. At the last moment of a recording that has ended, it has what was live at
 /// the end of each process.
@@ -178,9 +178,9 @@ pub fn live_at(
         site_details: true,
         ..Options::default()
     };
-    let profile = replay_range(trace, &options, [0, ns]);
+    let profile = aggregate_range(trace, &options, [0, ns]);
     progress.finish();
-    let mut profile = profile.map_err(|error| trace::unreplayable(path, error))?;
+    let mut profile = profile.map_err(|error| trace::not_aggregated(path, error))?;
     let is_running = |exit| exit == Exit::Running;
     if ns == u64::MAX {
         let some_run = profile.processes.iter().any(|it| is_running(it.exit));

@@ -85,7 +85,7 @@ fn of_samples(
 
 fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
     let mut trace = trace::open(path, options.limits)?;
-    let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
+    let run = run_times(&trace).map_err(|error| trace::not_aggregated(path, error))?;
     let times = boundaries(&run);
     let peaks = trace::peaks(path, &mut trace, &Progress::new(false))?;
     let wanted = trace::Wanted {

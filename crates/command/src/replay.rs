@@ -12,7 +12,7 @@ use allotrope_allocators::replay::{
     Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
     Replayer, Touch, calibrate, measure, operations_of, this_processor,
 };
-use allotrope_profile::ReplayError;
+use allotrope_profile::AggregateError;
 use allotrope_profile::operations::{
     OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
 };
@@ -286,7 +286,8 @@ pub fn read(
     let mut all = processes(path, &trace)?;
     let mut process = choose(path, &all, pid, trace::cut(&trace))?;
     let mut recorded = operations(&trace, &process, progress);
-    if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
+    if let Err(RecordingError::Recording(AggregateError::Read(ReadError::Damaged { .. }))) =
+        &recorded
     {
         trace
             .cut_at_damage()
@@ -298,7 +299,7 @@ pub fn read(
     }
     progress.finish();
     let recorded = recorded.map_err(|error| match error {
-        RecordingError::Recording(error) => trace::unreplayable(path, error),
+        RecordingError::Recording(error) => trace::not_aggregated(path, error),
         // The folder for temporary files is missing, full or cannot be written.
         RecordingError::Operations(error @ OperationsError::Io(_)) => Failure::new(
             FAILED,
@@ -323,7 +324,7 @@ pub fn read(
 }
 
 fn processes(path: &Path, trace: &TraceReader) -> Result<RecordedProcesses, Failure> {
-    recorded_processes(trace).map_err(|error| trace::unreplayable(path, error))
+    recorded_processes(trace).map_err(|error| trace::not_aggregated(path, error))
 }
 
 fn operations(
@@ -441,7 +442,7 @@ fn calibrated(
     }
     match found {
         Ok(calibration) if !calibration.agrees() => {
-            message::print(match calibration.is_all_and_too_little() {
+            message::print(match calibration.touches_all_but_grows_less() {
                 true => {
                     "warning: even if all of each block is written, the memory grows by less than it did in the program: the rest is no memory of the heap (stacks, mapped files)"
                 }

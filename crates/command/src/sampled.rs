@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use allotrope_profile::sampled::{SampledError, SampledFigures, SampledProfile};
-use allotrope_profile::{Metric, ReplayError};
+use allotrope_profile::{AggregateError, Metric};
 use allotrope_report::sampled::text::{self, SampledTextOptions};
 use allotrope_report::sampled::{SiteRow, json, rows};
 use allotrope_text::{Shown, shown};
@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> Result<Option<SampledProfile>, Failure> {
         .map_err(|error| Failure::new(BAD_INPUT, anyhow!("cannot read {}: {error}", path.shown())))
         .and_then(|file| {
             TraceReader::sampled(file)
-                .map_err(|error| SampledError::Read(ReplayError::Read(error)))
+                .map_err(|error| SampledError::Read(AggregateError::Read(error)))
                 .and_then(|trace| SampledProfile::read(&trace))
                 .map_err(|error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown())))
         })?;

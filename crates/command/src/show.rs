@@ -136,13 +136,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let sites = subject.blocks_of(&profile);
     if !sites.is_empty() {
         let show = |done, total| progress.show("reading the blocks", done, total);
-        let replay = Options {
+        let aggregate = Options {
             progress: Some(&show),
             ..Options::default()
         };
-        let replayed = blocks_of_sites(&trace, &replay, &sites, &mut |block| blocks.add(block));
+        let aggregated =
+            blocks_of_sites(&trace, &aggregate, &sites, &mut |block| blocks.add(block));
         progress.finish();
-        replayed.map_err(|error| trace::unreplayable(path, error))?;
+        aggregated.map_err(|error| trace::not_aggregated(path, error))?;
     }
     arguments
         .pager

@@ -11,8 +11,8 @@ use allotrope_text::Shown;
 use allotrope_formats::{Events, Limits, read_bytes_within};
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
 use allotrope_profile::{
-    Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, ReplayError, StackId, StackSet,
-    WindowKey, block_events, run_times,
+    AggregateError, Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, StackId,
+    StackSet, WindowKey, block_events, run_times,
 };
 use allotrope_report::missing;
 use allotrope_report::sampled::{interval, note, value, words};
@@ -53,11 +53,11 @@ pub struct RecordedSource {
 }
 
 impl Events for RecordedSource {
-    fn replay(
+    fn block_events(
         &self,
         sites: &[(ImageId, StackId)],
         callback: &mut dyn FnMut(BlockEvent, &Block),
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         block_events(&self.trace, &Options::default(), sites, callback)
     }
 }
@@ -330,7 +330,7 @@ fn live_at(
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let trace = trace::open(path, limits)?;
-    let run = run_times(&trace).map_err(|error| trace::unreplayable(path, error))?;
+    let run = run_times(&trace).map_err(|error| trace::not_aggregated(path, error))?;
     let ns = moment::ns(at, &run, "the moment", path)?;
     let profile = moment::live_at(path, &trace, ns, progress)?;
     check_stacks(path, &profile)?;

@@ -1,7 +1,7 @@
 //! `allotrope stat`: what a program has allocated and freed over time, a line an interval.
 //!
 //! The program is recorded. While it runs, the collector sends live figures. At its end the
-//! trace is replayed: the last lines, the CSV file, the plot and the log have its numbers,
+//! trace is aggregated: the last lines, the CSV file, the plot and the log have its numbers,
 //! which are exact. The trace is a temporary file, unless `-o` names one to keep, and has
 //! next to no stacks then. `allotrope stat FILE` reads a recording.
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use allotrope_collector::protocol::ImageFigures;
 use allotrope_files::Output;
-use allotrope_profile::{Options, heap_samples, run_times};
+use allotrope_profile::{Options, heap_curves, run_times};
 use allotrope_text::Shown;
 use allotrope_trace::{MAGIC, TraceReader};
 use anyhow::{Context, anyhow};
@@ -258,7 +258,7 @@ impl Outputs {
         [self.csv(), self.log(), self.plot()].into_iter().flatten()
     }
 
-    /// Replays the recording.
+    /// Aggregates the recording.
     fn read(&self, path: &Path, trace: &TraceReader) -> Result<Rows, Failure> {
         let recording = trace::recording(trace);
         if recording.counts_only {
@@ -268,7 +268,7 @@ impl Outputs {
             );
             return Err(Failure::new(BAD_INPUT, sentence));
         }
-        let unreadable = |error| trace::unreplayable(path, error);
+        let unreadable = |error| trace::not_aggregated(path, error);
         let run = run_times(trace).map_err(unreadable)?;
         let mut each = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
         while run.lasted_ns() / each > MAX_INTERVALS {
@@ -286,7 +286,7 @@ impl Outputs {
             progress: Some(&show),
             ..Options::default()
         };
-        let samples = heap_samples(trace, &options, run.started_ns, each);
+        let samples = heap_curves(trace, &options, run.started_ns, each);
         progress.finish();
         Ok(Rows::new(
             samples.map_err(unreadable)?,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allotrope_profile::{Options, Profile, RunTimes, replay_range};
+use allotrope_profile::{Options, Profile, RunTimes, aggregate_range};
 use allotrope_report::numbers::duration;
 use allotrope_trace::TraceReader;
 use anyhow::anyhow;
@@ -76,7 +76,7 @@ impl TimeArguments {
         self.at.is_some()
     }
 
-    /// Replays the range, if one is given. Its times count from the start of the first
+    /// Aggregates the range, if one is given. Its times count from the start of the first
     /// process of `profile`, which is that of the whole trace.
     pub fn select(
         &self,
@@ -121,9 +121,9 @@ impl TimeArguments {
             ..Options::default()
         };
         let range = [from.unwrap_or(0), to.unwrap_or(u64::MAX)];
-        let in_range = replay_range(trace, &options, range);
+        let in_range = aggregate_range(trace, &options, range);
         progress.finish();
-        let mut in_range = in_range.map_err(|error| trace::unreplayable(path, error))?;
+        let mut in_range = in_range.map_err(|error| trace::not_aggregated(path, error))?;
         in_range.is_growing = profile.is_growing;
         let words = |moment: &Option<Moment>, ns: Option<u64>| match (moment, ns) {
             (Some(Moment::Time(_)), Some(ns)) => duration(us(ns)),

@@ -1,4 +1,4 @@
-//! Opens and replays a trace file that the command line names. An error becomes one
+//! Opens and aggregates a trace file that the command line names. An error becomes one
 //! sentence and an exit status.
 
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use allotrope_files::open_regular;
 use allotrope_formats::Limits;
 use allotrope_profile::{
-    Options, Peak, Profile, ReplayError, TraceSource, peaks_readable, replay_readable,
+    AggregateError, Options, Peak, Profile, TraceSource, aggregate_readable, peaks_readable,
 };
 use allotrope_symbols::symbolize::{Candidates, Contents};
 use allotrope_symbols::{IndexCache, Locator};
@@ -118,7 +118,7 @@ pub fn cut(trace: &TraceReader) -> Option<String> {
     TraceSource::cut(trace).map(|cut| cut.to_string())
 }
 
-/// Replays a trace into a profile. A damaged trace is replayed up to the damage, which
+/// Aggregates a trace into a profile. A damaged trace is aggregated up to the damage, which
 /// [`Profile::cut`] describes.
 pub fn profile(
     path: &Path,
@@ -154,7 +154,7 @@ impl Wanted<'_> {
     };
 }
 
-/// When each process had its peak. A damaged trace is replayed up to the damage.
+/// When each process had its peak. A damaged trace is aggregated up to the damage.
 pub fn peaks(
     path: &Path,
     trace: &mut TraceReader,
@@ -165,7 +165,7 @@ pub fn peaks(
         progress: Some(&show),
         ..Options::default()
     };
-    let peaks = peaks_readable(trace, &options).map_err(|error| unreplayable(path, error));
+    let peaks = peaks_readable(trace, &options).map_err(|error| not_aggregated(path, error));
     progress.finish();
     peaks
 }
@@ -187,16 +187,16 @@ pub fn profile_with(
         site_details: wanted.site_details,
         ..Options::default()
     };
-    let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));
+    let profile = aggregate_readable(trace, &options).map_err(|error| not_aggregated(path, error));
     progress.finish();
     profile
 }
 
-/// The failure of this command for an error of a replay.
-pub fn unreplayable(path: &Path, error: ReplayError) -> Failure {
+/// The failure of this command for an error of an aggregation.
+pub fn not_aggregated(path: &Path, error: AggregateError) -> Failure {
     match error {
-        ReplayError::Read(error) => unreadable(path, error),
-        error => Failure::new(FAILED, anyhow!("cannot replay {}: {error}", path.shown())),
+        AggregateError::Read(error) => unreadable(path, error),
+        error => Failure::new(FAILED, anyhow!("cannot read {}: {error}", path.shown())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use allotrope_text::Shown as _;
 
-use allotrope_profile::{Options, Profile, WindowKey, WindowRun, replay_windows};
+use allotrope_profile::{Options, Profile, WindowKey, WindowRun, aggregate_windows};
 use allotrope_report::numbers::count;
 use allotrope_trace::TraceReader;
 use anyhow::anyhow;
@@ -177,7 +177,7 @@ pub fn comparable<'p>(
     Ok((runs, notes))
 }
 
-/// Replays the trace for these runs of windows. The profile has one process for each
+/// Aggregates the trace for these runs of windows. The profile has one process for each
 /// key, in the order of the keys.
 pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Profile, Failure> {
     let progress = Progress::new(false);
@@ -187,7 +187,7 @@ pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Pr
         site_details: true,
         ..Options::default()
     };
-    let profile = replay_windows(trace, &options, keys);
+    let profile = aggregate_windows(trace, &options, keys);
     progress.finish();
-    profile.map_err(|error| trace::unreplayable(path, error))
+    profile.map_err(|error| trace::not_aggregated(path, error))
 }
