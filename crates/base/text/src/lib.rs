@@ -44,7 +44,7 @@ pub use commands::{LogWriter, without_commands};
 pub use json::{JsonFormatter, to_json_string, to_json_writer};
 pub use shell::{quoted, word};
 pub use style::{Role, Style};
-pub use wrap::{words, wrap, write_wrapped};
+pub use wrap::{words, wrap};
 pub use writer::TextWriter;
 
 /// Whether a character is printed unescaped: it has a glyph, combines with the one

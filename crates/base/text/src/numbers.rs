@@ -13,6 +13,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// `1 block`, `1,000 blocks`.
+pub fn plural(number: usize, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{} {noun}", count(number as u64))
+}
+
 /// A number of bytes, in the largest binary unit in which it is at least 1.
 pub fn bytes(number: u64) -> String {
     if number < 1024 {

@@ -134,7 +134,7 @@ impl Table {
     /// The lines of the table: the titles, a line for each row, what was left out. A column
     /// without any text is left out.
     pub fn lines(&self, style: Style) -> Vec<String> {
-        let widths = self.widths(style.columns());
+        let widths = self.widths(&self.rows, style.columns());
         let mut lines = Vec::with_capacity(self.rows.len() + 2);
         if self.has_titles() {
             lines.push(self.titles_at(&widths, style));
@@ -150,14 +150,14 @@ impl Table {
 
     /// The line of the titles, if the rows are not known yet: [`Column::at_least`] has the widths.
     pub fn titles(&self, style: Style) -> String {
-        self.titles_at(&self.widths(style.columns()), style)
+        self.titles_at(&self.widths(&[], style.columns()), style)
     }
 
-    /// The line of a row that the table does not have.
+    /// The line of a row that the table does not have. Its numbers are not cut.
     pub fn line(&self, cells: impl IntoIterator<Item = impl Into<Text>>, style: Style) -> String {
-        let cells: Vec<Text> = cells.into_iter().map(Into::into).collect();
-        let widths = self.widths(style.columns());
-        self.line_at(Role::Plain, &cells, &widths, style)
+        let row = [(Role::Plain, cells.into_iter().map(Into::into).collect())];
+        let widths = self.widths(&row, style.columns());
+        self.line_at(Role::Plain, &row[0].1, &widths, style)
     }
 
     fn has_titles(&self) -> bool {
@@ -172,9 +172,9 @@ impl Table {
 
     /// The width of each column, so that lines have at most `width` columns: the widest texts
     /// give way first. Where that is not enough, the last column is left out if it is one of texts.
-    fn widths(&self, width: usize) -> Vec<usize> {
+    fn widths(&self, rows: &[(Role, Vec<Text>)], width: usize) -> Vec<usize> {
         let natural = self.columns.iter().enumerate().map(|(at, column)| {
-            let cells = self.rows.iter().filter_map(|(_, row)| row.get(at));
+            let cells = rows.iter().filter_map(|(_, row)| row.get(at));
             let widest = cells.map(|cell| columns(&cell.shown())).max();
             let title = columns(&shown(&column.title));
             widest.unwrap_or(0).max(title).max(column.least)

@@ -97,6 +97,17 @@ fn numbers_stay_whole_where_texts_give_way() {
 }
 
 #[test]
+fn a_narrow_terminal_has_the_numbers_and_not_the_last_text() {
+    let numbers = [(); 3].map(|()| right("1,234,567,890"));
+    let table = Table::new(numbers.into_iter().chain([left("command")]));
+    let [title] = &table.lines(Style::plain(48))[..] else {
+        panic!("one line");
+    };
+    assert_eq!(title.trim_start(), ["1,234,567,890"; 3].join("  "));
+    assert!(table.lines(Style::plain(52))[0].ends_with("  comm…"));
+}
+
+#[test]
 fn columns_without_text_and_blanks_at_the_end_are_left_out() {
     let table = Table::new([left(""), right(""), left("")]).rows([["a", "", ""], ["bcd", "", "e"]]);
     assert_eq!(table.lines(Style::default()), ["  a", "  bcd  e"]);
@@ -111,6 +122,7 @@ fn lines_can_be_written_before_all_rows_are_known() {
     assert_eq!(table.titles(style), "  time  thread");
     let line = table.line(["1.5 s".to_owned(), "x".repeat(50)], style);
     assert_eq!(line, format!(" 1.5 s  {}…", "x".repeat(31)));
+    assert_eq!(table.line(["1234567 s", "x"], style), "1234567 s  x");
 }
 
 #[test]

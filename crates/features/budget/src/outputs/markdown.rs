@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use allotrope_text::document::{Document, Table, Text, left, right};
+use allotrope_text::numbers::plural;
 use allotrope_text::{Role, Shown};
 
 use super::{TextOptions, text, wording};
@@ -46,10 +47,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     if !passed.is_empty() {
-        let count = match passed.len() {
-            1 => "1 case".to_owned(),
-            count => format!("{count} cases"),
-        };
+        let count = plural(passed.len(), "case", "cases");
         let mut part = Document::default();
         part.table(table(&passed));
         document.folded(format!("{count} passed"), part);

@@ -10,8 +10,8 @@ use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin, Rule};
 use allotrope_profile::StackFrame;
 
 use super::text_options::DiffTextOptions;
-use super::wording::{chance, each, function, kind_word, location, plural, short_location, signed};
-use crate::numbers::count;
+use super::wording::{chance, each, function, kind_word, location, short_location, signed};
+use crate::numbers::{count, plural};
 use crate::shorten::{callers, clean, name};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, columns, cut_middle};

@@ -7,8 +7,8 @@ use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text_options::DiffTextOptions;
-use super::wording::{chance, each, kind_word, plural, signed};
-use crate::numbers::count;
+use super::wording::{chance, each, kind_word, signed};
+use crate::numbers::{count, plural};
 use crate::shorten::{clean, path};
 use allotrope_text::document::{Table, left, right, write_lines};
 use allotrope_text::{Role, cut_middle};

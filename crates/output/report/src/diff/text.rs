@@ -12,9 +12,9 @@ use allotrope_text::{Role, TextWriter};
 
 use super::selection::sum;
 use super::text_options::DiffTextOptions;
-use super::wording::{plural, signed};
+use super::wording::signed;
 use super::{entry, summary};
-use crate::numbers::count;
+use crate::numbers::{count, plural};
 
 /// Writes the comparison.
 pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {

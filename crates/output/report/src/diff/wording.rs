@@ -39,14 +39,6 @@ pub(super) fn each(diff: &Diff, difference: i64) -> String {
     }
 }
 
-pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        count(number as u64),
-        if number == 1 { one } else { many }
-    )
-}
-
 /// The name of a frame: its function, or its offset in the module.
 pub fn function(frame: &StackFrame) -> String {
     if !frame.function.is_empty() {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use allotrope_profile::{Process, Profile, command_text};
 use allotrope_trace::model::Exit;
 
-use crate::numbers::{duration, moment};
+use crate::numbers::{duration, moment, plural};
 use crate::selection::processes;
 use crate::shorten::clean;
 use crate::signal::signal_name;
@@ -38,10 +38,7 @@ pub(super) fn write(
         .zip(starts.min())
         .map_or(0, |(end, start)| end - start);
     facts.push(format!("ran {}", duration(ran as f64)));
-    facts.push(match profile.processes.len() {
-        1 => "1 process".to_owned(),
-        many => format!("{many} processes"),
-    });
+    facts.push(plural(profile.processes.len(), "process", "processes"));
     if profile.is_growing {
         facts.push("still being recorded".to_owned());
     } else if profile.processes.len() == 1 {

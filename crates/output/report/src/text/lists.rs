@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use allotrope_profile::{Frame, Metric, Profile};
 
-use crate::numbers::{bytes, count, share};
+use crate::numbers::{bytes, count, plural, share};
 use crate::selection::{Figures, Row, sum};
 use crate::shorten::{callers, name, path};
 use crate::text::{TextOptions, amount, describe, each, write_suppressed};
@@ -112,11 +112,10 @@ fn write_source(
 fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -> String {
     let what = describe(metric, options);
     let value = amount(metric, whole.value(metric));
-    let noun = if sites == 1 { "site" } else { "sites" };
     if sites == 0 {
         return format!("By {what}: none");
     }
-    format!("By {what}: {value} at {} {noun}", count(sites as u64))
+    format!("By {what}: {value} at {}", plural(sites, "site", "sites"))
 }
 
 /// The number, the value, the value divided by `per`, its share, and a second figure that

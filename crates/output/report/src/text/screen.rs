@@ -11,10 +11,10 @@ use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
 
 use crate::groups::{Group, Grouping, groups};
-use crate::numbers::{bytes, count, duration};
+use crate::numbers::{bytes, count, duration, plural};
 use crate::selection::processes;
-use crate::shorten::{clean, name, wrap};
-use crate::text::{TextOptions, by, chart, header, lists, process_table};
+use crate::shorten::{clean, wrap};
+use crate::text::{TextOptions, by, chart, frames, header, process_table};
 use crate::warnings::warnings;
 
 /// Lines of the screen; a terminal of 24 lines has one left for the prompt.
@@ -137,10 +137,7 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
         .map_or(0, |(end, start)| end.saturating_sub(start));
     facts.push(duration(ran as f64));
     let allocations: u64 = shown.iter().map(|it| it.totals.allocations).sum();
-    facts.push(match allocations {
-        1 => "1 allocation".to_owned(),
-        many => format!("{} allocations", count(many)),
-    });
+    facts.push(plural(allocations as usize, "allocation", "allocations"));
     facts.push(match shown {
         [one] => header::exit(one),
         many => format!("{} processes", count(many.len() as u64)),
@@ -305,16 +302,8 @@ fn finding_lines(
     let frame = finding.frame;
     let frame = frame.and_then(|index| screen.profile.frames.get(index as usize));
     if let Some(frame) = frame {
-        let room = width - INDENT.len() - columns(&process);
-        let location = lists::location(screen.profile, frame, room / 2).unwrap_or_default();
-        let room = room.saturating_sub(columns(&location) + 2);
-        let function = style.paint(Role::Function, &name(&frame.function, room));
-        let location = style.paint(Role::Location, &location);
-        lines.push(
-            format!("{INDENT}{process}{function}  {location}")
-                .trim_end()
-                .to_owned(),
-        );
+        let before = format!("{INDENT}{process}");
+        lines.push(frames::line(screen.profile, frame, &before, style));
     }
     if in_full {
         let most = if width < 120 { 2 } else { 1 };

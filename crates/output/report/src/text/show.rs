@@ -8,14 +8,14 @@ use allotrope_diff::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
 use allotrope_text::document::write_lines;
-use allotrope_text::{Role, TextWriter, columns, cut, cut_middle};
+use allotrope_text::{Role, TextWriter, cut, cut_middle};
 use allotrope_trace::model::{ImageId, StackId};
 
 use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
-use crate::shorten::{clean, name};
-use crate::text::frames::{stacks, write_frames};
-use crate::text::{Screen, TextOptions, chart, freed_at, lists};
+use crate::shorten::clean;
+use crate::text::frames::{self, stacks, write_frames};
+use crate::text::{Screen, TextOptions, chart, freed_at};
 
 /// Most sizes and threads.
 const MAX: usize = 6;
@@ -104,18 +104,10 @@ fn write_finding(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let style = options.style;
-    let width = style.columns();
     let frame = finding.frame;
     let frame = frame.and_then(|index| profile.frames.get(index as usize));
     if let Some(frame) = frame {
-        let location = lists::location(profile, frame, width / 2).unwrap_or_default();
-        let function = name(
-            &frame.function,
-            width.saturating_sub(columns(&location) + 4),
-        );
-        let function = style.paint(Role::Function, &function);
-        let location = style.paint(Role::Location, &location);
-        writeln!(out, "{}", format!("  {function}  {location}").trim_end())?;
+        writeln!(out, "{}", frames::line(profile, frame, "  ", style))?;
     }
     write_lines(out, style.fitted(&finding.text, ["  ", "  "], Role::Plain))?;
     if finding.advice.is_empty() {

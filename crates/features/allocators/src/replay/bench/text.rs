@@ -2,7 +2,7 @@
 
 use allotrope_text::cut_middle;
 use allotrope_text::document::{Document, Table, left, right};
-use allotrope_text::numbers::count;
+use allotrope_text::numbers::{count, plural};
 
 use super::{BenchReport, CaseRow};
 
@@ -21,10 +21,7 @@ pub fn document(report: &BenchReport) -> Document {
         count(report.pairs)
     ));
     for case in &system.cases {
-        let threads = match case.case.threads {
-            1 => "1 thread".to_owned(),
-            threads => format!("{threads} threads"),
-        };
+        let threads = plural(case.case.threads as usize, "thread", "threads");
         document.gap();
         document.text(format!(
             "{}, {} bytes, {threads}; noise (glibc to itself) {:.2}–{:.2}x",

@@ -2,7 +2,7 @@
 
 use allotrope_text::cut_middle;
 use allotrope_text::document::{Document, Table, left, right};
-use allotrope_text::numbers::{bytes, count, duration};
+use allotrope_text::numbers::{bytes, count, duration, plural};
 
 use super::{Report, Row, SpreadRow, SwitchRow};
 
@@ -29,10 +29,7 @@ pub fn document(report: &Report) -> Document {
 /// What was replayed, and how.
 fn facts(report: &Report) -> Vec<String> {
     let recorded = &report.recording;
-    let threads = match recorded.threads {
-        1 => "1 thread".to_owned(),
-        threads => format!("{} threads", count(threads.into())),
-    };
+    let threads = plural(recorded.threads as usize, "thread", "threads");
     let mut facts = vec![
         format!(
             "{} operations, {threads}, {} blocks at most",

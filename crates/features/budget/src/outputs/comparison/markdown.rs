@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use allotrope_text::document::{Document, Table, Text};
+use allotrope_text::numbers::plural;
 use allotrope_text::{LogWriter, Role, TextWriter};
 
 use super::{ComparisonOptions, differing_suspects, stacks, worst_first};
@@ -61,10 +62,10 @@ pub fn write(
         document.folded(&*case.name, lines(&String::from_utf8_lossy(&text)));
     }
     if !same.is_empty() {
-        let noun = if same.len() == 1 { "case" } else { "cases" };
+        let count = plural(same.len(), "case", "cases");
         let mut part = Document::default();
         part.table(table(&same, false));
-        document.folded(format!("{} {noun} without a difference", same.len()), part);
+        document.folded(format!("{count} without a difference"), part);
     }
     let [before, after] = sides.map(|side| side.commit.get(..12).unwrap_or(&side.commit));
     let compared = Text::of(Role::Code, after).and(Role::Plain, " compared with ");

@@ -8,6 +8,7 @@ use allotrope_report::diff::{DiffTextOptions, Hints, Selection};
 
 use allotrope_text::Role;
 use allotrope_text::document::{Table, left, right, write_lines};
+use allotrope_text::numbers::plural;
 
 use super::{Text, end_of_output};
 use crate::check::{Check, CheckStatus};
@@ -103,10 +104,7 @@ impl Text<'_> {
     }
 
     pub(super) fn case(&mut self, case: &CaseResult) -> io::Result<()> {
-        let runs = match case.runs.len() {
-            1 => "1 run".to_owned(),
-            runs => format!("{runs} runs"),
-        };
+        let runs = plural(case.runs.len(), "run", "runs");
         let iterations = case.iterations.filter(|&iterations| iterations > 1);
         let iterations = iterations.map(|iterations| {
             let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
