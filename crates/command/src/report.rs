@@ -13,7 +13,7 @@ use allotrope_findings::{Finding, find};
 use allotrope_formats::Limits;
 use allotrope_text::{Shown, quoted};
 
-use allotrope_diff::{Headlines, Suppressions};
+use allotrope_attribution::{Attributed, Glue, Suppressions};
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{
     AggregateError, Block, Metric, Options, Profile, StackSet, blocks_of_sites,
@@ -322,10 +322,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check_process(arguments, path, &profile)?;
     check_stacks(arguments, &time, path, &profile)?;
     arguments.filter.check_profile(&profile)?;
+    let glue = arguments.glue.read()?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
         tree,
-        glue: arguments.glue.read()?,
         suppressions: match arguments.all_leaks {
             true => Suppressions::none(),
             false => arguments.suppressions.read()?,
@@ -371,45 +371,36 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let source = options.source.as_deref();
+        let attributed = Attributed::new(&profile, &glue);
         let with_findings = with_findings && !profile.is_counts_only();
         let findings = match with_findings {
-            true => {
-                let headlines = Headlines::new(&profile, &options.glue);
-                Some(findings(
-                    &profile,
-                    &headlines,
-                    &options,
-                    &arguments.findings,
-                )?)
-            }
+            true => Some(findings(&attributed, &options, &arguments.findings)?),
             false => None,
         };
         let options = JsonOptions {
             source,
-            glue: options.glue,
             suppressions: options.suppressions,
             per: arguments.per,
             is_window: options.window.is_some(),
             findings: findings.as_deref(),
         };
-        standard_output::print(|output| json::write(&profile, &options, output))?;
+        standard_output::print(|output| json::write(&attributed, &options, output))?;
         for warning in source.iter().flat_map(|source| source.warnings()) {
             message::print(format_args!("warning: {warning}"));
         }
         return Ok(FINE);
     }
+    let attributed = || Attributed::new(&profile, &glue);
     if let Some(number) = arguments.site {
-        site(arguments, path, number, &trace, &profile, &options)?;
+        site(arguments, path, number, &trace, &attributed(), &options)?;
         return Ok(FINE);
     }
     let pager = arguments.pager;
     match arguments.by {
-        Some(By::Function) => {
-            pager.print(|output| text::write_by(&profile, Grouping::Function, &options, output))?
-        }
-        Some(By::Module) => {
-            pager.print(|output| text::write_by(&profile, Grouping::Module, &options, output))?
-        }
+        Some(By::Function) => pager
+            .print(|output| text::write_by(&attributed(), Grouping::Function, &options, output))?,
+        Some(By::Module) => pager
+            .print(|output| text::write_by(&attributed(), Grouping::Module, &options, output))?,
         Some(By::Process) => pager
             .print(|output| text::write_processes(&profile, arguments.merge, &options, output))?,
         Some(By::Thread) => {
@@ -418,9 +409,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         Some(By::Size) => pager.print(|output| text::write_sizes(&profile, &options, output))?,
         Some(By::Entry) => pager.print(|output| text::write_entries(&profile, &options, output))?,
         None if is_screen(arguments, &time) && !profile.is_counts_only() => {
-            print_screen(arguments, path, &profile, &options)?;
+            print_screen(arguments, path, &attributed(), &options)?;
         }
-        Some(By::Stack) | None => pager.print(|output| text::write(&profile, &options, output))?,
+        Some(By::Stack) | None => {
+            pager.print(|output| text::write(&attributed(), &options, output))?
+        }
     }
     Ok(FINE)
 }
@@ -582,11 +575,10 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
         style: style(Color::Auto),
         ..TextOptions::default()
     };
-    let headlines = Headlines::new(&profile, &options.glue);
-    let findings = findings(&profile, &headlines, &options, &FindingArguments::default())?;
+    let attributed = Attributed::new(&profile, &Glue::default());
+    let findings = findings(&attributed, &options, &FindingArguments::default())?;
     let screen = Screen {
-        profile: &profile,
-        headlines: &headlines,
+        attributed: &attributed,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
@@ -597,14 +589,12 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
 fn print_screen(
     arguments: &Arguments,
     path: &Path,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let headlines = Headlines::new(profile, &options.glue);
-    let findings = findings(profile, &headlines, options, &arguments.findings)?;
+    let findings = findings(attributed, options, &arguments.findings)?;
     let screen = Screen {
-        profile,
-        headlines: &headlines,
+        attributed,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: arguments.merge,
@@ -621,13 +611,12 @@ fn print_screen(
 
 /// What stands out in a profile, which has [evidence](trace::Wanted::FINDINGS).
 pub fn findings(
-    profile: &Profile,
-    headlines: &Headlines,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
     arguments: &FindingArguments,
 ) -> Result<Vec<Finding>, Failure> {
     let how = arguments.options(&options.suppressions)?;
-    Ok(find(profile, headlines, &how))
+    Ok(find(attributed, &how))
 }
 
 /// The reader of source lines, if `--source` is given.
@@ -802,10 +791,10 @@ fn site(
     path: &Path,
     number: u32,
     trace: &TraceReader,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let sites = sites_of_row(profile, number, options);
+    let sites = sites_of_row(attributed, number, options);
     if sites.is_empty() {
         let sentence = anyhow!(
             "there is no site {number} in {}; `allotrope report` shows their numbers",
@@ -816,7 +805,7 @@ fn site(
     let records = arguments.format.of_records();
     if records.is_none() {
         standard_output::print_text(|output| {
-            text::write_site(profile, number, options, output)?;
+            text::write_site(attributed, number, options, output)?;
             if arguments.events {
                 writeln!(output)?;
             }
@@ -827,18 +816,18 @@ fn site(
         let limit = arguments.limit.unwrap_or(u64::MAX);
         let mut output = io::BufWriter::new(io::stdout().lock());
         let printed = match records {
-            None => BlockList::new(profile, options, &mut output).and_then(|mut list| {
+            None => BlockList::new(attributed, options, &mut output).and_then(|mut list| {
                 let write = &mut |block: &Block| list.write(block);
                 let (written, aggregated) = events(trace, &sites, limit, write);
                 written.and_then(|()| list.finish()).map(|()| aggregated)
             }),
-            Some(format) => {
-                BlockRecords::new(profile, format, &mut output).and_then(|mut records| {
+            Some(format) => BlockRecords::new(attributed.profile, format, &mut output).and_then(
+                |mut records| {
                     let write = &mut |block: &Block| records.write(block);
                     let (written, aggregated) = events(trace, &sites, limit, write);
                     written.map(|()| aggregated)
-                })
-            }
+                },
+            ),
         };
         let printed = printed.and_then(|aggregated| output.flush().map(|()| aggregated));
         leave_if_closed(&printed);

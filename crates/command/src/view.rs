@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use allotrope_attribution::Attributed;
 use allotrope_profile::{Frame, Process, command_text};
 use allotrope_text::Role;
 use allotrope_text::document::{Document, Table, Text, left, right};
@@ -21,7 +22,7 @@ const COLUMNS: usize = 60;
 
 /// Writes the answer of the first screen.
 pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let profile = screen.profile;
+    let profile = screen.attributed.profile;
     let shown: Vec<&Process> = processes(profile, options).collect();
     let command = match shown.as_slice() {
         [one] => command_text(&one.command),
@@ -86,7 +87,7 @@ fn process_table(shown: &[&Process]) -> Table {
 }
 
 fn findings(screen: &Screen<'_>, options: &TextOptions, document: &mut Document) {
-    let profile = screen.profile;
+    let profile = screen.attributed.profile;
     let wanted = options.process;
     let findings = screen.findings.iter();
     let mut findings = findings
@@ -109,9 +110,7 @@ fn findings(screen: &Screen<'_>, options: &TextOptions, document: &mut Document)
 }
 
 fn functions(screen: &Screen<'_>, shown: &[&Process], document: &mut Document) {
-    let Screen {
-        profile, headlines, ..
-    } = *screen;
+    let Attributed { profile, headlines } = screen.attributed;
     let of_shown = shown.iter().copied();
     let mut all = groups(profile, of_shown, headlines, Grouping::Function);
     all.retain(|group| group.peak_bytes > 0);

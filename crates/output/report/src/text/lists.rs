@@ -61,7 +61,7 @@ pub(super) fn write(
     let rows_of = shown.iter().map(|row| {
         let frame = row.stack.get(row.headline);
         let frame = frame.and_then(|&frame| profile.frames.get(frame as usize));
-        let function = frame.map_or("[no stack]", |frame| &frame.function);
+        let function = frame.map_or("[no stack]", |frame| &*frame.function);
         let cells = cells(row, metric, &whole, options.per(row.process));
         let cells = cells.into_iter().map(Text::from);
         cells.chain([Text::of(Role::Function, function)])
@@ -155,7 +155,7 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
         parts.push(format!("(through {})", wrappers.join(", ")));
     }
     let names: Vec<&str> = (row.stack.iter().skip(row.headline + 1).filter_map(frame))
-        .map(|frame| frame.function.as_str())
+        .map(|frame| &*frame.function)
         .collect();
     let used: usize = parts.iter().map(|part| columns(part) + 1).sum();
     let calls = callers(&names, room.saturating_sub(used));
