@@ -9,7 +9,7 @@ use allotrope_text::document::{Table, left, write_lines};
 use allotrope_text::{Shown, Style};
 
 use allotrope_formats::{
-    EXPORTERS, Estimates, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+    EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
 };
 use allotrope_profile::{CountedStack, ImageId, Metric};
 use allotrope_report::numbers::count;
@@ -151,10 +151,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             profile: &recorded.profile,
             events: recorded,
         }),
-        estimates: source.sampled.as_deref().map(|sampled| Estimates {
-            stacks: &sampled.stacks,
-            total: &sampled.total,
-        }),
+        samples: source.sampled.as_deref(),
     };
     let checked = match input.set.known.has(options.metric) {
         true => exporter.check(&input),

@@ -9,14 +9,13 @@ use std::path::Path;
 use allotrope_text::Shown;
 
 use allotrope_formats::{Events, Limits, read_bytes_within};
-use allotrope_profile::sampled::{SampledFigures, SampledProfile};
+use allotrope_profile::sampled::{SampledProfile, SampledStacks};
 use allotrope_profile::{
     AggregateError, Block, BlockEvent, Filter, ImageId, Metric, Options, Profile, StackId,
     StackSet, WindowKey, block_events, run_times,
 };
 use allotrope_report::missing;
 use allotrope_report::sampled::{interval, note, value, words};
-use allotrope_sampling::Period;
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
@@ -36,9 +35,8 @@ const TRACE: &[u8] = b"ALLOTROP";
 pub struct Source {
     /// The stacks.
     pub set: StackSet,
-    /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
-    /// estimates.
-    pub sampled: Option<Box<SampledSource>>,
+    /// If it is a sampled profile, the samples behind the figures of the stacks.
+    pub sampled: Option<Box<SampledStacks>>,
     /// If it is a recording that was read with [`read_recorded`], what it has besides sums.
     pub recorded: Option<Box<RecordedSource>>,
     /// Notes on how far the figures can be trusted, a sentence each.
@@ -62,32 +60,11 @@ impl Events for RecordedSource {
     }
 }
 
-/// What a sampled profile has besides its stacks.
-pub struct SampledSource {
-    /// By index of the stack.
-    pub stacks: Vec<SampledFigures>,
-    /// All stacks together; as in `stacks` after a filter.
-    pub total: SampledFigures,
-    /// A stack of which no block was sampled.
-    pub none: SampledFigures,
-}
-
 impl Source {
     /// Keeps only the stacks with a frame that matches.
     pub fn filter(&mut self, filter: &Filter) {
         if let Some(sampled) = &mut self.sampled {
-            let matching = self.set.frames.iter().map(|frame| filter.selects(frame));
-            let matching: Vec<bool> = matching.collect();
-            let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
-            let mut stacks = self.set.stacks.iter();
-            sampled.stacks.retain(|_| {
-                let stack = stacks.next();
-                stack.is_some_and(|stack| stack.frames.iter().any(is_wanted))
-            });
-            sampled.total = sampled.none;
-            for figures in &sampled.stacks {
-                sampled.total.merge(figures);
-            }
+            sampled.filter(&self.set, filter);
         }
         if let Some(recorded) = &mut self.recorded {
             recorded.profile.filter(filter);
@@ -344,15 +321,13 @@ fn live_at(
 
 /// The stacks of a sampled profile. It must have been sampled: else nothing is known.
 pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failure> {
-    let period = Period::new(profile.longest_period());
-    let (Some(total), Some(period)) = (profile.totals(), period) else {
+    let (mut set, Some(samples)) = profile.stack_set() else {
         let sentence = anyhow!(
             "{}: sampling was never on in any of its processes, so it has no figures",
             path.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     };
-    let (mut set, stacks) = profile.stack_set();
     let of = path.shown();
     let mut notes = vec![format!("note: {of}: {}", note(profile))];
     let mut warnings = profile.warnings();
@@ -364,11 +339,7 @@ pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Source, Failu
     }
     Ok(Source {
         set,
-        sampled: Some(Box::new(SampledSource {
-            stacks,
-            total,
-            none: SampledFigures::of_site(period),
-        })),
+        sampled: Some(Box::new(samples)),
         recorded: None,
         notes,
     })

@@ -21,7 +21,7 @@ mod json_series;
 mod json_sites;
 mod json_windows;
 pub mod markdown;
-mod nameless;
+pub mod nameless;
 pub use allotrope_text::numbers;
 pub mod sampled;
 mod selection;

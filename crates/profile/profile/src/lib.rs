@@ -95,6 +95,7 @@ mod test_events;
 mod threads;
 mod time_range;
 mod time_table;
+pub mod trend;
 mod window_accumulator;
 mod window_aggregation;
 mod window_runs;
