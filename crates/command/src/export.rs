@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
+use allotrope_text::document::{Table, left, write_lines};
+use allotrope_text::{Shown, Style};
 
 use allotrope_formats::{
     EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
@@ -189,10 +190,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn list(output: &mut dyn Write) -> io::Result<()> {
-    for exporter in EXPORTERS {
-        writeln!(output, "{:<10} {}", exporter.name(), exporter.description())?;
-    }
-    Ok(())
+    let rows = EXPORTERS.iter();
+    let rows = rows.map(|exporter| [exporter.name(), exporter.description()]);
+    let table = Table::new([left(""), left("")]).indent(0).rows(rows);
+    write_lines(output, table.lines(Style::plain(usize::MAX)))
 }
 
 fn write(

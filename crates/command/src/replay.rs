@@ -25,6 +25,7 @@ use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
+use crate::report::{Color, style};
 use crate::sampled;
 use crate::standard_output;
 use crate::trace;
@@ -193,7 +194,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let report = Report::new(&facts, &measured);
     match arguments.format {
-        Format::Text => standard_output::print_text(|out| text::write(&report, out))?,
+        Format::Text => {
+            standard_output::print_document(&text::document(&report), style(Color::Never))?
+        }
         Format::Json => print_json(&report)?,
     }
     let refused = measured

@@ -11,7 +11,7 @@ use super::rows::{SiteRow, rows};
 use super::wording::{interval, periods, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
-use crate::style::{Role, Style};
+use allotrope_text::{Role, Style};
 
 /// Most frames of a stack that are shown unless all are wanted.
 const MAX_FRAMES: usize = 8;
