@@ -54,10 +54,14 @@ pub struct Arguments {
     /// Run only tests with these names; `*` stands for anything
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
-    /// The configuration file; a revision that contains it uses its own version
+    /// The configuration file
+    ///
+    /// A revision that contains it uses its own version.
     #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Measure N runs of each test, whatever the configuration says
+    /// Measure N runs of each test
+    ///
+    /// Whatever the configuration says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
     /// The format to print
@@ -81,7 +85,13 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["before", "bisect"])]
     forget: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
 }
 

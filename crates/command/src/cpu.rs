@@ -59,7 +59,9 @@ const PAUSE: Duration = Duration::from_millis(10);
     override_usage = "allotrope cpu [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope cpu [OPTIONS] PID [OPTIONS]"
 )]
 pub struct Arguments {
-    /// Sample a running process for N seconds, at most until it ends or Ctrl-C
+    /// Sample a running process for N seconds
+    ///
+    /// At most until it ends or Ctrl-C.
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -68,14 +70,18 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u64).range(1..=20_000))]
     frequency: u64,
     /// Calls of the allocator in the run, to divide by
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+    #[arg(long, alias = "operations", value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["recording", "count"])]
-    operations: Option<u64>,
-    /// Take the number of calls from a recording of the same run: that of
-    /// `allotrope record`, with or without --counts-only
+    divide_by: Option<u64>,
+    /// Take the number of calls from a recording of the same run
+    ///
+    /// That of `allotrope record`, with or without --counts-only.
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
-    /// Run the program a second time, without input and output, to count its calls
+    /// Run the program a second time to count its calls
+    ///
+    /// Without input and output.
     #[arg(long)]
     count: bool,
     /// Rows of each table
@@ -165,7 +171,7 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         return Err(Failure::new(
             BAD_INPUT,
             anyhow!(
-                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --operations"
+                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --divide-by"
             ),
         ));
     }
@@ -369,7 +375,7 @@ type Write<'a> = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + 'a>;
 
 impl Arguments {
     fn given_operations(&self) -> Option<Operations> {
-        self.operations.map(|number| Operations {
+        self.divide_by.map(|number| Operations {
             number,
             source: Operations::GIVEN,
         })

@@ -65,7 +65,7 @@ cannot be used, 3 if a metric rose by more than --fail-on allows.";
 /// The metric unless `--metric` names another.
 const METRIC: Metric = Metric::Allocations;
 /// Entries in text unless `--top` says how many.
-const TOP: u32 = 20;
+const TOP: u32 = 10;
 
 /// Arguments of `allotrope diff`.
 #[derive(Debug, clap::Args)]
@@ -84,21 +84,26 @@ pub struct Arguments {
     #[arg(long, value_name = "METRIC", default_value_t = METRIC,
           value_parser = metric::parser())]
     metric: Metric,
-    /// Compare what happened in the window with this name; each of its runs is a run of its side
+    /// Compare what happened in the window with this name
+    ///
+    /// Each run of the window is a run of its side.
     #[arg(long, value_name = "NAME")]
     window: Option<String>,
-    /// Show differences divided by N, too [default with --window: the iterations of a run,
-    /// if all runs declare the same number]
+    /// Show differences divided by N, too
+    ///
+    /// [default with --window: the iterations of a run, if all runs declare the same number]
     #[arg(long, value_name = "N")]
     per: Option<f64>,
-    /// Hide entries with a difference below N (they are summed up)
+    /// Sum up entries with a difference below N
     #[arg(long, value_name = "N", default_value_t = 0)]
     min: u64,
     /// Show at most N entries that changed and N that moved
     #[arg(long, value_name = "N", default_value_t = TOP,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
-    /// Text for people, JSON for programs, or the sections of stackdiff scripts
+    /// The format to print
+    ///
+    /// Text for people, JSON for programs, or the sections of stackdiff scripts.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     /// Show the stacks of entries that were only moved or renamed
@@ -106,19 +111,23 @@ pub struct Arguments {
     expand: bool,
     #[command(flatten)]
     filter: FilterArguments,
-    /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'; of two reports
-    /// of `allotrope paths`: 'instructions>+2%'
+    /// Exit with status 3 if METRIC rose by more
+    ///
+    /// Such as 'allocations>+0' and 'bytes>+2%'; of two reports of `allotrope paths`:
+    /// 'instructions>+2%'.
     #[arg(long, value_name = "METRIC>+N[%]")]
     fail_on: Vec<FailOn>,
     #[command(flatten)]
     glue: GlueArguments,
     #[command(flatten)]
     suppressions: SuppressionArguments,
-    /// Write a differential flame graph, which includes vanished stacks, to this file
+    /// Write a differential flame graph, with vanished stacks
     #[arg(long, value_name = "OUT.svg")]
     flamegraph: Option<PathBuf>,
-    /// Write a page to look at: one HTML file that needs no other one, with the entries of all
-    /// metrics that both sides give, their stacks, live bytes over time and a flame graph
+    /// Write a page to look at
+    ///
+    /// One HTML file that needs no other one, with the entries of all metrics that both sides
+    /// give, their stacks, live bytes over time and a flame graph.
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -127,7 +136,13 @@ pub struct Arguments {
     #[arg(long)]
     all_frames: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
     #[command(flatten)]
     pub input: InputLimit,

@@ -54,16 +54,18 @@ pub struct Arguments {
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
     /// The format to write
-    #[arg(long, value_name = "FORMAT", required_unless_present = "list",
+    #[arg(long, alias = "to", value_name = "FORMAT", required_unless_present = "list",
           value_parser = clap::builder::PossibleValuesParser::new(names()))]
-    to: Option<String>,
-    /// The metric to write, for formats that have one number per stack
+    format: Option<String>,
+    /// The metric of formats that have one number per stack
     #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
           value_parser = metric::parser())]
     metric: Metric,
     #[command(flatten)]
     filter: FilterArguments,
-    /// Write only the process image with this id (`allotrope report --by process` shows ids)
+    /// Write only the process image with this id
+    ///
+    /// `allotrope report --by process` shows ids.
     #[arg(long, value_name = "ID")]
     process: Option<ImageId>,
     /// Divide all figures by N, rounded to whole numbers
@@ -91,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         standard_output::print(list)?;
         return Ok(FINE);
     }
-    let (Some(file), Some(name)) = (&arguments.file, &arguments.to) else {
+    let (Some(file), Some(name)) = (&arguments.file, &arguments.format) else {
         let sentence = anyhow!("name a file to export and a format; --list shows the formats");
         return Err(Failure::new(BAD_INPUT, sentence));
     };

@@ -76,16 +76,21 @@ pub struct Arguments {
     /// Record neither child processes nor what the program execs
     #[arg(long)]
     pub no_follow: bool,
-    /// What the program does when it allocates faster than the trace is written:
-    /// wait, or go on and lose events (they are counted)
+    /// What the program does when the trace is written too slowly
+    ///
+    /// Wait, or go on and lose events (they are counted).
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_full: WhenFull,
-    /// Only count calls and bytes, by thread and entry point, at a fraction of the cost:
-    /// no call stacks, and no temporary, leaked or peak numbers
+    /// Only count calls and bytes, without call stacks
+    ///
+    /// By thread and entry point, at a fraction of the cost; there are no temporary, leaked or
+    /// peak numbers.
     #[arg(long)]
     pub counts_only: bool,
-    /// Record the stack of each deallocation, too: then `report --site` and `show` also
-    /// say where blocks are freed. It makes each deallocation as costly as an allocation
+    /// Record the stack of each deallocation, too
+    ///
+    /// Then `report --site` and `show` also say where blocks are freed. It makes each
+    /// deallocation as costly as an allocation.
     #[arg(long)]
     pub free_stacks: bool,
     /// Refused: a running process cannot be recorded
@@ -101,17 +106,19 @@ pub struct Arguments {
     #[arg(short, long)]
     pub quiet: bool,
     /// Cut call stacks at N frames
-    #[arg(long, value_name = "N", default_value_t = 4096,
+    #[arg(long, value_name = "N", default_value_t = 4096, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: u32,
-    /// Follow frame pointers where code has no unwind information, such as JIT code
-    /// (Node, .NET, Java with -XX:+PreserveFramePointer). Such stacks can lack frames
+    /// Follow frame pointers where code has no unwind information
+    ///
+    /// Such as JIT code (Node, .NET, Java with -XX:+PreserveFramePointer). Such stacks can lack
+    /// frames.
     #[arg(long)]
     pub frame_pointers: bool,
     #[command(flatten)]
     pub debug_files: DebugFiles,
     /// Preload the recorder at PATH in place of the built-in one
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub recorder: Option<PathBuf>,
     /// Show the first screen of the report in place of the summary: `allotrope PROGRAM`
     #[arg(skip)]

@@ -12,10 +12,10 @@ use allotrope_allocators::replay::{
     Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
     Replayer, Touch, calibrate, measure, operations_of, this_processor,
 };
-use allotrope_profile::ReplayError;
 use allotrope_profile::operations::{
     OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
 };
+use allotrope_profile::{ImageId, ReplayError};
 use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
 use allotrope_trace::{ReadError, TraceReader};
 use anyhow::{Context, anyhow};
@@ -50,27 +50,31 @@ pub struct Arguments {
     /// The recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The allocators, separated by commas; without it, glibc and those of jemalloc,
-    /// tcmalloc and mimalloc that are installed
+    /// The allocators, separated by commas
+    ///
+    /// [default: glibc and those of jemalloc, tcmalloc and mimalloc that are installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     alloc: Vec<String>,
-    /// The process to replay, if the recording has several; else the one with the most
-    /// calls
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// How much of each block the replay writes. `calibrated`: as much as makes the memory
-    /// grow as the recorded program's did
+    #[command(flatten)]
+    process: ProcessArguments,
+    /// How much of each block the replay writes
+    ///
+    /// `calibrated`: as much as makes the memory grow as the recorded program's did.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     touch: TouchPolicy,
     /// How often each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// The allocator with which the program was recorded, for `--touch calibrated` and for
-    /// whether switching is worth it; without it, the one that the recording shows, or glibc
-    #[arg(long, value_name = "ALLOCATOR")]
+    /// The allocator with which the program was recorded
+    ///
+    /// For `--touch calibrated` and for whether switching is worth it [default: the one that the
+    /// recording shows, or glibc]
+    #[arg(long, hide_short_help = true, value_name = "ALLOCATOR")]
     recorded_with: Option<String>,
-    /// Set a variable of the replay's environment, such as MALLOC_ARENA_MAX=1; repeatable
+    /// Set a variable of the replay's environment
+    ///
+    /// Such as MALLOC_ARENA_MAX=1. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(OsString, OsString)>,
     /// The format to print
@@ -129,11 +133,36 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
 /// How long a process may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
-    /// Refuse an allocator of which one process takes longer than so many seconds; where operations
-    /// are stepped (paths, allocators), from one of them to the next
-    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+    /// Refuse an allocator of which one process takes longer
+    ///
+    /// Where operations are stepped (paths, allocators), from one of them to the next.
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
+}
+
+/// Which process of a recording is replayed; without an option, the one with the most calls.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct ProcessArguments {
+    /// The process image with this id [default: that with the most calls]
+    ///
+    /// `allotrope report --by process` shows ids.
+    #[arg(long, value_name = "ID")]
+    process: Option<ImageId>,
+    /// The process by the id that it had while it ran; an older spelling
+    #[arg(long, value_name = "PID", hide = true, conflicts_with = "process")]
+    pid: Option<u32>,
+}
+
+impl ProcessArguments {
+    fn is_given(self) -> bool {
+        self.process.is_some() || self.pid.is_some()
+    }
+
+    fn matches(self, process: &RecordedProcess) -> bool {
+        self.process.is_none_or(|id| process.id == id)
+            && self.pid.is_none_or(|pid| process.pid == pid)
+    }
 }
 
 /// The replayer's program.
@@ -146,7 +175,7 @@ pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.file;
     let progress = Progress::new(arguments.quiet);
-    let (process, recorded) = read(path, arguments.pid, &progress)?;
+    let (process, recorded) = read(path, arguments.process, &progress)?;
     let replayer = replayer(arguments.limit)?;
     let cannot = "cannot read the operations again";
     let live = LiveCurve::of(&recorded.operations, POINTS)
@@ -266,10 +295,10 @@ fn own_time_ns(process: &RecordedProcess, recorded: &RecordedOperations) -> u64 
     }
 }
 
-/// Reads the operations of a process; without a pid, of the one with the most calls.
+/// Reads the operations of a process.
 pub fn read(
     path: &Path,
-    pid: Option<u32>,
+    wanted: ProcessArguments,
     progress: &Progress,
 ) -> Result<(RecordedProcess, RecordedOperations), Failure> {
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
@@ -281,7 +310,7 @@ pub fn read(
     }
     let mut trace = trace::open_without_names(path)?;
     let mut all = processes(path, &trace)?;
-    let mut process = choose(path, &all, pid, trace::cut(&trace))?;
+    let mut process = choose(path, &all, wanted, trace::cut(&trace))?;
     let mut recorded = operations(&trace, &process, progress);
     if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
     {
@@ -290,7 +319,11 @@ pub fn read(
             .with_context(|| path.shown().into_owned())
             .status(BAD_INPUT)?;
         all = processes(path, &trace)?;
-        process = choose(path, &all, Some(process.pid), trace::cut(&trace))?;
+        let same = ProcessArguments {
+            process: Some(process.id),
+            pid: None,
+        };
+        process = choose(path, &all, same, trace::cut(&trace))?;
         recorded = operations(&trace, &process, progress);
     }
     progress.finish();
@@ -336,11 +369,11 @@ fn operations(
     operations_of(trace, process, &options)
 }
 
-/// The process with this pid, or the one with the most calls.
+/// The process that is wanted.
 fn choose(
     path: &Path,
     all: &RecordedProcesses,
-    pid: Option<u32>,
+    wanted: ProcessArguments,
     cut: Option<String>,
 ) -> Result<RecordedProcess, Failure> {
     let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
@@ -351,10 +384,10 @@ fn choose(
         )));
     }
     let processes = all.processes.iter();
-    let wanted = processes.filter(|it| pid.is_none_or(|pid| it.pid == pid));
-    let Some(process) = wanted.max_by_key(|it| it.events) else {
-        return Err(refuse(match pid {
-            Some(pid) => anyhow!("{} has no process {pid}", path.shown()),
+    let matching = processes.filter(|it| wanted.matches(it));
+    let Some(process) = matching.max_by_key(|it| it.events) else {
+        return Err(refuse(match wanted.process.or(wanted.pid) {
+            Some(id) => anyhow!("{} has no process {id}", path.shown()),
             None => match cut {
                 Some(cut) => anyhow!(
                     "{} is not whole, and no process is left: {cut}",
@@ -365,10 +398,11 @@ fn choose(
         }));
     };
     let others = all.processes.iter().filter(|it| it.events > 0).count();
-    if pid.is_none() && others > 1 {
+    if !wanted.is_given() && others > 1 {
         message::print(format_args!(
-            "note: {} has {others} processes with calls; this is process {}, which has the most (--pid names another)",
+            "note: {} has {others} processes with calls; this is process {} (pid {}), which has the most (--process names another)",
             path.shown(),
+            process.id,
             process.pid
         ));
     }

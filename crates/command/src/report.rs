@@ -63,42 +63,52 @@ no trace, or if the process, window or site that an option names is not in it.";
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote, or FILE@MOMENT for what was live then
+    /// A recording, or FILE@MOMENT for what was live then
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     trace: Option<PathBuf>,
-    /// Text for people, JSON (the format allotrope-report/1) for programs, or the first screen
-    /// in Markdown for an issue or a pull request; with --events also JSON Lines or CSV
+    /// The format to print
+    ///
+    /// Text is for people, JSON (the format allotrope-report/1) for programs, Markdown the first
+    /// screen for an issue or a pull request; --events has JSON Lines and CSV, too.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Write a page to look at: one HTML file that needs no other one. It has the whole
-    /// recording; ranges of time, processes and functions are chosen on the page
+    /// Write a page to look at
+    ///
+    /// One HTML file that needs no other one. It has the whole recording; ranges of time,
+    /// processes and functions are chosen on the page.
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
-    /// Show everything in full: totals, warnings, and five lists of stacks, each ranked by
-    /// another metric
+    /// Show totals, warnings and five lists of stacks in full
+    ///
+    /// Each list is ranked by another metric.
     #[arg(long, conflicts_with_all = ["tree", "site", "by"])]
     lists: bool,
-    /// Show one list: what functions or modules held, or the processes
+    /// Show one list, with a line for each WHAT
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["tree", "site"])]
     by: Option<By>,
     /// Show processes that ran the same program as one
-    #[arg(long, conflicts_with_all = ["tree", "site", "process"])]
+    #[arg(long, conflicts_with_all = ["tree", "site", "process"], hide_short_help = true)]
     merge: bool,
-    /// Show one list, ranked by METRIC; with --tree: what its branches count; with --by: what
-    /// is added up [default: five lists, each ranked by another metric]
+    /// Show one list, ranked by METRIC
+    ///
+    /// With --tree: what its branches count; with --by: what is added up
+    /// [default: five lists, each ranked by another metric]
     #[arg(long, alias = "sort", value_name = "METRIC", value_parser = metric::parser())]
     metric: Option<Metric>,
-    /// Show a call tree in place of lists: from what allocates to its callers, or from
-    /// main to what allocates [default order: bottom-up]
+    /// Show a call tree: bottom-up or top-down
+    ///
+    /// From what allocates to its callers (bottom-up, the default), or from main to what
+    /// allocates (top-down).
     // clap takes the FILE of `--tree FILE` for the order: `Request::new` corrects that.
-    #[arg(long, value_name = "bottom-up|top-down", num_args = 0..=1,
+    #[arg(long, value_name = "ORDER", num_args = 0..=1,
           default_missing_value = "bottom-up")]
     tree: Option<OsString>,
     /// The order of the tree; an older spelling
     #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
     direction: Option<Way>,
-    /// Show at most N sites of a list, and N branches at a node of the tree
-    /// [default: 10]
+    /// Show at most N sites of a list [default: 10]
+    ///
+    /// And N branches at a node of the tree.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     #[command(flatten)]
@@ -110,7 +120,7 @@ pub struct Arguments {
     #[command(flatten)]
     findings: FindingArguments,
     /// Rank suppressed leaks like all others, also those of the built-in list
-    #[arg(long, conflicts_with = "suppressions")]
+    #[arg(long, conflicts_with = "suppressions", hide_short_help = true)]
     all_leaks: bool,
     /// Show only the process image with this id
     #[arg(long, value_name = "ID")]
@@ -119,12 +129,14 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", conflicts_with = "events")]
     window: Option<String>,
     /// Show the Nth run of the window [default: the one with the fewest allocations]
-    #[arg(long, value_name = "N", requires = "window",
+    #[arg(long, alias = "run", value_name = "N", requires = "window", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
-    run: Option<u32>,
+    nth: Option<u32>,
     #[command(flatten)]
     time: TimeArguments,
-    /// Show figures divided by N, too [default with --window: its iterations]
+    /// Show figures divided by N, too
+    ///
+    /// [default with --window: its iterations]
     #[arg(long, value_name = "N", value_parser = per::parse)]
     per: Option<f64>,
     /// Count only blocks that were live at the end
@@ -136,32 +148,43 @@ pub struct Arguments {
     /// Show the site with this number in full
     #[arg(long, value_name = "N", conflicts_with_all = ["tree", "metric", "filter"])]
     site: Option<u32>,
-    /// Show the single allocations of the site: time, size, lifetime, thread
+    /// With --site: show its single allocations
+    ///
+    /// Each with its time, size, lifetime and thread.
     #[arg(long, requires = "site")]
     events: bool,
     /// Stop after N allocations
-    #[arg(long, value_name = "N", requires = "events",
+    #[arg(long, value_name = "N", requires = "events", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Show the lines of code of each stack, if their files are on this machine; with --html
-    /// those around them, too
+    /// Show the lines of code of each stack
+    ///
+    /// Their files must be on this machine. With --html those around them, too.
     #[arg(long, conflicts_with = "tree")]
     source: bool,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
-    #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = parse_source_path)]
+    #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = parse_source_path,
+          hide_short_help = true)]
     source_path: Vec<(PathBuf, PathBuf)>,
-    /// Show the frames of allocators and standard libraries, too
+    /// Show frames of allocators and standard libraries, too
     #[arg(long)]
     all_frames: bool,
-    /// Write a flame graph of the selected stacks by METRIC [default: allocations; of a
-    /// sampled profile: leaked] to this file, and no report
+    /// Write a flame graph, and no report
+    ///
+    /// Of the selected stacks by METRIC [default: allocations; of a sampled profile: leaked].
     #[arg(long, value_name = "OUT.svg", conflicts_with_all = [
           "tree", "lists", "by", "merge", "site", "source", "leaked_only", "freed_only", "per"])]
     flamegraph: Option<PathBuf>,
     #[command(flatten)]
     force: ForceArguments,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
     #[command(flatten)]
     pager: PagerArguments,
@@ -335,7 +358,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         profile
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
-        let shown = window::one(path, &trace, &profile, name, arguments.run)?;
+        let shown = window::one(path, &trace, &profile, name, arguments.nth)?;
         (*profile, options.window) = (shown.profile, Some(shown.line));
     }
     if let Some(shown) = time.select(path, &trace, &profile)? {

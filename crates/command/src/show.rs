@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(value_name = "WHAT")]
     what: Option<String>,
     /// Show at most N stacks
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     #[command(flatten)]
@@ -51,13 +51,20 @@ pub struct Arguments {
     #[command(flatten)]
     findings: FindingArguments,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
-    #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path)]
+    #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path,
+          hide_short_help = true)]
     source_path: Vec<(PathBuf, PathBuf)>,
     /// Show the frames of allocators and standard libraries, too
     #[arg(long)]
     all_frames: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
     #[command(flatten)]
     pager: PagerArguments,

@@ -64,12 +64,15 @@ const MAX_LAST: usize = 20;
 )]
 pub struct Arguments {
     /// Time between two lines
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    interval: Duration,
+    #[arg(long, alias = "interval", value_name = "TIME", default_value = "1s",
+          value_parser = interval)]
+    every: Duration,
     /// Write the numbers of each process to this file, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw live and resident bytes over time, of all processes together
+    /// Draw live and resident bytes over time
+    ///
+    /// Of all processes together.
     #[arg(long, value_name = "OUT.svg")]
     plot: Option<PathBuf>,
     /// Write allocated and freed bytes of all processes together to this file
@@ -83,15 +86,22 @@ pub struct Arguments {
     /// Record neither child processes nor what the program execs
     #[arg(long)]
     pub no_follow: bool,
-    /// What the program does when it allocates faster than the trace is written:
-    /// wait, or go on and lose events (they are counted)
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    /// What the program does when the trace is written too slowly
+    ///
+    /// Wait, or go on and lose events (they are counted).
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHAT",
+        hide_short_help = true
+    )]
     pub on_full: WhenFull,
     /// Print no lines, only errors
     #[arg(short, long)]
     pub quiet: bool,
     /// Preload the recorder at PATH in place of the built-in one
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub recorder: Option<PathBuf>,
     /// The program to run, and its arguments; or a recording
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
@@ -129,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut live = LiveLines::default();
     let quiet = arguments.quiet;
     let stat = Stat {
-        interval_ms: u64::try_from(arguments.interval.as_millis()).unwrap_or(u64::MAX),
+        interval_ms: u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX),
         show: Box::new(move |ns, images| {
             if !quiet {
                 live.print(ns, images);
@@ -209,7 +219,7 @@ impl Arguments {
 
     fn outputs(&self) -> Outputs {
         Outputs {
-            interval: self.interval,
+            interval: self.every,
             csv: self.csv.clone(),
             plot: self.plot.clone(),
             log: self.log.clone(),

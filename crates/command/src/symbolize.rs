@@ -50,11 +50,14 @@ pub struct Arguments {
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
-    /// Use this file, a module or its debug file, for the module of its build id
+    /// Use this file for the module of its build id
+    ///
+    /// A module or its debug file.
     #[arg(long, value_name = "FILE")]
     module: Vec<PathBuf>,
-    /// Use files for modules that were recorded without a build id even if they are not
-    /// proven to be the ones that ran
+    /// Use files that are not proven to be the ones that ran
+    ///
+    /// For modules that were recorded without a build id.
     #[arg(long)]
     unverified: bool,
     /// Print nothing but errors

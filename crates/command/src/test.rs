@@ -52,14 +52,18 @@ exceeded and a test could not be built or measured (it crashed, hung, did nothin
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Run only tests or cases (TEST/WINDOW) with these names; `*` stands for anything. With --init: a program and
-    /// its arguments (after `--`) that the first test is to run
+    /// Run only tests or cases (TEST/WINDOW) with these names
+    ///
+    /// `*` stands for anything. With --init: a program and its arguments (after `--`) that the
+    /// first test is to run.
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Measure N runs of each test, whatever the configuration says
+    /// Measure N runs of each test
+    ///
+    /// Whatever the configuration says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
     /// Accept the measured numbers: write them as the new budgets
@@ -68,7 +72,9 @@ pub struct Arguments {
     /// Store REASON beside the numbers that change
     #[arg(long, requires = "accept", value_name = "REASON", value_parser = reason)]
     because: Option<String>,
-    /// With --accept: accept only numbers that fell; refuse those that rose or are new (status 3)
+    /// With --accept: accept only numbers that fell
+    ///
+    /// Refuses those that rose or are new (status 3).
     #[arg(long, requires = "accept")]
     only_improvements: bool,
     /// Accept them for this platform only
@@ -80,19 +86,23 @@ pub struct Arguments {
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Write a file, too, such as `junit=report.xml`; may be given several times
+    /// Write a file, too
+    ///
+    /// Such as `junit=report.xml`. May be given several times.
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
     write: Vec<(Format, PathBuf)>,
     #[command(flatten)]
     force: ForceArguments,
-    /// Show all stacks and frames; record them even if the configuration has counts-only
+    /// Show all stacks and frames
+    ///
+    /// Records them even if the configuration has counts-only.
     #[arg(long)]
     stacks: bool,
-    /// Show every run's numbers, and what differs between the runs
+    /// Show every run's numbers, and what differs between them
     #[arg(long)]
     samples: bool,
     /// Show at most N entries that explain a number
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     #[command(flatten)]
@@ -102,24 +112,27 @@ pub struct Arguments {
     /// Do not run the build command
     #[arg(long)]
     no_build: bool,
-    /// Run the tests without recording them, so that another tool can watch them
-    #[arg(long)]
+    /// Run the tests without recording them
+    ///
+    /// So that another tool can watch them.
+    #[arg(long, hide_short_help = true)]
     no_record: bool,
     /// Take the budgets from a log of SwiftNIO's allocation counter tests or its thresholds
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     from_log: Option<PathBuf>,
     /// Put recordings into FOLDER and leave them there
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     scratch: Option<PathBuf>,
     /// Remove the budgets of tests that are in no configuration of this folder, and run nothing
-    #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
+    #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"], hide_short_help = true)]
     prune: bool,
     /// Give the accepted numbers of a test, or of one of its cases, another name
-    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"],
+    #[arg(long, hide_short_help = true, num_args = 2, value_names = ["OLD", "NEW"],
           conflicts_with_all = ["tests", "accept", "prune", "no_record", "from_log"])]
     rename: Option<Vec<String>>,
-    /// Show how the accepted numbers of TEST have changed: commits, authors and reasons; as
-    /// text or JSON (allotrope-history/1)
+    /// Show how the accepted numbers of TEST have changed
+    ///
+    /// Commits, authors and reasons; as text or JSON (allotrope-history/1).
     #[arg(long, value_name = "TEST", conflicts_with_all = ["tests", "accept", "prune", "rename"])]
     history: Option<String>,
     /// List the tests
@@ -127,11 +140,19 @@ pub struct Arguments {
     list: bool,
     #[command(flatten)]
     cargo: CargoArguments,
-    /// Write an allotrope.toml to start from, with the tests that Cargo, CTest or Meson list
+    /// Write an allotrope.toml to start from
+    ///
+    /// With the tests that Cargo, CTest or Meson list.
     #[arg(long)]
     init: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
 }
 

@@ -15,16 +15,21 @@ use crate::trace;
 /// The options that select a range of time.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TimeArguments {
-    /// Show only what was allocated from TIME on: a time after the start, such as `2s` or
-    /// `500ms`, or the name of a mark
+    /// Show only what was allocated from TIME on
+    ///
+    /// TIME is a time after the start, such as `2s` or `500ms`, or the name of a mark.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["window", "events"])]
     from: Option<Moment>,
-    /// Show only what was allocated before TIME; what was live then remains
+    /// Show only what was allocated before TIME
+    ///
+    /// What was live then remains.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["window", "events"])]
     to: Option<Moment>,
-    /// Show what was live at TIME; `FILE@TIME` in place of FILE does the same
+    /// Show what was live at TIME
+    ///
+    /// `FILE@TIME` in place of FILE does the same.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["from", "to", "window", "events"])]
     at: Option<Moment>,

@@ -71,7 +71,7 @@ pub struct Arguments {
     #[arg(long)]
     source: bool,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
-    #[arg(long, value_name = "PREFIX=DIR", requires = "source",
+    #[arg(long, value_name = "PREFIX=DIR", requires = "source", hide_short_help = true,
           value_parser = report::parse_source_path)]
     source_path: Vec<(PathBuf, PathBuf)>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub struct Arguments {
     #[command(flatten)]
     suppressions: SuppressionArguments,
     /// Rank suppressed leaks like all others, also those of the built-in list
-    #[arg(long, conflicts_with = "suppressions")]
+    #[arg(long, conflicts_with = "suppressions", hide_short_help = true)]
     all_leaks: bool,
     #[command(flatten)]
     findings: FindingArguments,

@@ -1,4 +1,4 @@
-//! Finds the runs of a window that `--window NAME` and `--run N` select, and reads
+//! Finds the runs of a window that `--window NAME` and `--nth N` select, and reads
 //! their profiles: for `report` one run of each process ([`one`]), for `diff` all runs
 //! that can be compared ([`comparable`]).
 

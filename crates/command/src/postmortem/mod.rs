@@ -49,16 +49,19 @@ pub struct Arguments {
     #[arg(value_name = "PID|FILE")]
     target: Option<PathBuf>,
     /// Most stacks of the report
-    #[arg(long, value_name = "N", default_value_t = 20,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
-    /// The form of the report; poireau: all live blocks in poireau's lines
+    /// The format to print
+    ///
+    /// poireau: all live blocks in poireau's lines.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     #[command(flatten)]
     suppressions: SuppressionArguments,
-    /// Write a sampled profile to FILE in place of the report; `allotrope report`, `show`, `diff` and
-    /// `export` read it
+    /// Write a sampled profile in place of the report
+    ///
+    /// `allotrope report`, `show`, `diff` and `export` read it.
     #[arg(
         short,
         long,
@@ -68,7 +71,7 @@ pub struct Arguments {
     )]
     output: Option<PathBuf>,
     /// With -o: replace FILE even if it is no earlier profile or recording
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", hide_short_help = true)]
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,

@@ -1,5 +1,5 @@
 //! The looks at some processes as a sampled profile in memory, for the exports over HTTP: the
-//! same as `watch --save`, read again as `export` does.
+//! same as `watch -o`, read again as `export` does.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `watch --save`: writes a sampled profile in place of a report.
+//! `watch -o`: writes a sampled profile in place of a report.
 
 use std::path::Path;
 
