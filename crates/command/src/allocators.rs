@@ -19,8 +19,8 @@ use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{self, ForceArguments};
 use crate::replay::{self, ProcessArguments};
-use crate::report::{Color, style};
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
 /// Shown at the end of the subcommand's help.

@@ -15,8 +15,8 @@ use anyhow::anyhow;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, NOT_MEASURED, REGRESSION, WithStatus};
 use crate::glue::GlueArguments;
 use crate::progress::Progress;
-use crate::report::{self, Color};
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::suppressions::SuppressionArguments;
 use crate::test::{self, Steps, Stop};
 
@@ -200,7 +200,7 @@ fn measure(comparer: &Comparer<'_>, revision: &str, stop: &Stop) -> Result<Side,
 
 fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> Result<(), Failure> {
     let options = ComparisonOptions {
-        style: report::style(arguments.color),
+        style: style(arguments.color),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
     };

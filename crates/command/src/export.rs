@@ -20,13 +20,11 @@ use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::per;
-use crate::progress::Progress;
+use crate::progress::reader;
 use crate::replacing::{ForceArguments, Kind};
 use crate::sampled;
-use crate::source;
 use crate::standard_output;
 use crate::to_write::{ToWrite, is_standard_output};
-use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -110,16 +108,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         force: arguments.force,
     };
     output.check([file])?;
-    let wanted = trace::Wanted {
+    let wanted = allotrope_reading::Wanted {
         times: (exporter.wanted() == Wanted::Times).then_some(&[]),
-        ..trace::Wanted::default()
+        ..allotrope_reading::Wanted::default()
     };
-    let mut source = source::read_recorded(
-        file,
-        wanted,
-        arguments.input.limits(),
-        &Progress::new(false),
-    )?;
+    let mut source = reader(arguments.input.limits()).recorded_stacks(file, wanted)?;
     if let Some(id) = arguments.process {
         source.keep_process(file, id)?;
     }
@@ -136,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let sums = source.describe_sampling();
+    let sums = sampled::describe_sums(&mut source);
     let options = ExportOptions {
         metric: arguments.metric,
     };
@@ -165,7 +158,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let sentence = anyhow!("{}: {error}", file.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    source.print_notes();
+    source.notes.iter().for_each(message::print);
     if let Some(lost) = lost.filter(|&lost| lost > 0) {
         message::print(format_args!(
             "note: {}: divided and rounded, {} of {} stacks are 0",

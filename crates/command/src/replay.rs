@@ -1,33 +1,31 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
 //! allocators, and compares time and memory. `replay` of `allotrope-allocators` does the work.
 
+mod recorded;
+
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use allotrope_allocators::replay::allocators::{self, Allocator, SYSTEM};
+use allotrope_allocators::replay::allocators::{self, Allocator};
 use allotrope_allocators::replay::report::{Facts, Report, text};
 use allotrope_allocators::replay::{
-    Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
-    Replayer, Touch, calibrate, measure, operations_of, this_processor,
+    Calibration, LiveCurve, POINTS, Plan, RecordedOperations, Replayer, Touch, calibrate, measure,
+    this_processor,
 };
-use allotrope_profile::operations::{
-    OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
-};
-use allotrope_profile::{ImageId, ReplayError};
-use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
-use allotrope_trace::{ReadError, TraceReader};
-use anyhow::{Context, anyhow};
+use allotrope_profile::operations::RecordedProcess;
+use allotrope_text::{text_of_os, text_of_path, to_json_writer};
+use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
-use crate::sampled;
 use crate::standard_output;
-use crate::trace;
+
+pub use recorded::{ProcessArguments, read, recorded_allocator};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -139,30 +137,6 @@ pub struct Limit {
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
-}
-
-/// Which process of a recording is replayed; without an option, the one with the most calls.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub struct ProcessArguments {
-    /// The process image with this id [default: that with the most calls]
-    ///
-    /// `allotrope report --by process` shows ids.
-    #[arg(long, value_name = "ID")]
-    process: Option<ImageId>,
-    /// The process by the id that it had while it ran; an older spelling
-    #[arg(long, value_name = "PID", hide = true, conflicts_with = "process")]
-    pid: Option<u32>,
-}
-
-impl ProcessArguments {
-    fn is_given(self) -> bool {
-        self.process.is_some() || self.pid.is_some()
-    }
-
-    fn matches(self, process: &RecordedProcess) -> bool {
-        self.process.is_none_or(|id| process.id == id)
-            && self.pid.is_none_or(|pid| process.pid == pid)
-    }
 }
 
 /// The replayer's program.
@@ -293,163 +267,6 @@ fn own_time_ns(process: &RecordedProcess, recorded: &RecordedOperations) -> u64 
         1 => process.duration_ns.saturating_sub(process.waited_ns),
         _ => process.duration_ns,
     }
-}
-
-/// Reads the operations of a process.
-pub fn read(
-    path: &Path,
-    wanted: ProcessArguments,
-    progress: &Progress,
-) -> Result<(RecordedProcess, RecordedOperations), Failure> {
-    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
-    if sampled::open(path)?.is_some() {
-        return Err(refuse(anyhow!(
-            "{} is a sampled profile and has no single calls to replay: `allotrope report` shows it, and `allotrope bench` compares allocators without a recording; to replay the program, record it with `allotrope record`",
-            path.shown()
-        )));
-    }
-    let mut trace = trace::open_without_names(path)?;
-    let mut all = processes(path, &trace)?;
-    let mut process = choose(path, &all, wanted, trace::cut(&trace))?;
-    let mut recorded = operations(&trace, &process, progress);
-    if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
-    {
-        trace
-            .cut_at_damage()
-            .with_context(|| path.shown().into_owned())
-            .status(BAD_INPUT)?;
-        all = processes(path, &trace)?;
-        let same = ProcessArguments {
-            process: Some(process.id),
-            pid: None,
-        };
-        process = choose(path, &all, same, trace::cut(&trace))?;
-        recorded = operations(&trace, &process, progress);
-    }
-    progress.finish();
-    let recorded = recorded.map_err(|error| match error {
-        RecordingError::Recording(error) => trace::unreplayable(path, error),
-        // The folder for temporary files is missing, full or cannot be written.
-        RecordingError::Operations(error @ OperationsError::Io(_)) => Failure::new(
-            FAILED,
-            anyhow!("{error} ({})", std::env::temp_dir().shown()),
-        ),
-        RecordingError::Operations(error) => {
-            Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
-        }
-    })?;
-    for note in trace::notes(path, &trace) {
-        message::print(note);
-    }
-    if process.lost_events > 0 {
-        message::print(format_args!(
-            "warning: {} lost {} calls of process {}; the others are replayed: time and instructions an operation are theirs, but memory is not the program's",
-            path.shown(),
-            process.lost_events,
-            process.pid
-        ));
-    }
-    Ok((process, recorded))
-}
-
-fn processes(path: &Path, trace: &TraceReader) -> Result<RecordedProcesses, Failure> {
-    recorded_processes(trace).map_err(|error| trace::unreplayable(path, error))
-}
-
-fn operations(
-    trace: &TraceReader,
-    process: &RecordedProcess,
-    progress: &Progress,
-) -> Result<RecordedOperations, RecordingError> {
-    let show = |done, total| progress.show("reading the recording", done, total);
-    let options = OperationOptions {
-        progress: Some(&show),
-        ..OperationOptions::default()
-    };
-    operations_of(trace, process, &options)
-}
-
-/// The process that is wanted.
-fn choose(
-    path: &Path,
-    all: &RecordedProcesses,
-    wanted: ProcessArguments,
-    cut: Option<String>,
-) -> Result<RecordedProcess, Failure> {
-    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
-    if all.counts_only {
-        return Err(refuse(anyhow!(
-            "{} was recorded with --counts-only and has no single calls to replay: `allotrope report` shows its counts, and `allotrope bench` compares allocators without a recording; to replay the program, record it without --counts-only",
-            path.shown()
-        )));
-    }
-    let processes = all.processes.iter();
-    let matching = processes.filter(|it| wanted.matches(it));
-    let Some(process) = matching.max_by_key(|it| it.events) else {
-        return Err(refuse(match wanted.process.or(wanted.pid) {
-            Some(id) => anyhow!("{} has no process {id}", path.shown()),
-            None => match cut {
-                Some(cut) => anyhow!(
-                    "{} is not whole, and no process is left: {cut}",
-                    path.shown()
-                ),
-                None => anyhow!("{} has no process", path.shown()),
-            },
-        }));
-    };
-    let others = all.processes.iter().filter(|it| it.events > 0).count();
-    if !wanted.is_given() && others > 1 {
-        message::print(format_args!(
-            "note: {} has {others} processes with calls; this is process {} (pid {}), which has the most (--process names another)",
-            path.shown(),
-            process.id,
-            process.pid
-        ));
-    }
-    Ok(process.clone())
-}
-
-/// The allocator that the program used, as the user or the recording names it, and whether
-/// that is known.
-pub fn recorded_allocator(
-    named: Option<&String>,
-    process: &RecordedProcess,
-) -> Result<(Allocator, bool), Failure> {
-    if let Some(word) = named {
-        let found = allocators::allocators(std::slice::from_ref(word));
-        return match found.into_iter().next() {
-            Some((allocator, None)) => Ok((allocator, true)),
-            Some((allocator, Some(error))) => {
-                let sentence = anyhow!("--recorded-with {}: {error}", shown(&allocator.name));
-                Err(Failure::new(BAD_INPUT, sentence))
-            }
-            None => Err(Failure::new(
-                BAD_INPUT,
-                anyhow!("--recorded-with names nothing"),
-            )),
-        };
-    }
-    let modules = process.modules.iter();
-    let mut known = modules.filter_map(|path| Some((allocators::known_name(path)?, path)));
-    Ok(match known.next() {
-        Some((name, library)) => {
-            let allocator = Allocator {
-                name: name.to_owned(),
-                library: Some(library.clone()),
-            };
-            (allocator, true)
-        }
-        None => {
-            let name = SYSTEM.to_owned();
-            (
-                Allocator {
-                    name,
-                    library: None,
-                },
-                false,
-            )
-        }
-    })
 }
 
 /// Calibrates; says so if that is not possible.

@@ -29,8 +29,8 @@ use crate::holder;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::replacing::replaceable_by_profile;
-use crate::report;
 use crate::standard_output;
+use crate::style;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
 
@@ -247,7 +247,7 @@ fn list(format: Format) -> Result<u8, Failure> {
                         },
                         allotrope_text::shown(command),
                     );
-                    match report::columns() {
+                    match style::columns() {
                         Some(columns) => writeln!(out, "{}", allotrope_text::cut(&line, columns))?,
                         None => writeln!(out, "{line}")?,
                     }

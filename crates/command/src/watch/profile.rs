@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use allotrope_profile::sampled::SampledProfile;
+use allotrope_reading::Source;
 use allotrope_symbols::Locator;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
@@ -12,7 +13,7 @@ use allotrope_watch::sampled::{About, MAX_DEPTH, Watched};
 use anyhow::Context;
 
 use super::save::parent;
-use crate::source::{self, Source};
+use crate::sampled::describe_sums;
 
 /// The stacks of all these processes, with the figures of their sums.
 pub fn source<'l>(
@@ -36,8 +37,7 @@ pub fn source<'l>(
     allotrope_watch::sampled::write(&mut saved, &watched, about, Some(locator)).context(cannot)?;
     let trace = TraceReader::sampled(&saved[..]).context(cannot)?;
     let profile = SampledProfile::read(&trace).context(cannot)?;
-    let mut source = source::of_samples(Path::new("the watched processes"), &profile)
-        .map_err(|failure| failure.error)?;
-    source.describe_sampling();
+    let mut source = Source::of_samples(Path::new("the watched processes"), &profile)?;
+    describe_sums(&mut source);
     Ok(source)
 }

@@ -86,10 +86,7 @@ impl Invocation {
     }
 
     fn stepped(&self, runs: &str) -> String {
-        format!(
-            " --sample {} {runs} {}",
-            self.sample, self.stepped_runs
-        )
+        format!(" --sample {} {runs} {}", self.sample, self.stepped_runs)
     }
 
     fn with(&self) -> String {

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Frame, Process, command_text};
 
 use crate::groups::{Grouping, groups};
@@ -11,7 +12,6 @@ use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
 use crate::shorten::clean;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
-use crate::warnings::warnings;
 
 /// Most rows of a table.
 const MAX: usize = 10;

@@ -24,6 +24,7 @@ mod windows;
 
 use std::io::{self, Write};
 
+use allotrope_profile::warnings::{waits, warnings};
 use allotrope_profile::{Metric, Process, Profile, Unit, WindowRun};
 use allotrope_text::TextWriter;
 
@@ -44,7 +45,6 @@ use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};
 use crate::style::{Role, Style};
 use crate::suppressed::Suppressed;
-use crate::warnings::{waits, warnings};
 
 /// ` (each: divided by 1,000)`, at the end of a title; empty without a number.
 fn divided_by(per: Option<f64>) -> String {

@@ -3,10 +3,11 @@
 
 use std::io::Write;
 
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Filter, MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
-use allotrope_report::{Blocks, Style, json, sites_of_row, text, warnings};
+use allotrope_report::{Blocks, Style, json, sites_of_row, text};
 use allotrope_trace::model::*;
 
 const APP: u64 = 0x10_0000;

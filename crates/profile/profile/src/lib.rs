@@ -93,6 +93,7 @@ mod test_events;
 mod threads;
 mod time_range;
 mod time_table;
+pub mod warnings;
 mod window_accumulator;
 mod window_replay;
 mod window_runs;

@@ -9,6 +9,7 @@ use allotrope_profile::Profile;
 use allotrope_profile::sampled::{
     Estimate, SampledFigures, SampledProcess, SampledProfile, SampledSite,
 };
+use allotrope_profile::warnings::all_sampled_warnings;
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Sampling};
 use serde::Serialize;
@@ -16,7 +17,6 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::json::{ExitForm, Frames};
 use crate::json_recording::ModuleForm;
-use crate::nameless::all_sampled_warnings;
 
 #[derive(Serialize)]
 struct RecordingForm<'a> {

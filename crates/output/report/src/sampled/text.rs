@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use allotrope_diff::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
+use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;
 
 use super::rows::{SiteRow, rows};
-use super::wording::{interval, periods, value, words};
+use super::wording::{interval, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
 use crate::style::{Role, Style};
@@ -116,10 +117,10 @@ impl<'a> Text<'a> {
         let since = duration(longest.unwrap_or(0) as f64 / 1000.0);
         let line = format!(
             "{processes}, watched for {since}; sampled: {}",
-            periods(profile)
+            profile.periods()
         );
         self.wrapped(&line, 0, out)?;
-        let nameless = crate::sampled_warnings(profile);
+        let nameless = sampled_warnings(profile);
         for warning in profile.warnings().into_iter().chain(nameless) {
             let lines = wrap(&format!("warning: {warning}"), self.options.style.columns());
             for line in lines {

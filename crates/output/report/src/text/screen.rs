@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use allotrope_diff::Headlines;
 use allotrope_findings::{Finding, Severity};
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
 use allotrope_text::TextWriter;
 
@@ -15,7 +16,6 @@ use crate::selection::processes;
 use crate::shorten::{clean, columns, end, middle, name, wrap};
 use crate::style::Role;
 use crate::text::{TextOptions, by, chart, header, lists, process_table};
-use crate::warnings::warnings;
 
 /// Lines of the screen; a terminal of 24 lines has one left for the prompt.
 const LINES: usize = 23;
