@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use allotrope_allocators::document::{Document, write_markdown, write_text};
-use allotrope_allocators::paths::Samples;
+use allotrope_allocators::paths::ChosenOperations;
 use allotrope_allocators::replay::allocators::{Candidate, allocators};
 use allotrope_allocators::replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
 use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let cannot = "cannot read the operations";
     let operations = &recorded.operations;
-    let samples = Samples::new(operations, arguments.sample);
+    let samples = ChosenOperations::new(operations, arguments.sample);
     let samples = samples.context(cannot).status(FAILED)?;
     let live = LiveCurve::of(operations, POINTS);
     let live = live.context(cannot).status(FAILED)?;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use allotrope_allocators::paths::report::FORMAT;
-use allotrope_allocators::paths::{MeasureError, Report, Request, Samples, measure, text};
+use allotrope_allocators::paths::{ChosenOperations, MeasureError, Report, Request, measure, text};
 use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 
@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let progress = Progress::new(arguments.quiet);
     let (_, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let operations = recorded.operations;
-    let samples = Samples::new(&operations, arguments.sample)
+    let samples = ChosenOperations::new(&operations, arguments.sample)
         .context("cannot read the operations")
         .status(FAILED)?;
     let replayer = replay::replayer(arguments.limit)?;

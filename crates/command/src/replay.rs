@@ -289,7 +289,7 @@ fn calibrated(
     }
     match found {
         Ok(calibration) if !calibration.agrees() => {
-            message::print(match calibration.is_all_and_too_little() {
+            message::print(match calibration.touches_all_but_grows_less() {
                 true => {
                     "warning: even if all of each block is written, the memory grows by less than it did in the program: the rest is no memory of the heap (stacks, mapped files)"
                 }

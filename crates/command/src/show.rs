@@ -144,15 +144,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if !sites.is_empty() {
         let progress = Progress::new(false);
         let show = |done, total| progress.show("reading the blocks", done, total);
-        let replay = Options {
+        let options = Options {
             progress: Some(&show),
             ..Options::default()
         };
-        let replayed = blocks_of_sites(recording.trace(), &replay, &sites, &mut |block| {
+        let aggregated = blocks_of_sites(recording.trace(), &options, &sites, &mut |block| {
             blocks.add(block);
         });
         progress.finish();
-        replayed.map_err(|error| recording.error(error))?;
+        aggregated.map_err(|error| recording.error(error))?;
     }
     arguments
         .pager

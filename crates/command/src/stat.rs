@@ -1,7 +1,7 @@
 //! `allotrope stat`: what a program has allocated and freed over time, a line an interval.
 //!
 //! The program is recorded. While it runs, the collector sends live figures. At its end the
-//! trace is replayed: the last lines, the CSV file, the plot and the log have its numbers,
+//! trace is aggregated: the last lines, the CSV file, the plot and the log have its numbers,
 //! which are exact. The trace is a temporary file, unless `-o` names one to keep, and has
 //! next to no stacks then. `allotrope stat FILE` reads a recording.
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 use allotrope_collector::protocol::ImageFigures;
 use allotrope_files::Output;
 use allotrope_formats::Limits;
-use allotrope_profile::{Options, heap_samples};
+use allotrope_profile::{Options, heap_curves};
 use allotrope_reading::Recording;
 use allotrope_text::Shown;
 use allotrope_trace::MAGIC;
@@ -266,7 +266,7 @@ impl Outputs {
         [self.csv(), self.log(), self.plot()].into_iter().flatten()
     }
 
-    /// Replays the recording.
+    /// Aggregates the recording.
     fn read(&self, recording: &Recording) -> Result<Rows, Failure> {
         let about = recording.about();
         if about.counts_only {
@@ -293,7 +293,7 @@ impl Outputs {
             progress: Some(&show),
             ..Options::default()
         };
-        let samples = heap_samples(recording.trace(), &options, run.started_ns, each);
+        let samples = heap_curves(recording.trace(), &options, run.started_ns, each);
         progress.finish();
         Ok(Rows::new(
             samples.map_err(|error| recording.error(error))?,

@@ -70,7 +70,7 @@ impl TimeArguments {
         self.at.is_some()
     }
 
-    /// Replays the range, if one is given. Its times count from the start of the first
+    /// Aggregates the range, if one is given. Its times count from the start of the first
     /// process of `profile`, which is that of the whole trace.
     pub fn select(
         &self,

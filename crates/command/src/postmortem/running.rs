@@ -1,7 +1,7 @@
 //! Whether a process whose memory is kept still runs.
 //!
 //! A process may have closed the descriptor of its memory, and its id is that in its own PID namespace, where
-//! other processes may have the same id. What tells it from them is that it has the memory mapped.
+//! other processes may have the same id. Only the right one has the memory mapped.
 
 use std::collections::HashMap;
 use std::fs;
@@ -43,7 +43,8 @@ impl Running {
     pub fn process_of(&self, file: &OwnedFd, state: &State) -> Option<u32> {
         let candidates = self.0.get(&state.process.id)?;
         let mut candidates = candidates.iter();
-        let it = candidates.find(|it| is_mapped(it.process, file) || it.is_it_unseen(state))?;
+        let it =
+            candidates.find(|it| is_mapped(it.process, file) || it.may_be_hidden_owner(state))?;
         Some(it.process)
     }
 }
@@ -52,7 +53,7 @@ impl Candidate {
     /// Whether it is the memory's process although it does not let us see its mappings, as after a change of
     /// its user: it was started before and has the same arguments. A process that was the first one of a container has
     /// the id of our own first one, which is older and lets nobody see it.
-    fn is_it_unseen(&self, state: &State) -> bool {
+    fn may_be_hidden_owner(&self, state: &State) -> bool {
         let is_unseen = fs::File::open(format!("/proc/{}/maps", self.process))
             .is_err_and(|error: io::Error| error.kind() == ErrorKind::PermissionDenied);
         let started = || started(self.process).is_some_and(|it| it <= state.process.began);

@@ -10,7 +10,7 @@ use allotrope_formats::Limits;
 use allotrope_profile::operations::{
     OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
 };
-use allotrope_profile::{ImageId, ReplayError};
+use allotrope_profile::{AggregateError, ImageId};
 use allotrope_reading::Recording;
 use allotrope_text::{Shown, shown};
 use allotrope_trace::{ReadError, TraceReader};
@@ -62,7 +62,8 @@ pub fn read(
     let mut all = processes(&recording)?;
     let mut process = choose(path, &all, wanted, recording.cut())?;
     let mut recorded = operations(recording.trace(), &process, progress);
-    if let Err(RecordingError::Recording(ReplayError::Read(ReadError::Damaged { .. }))) = &recorded
+    if let Err(RecordingError::Recording(AggregateError::Read(ReadError::Damaged { .. }))) =
+        &recorded
     {
         recording
             .trace_mut()

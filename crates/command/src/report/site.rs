@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use allotrope_profile::{Block, Options, Profile, ReplayError, blocks_of_sites};
+use allotrope_profile::{AggregateError, Block, Options, Profile, blocks_of_sites};
 use allotrope_reading::Recording;
 use allotrope_report::text::{self, BlockList, TextOptions};
 use allotrope_report::{BlockRecords, sites_of_row};
@@ -45,49 +45,49 @@ pub fn print(
         let printed = match format {
             None => BlockList::new(profile, options, &mut output).and_then(|mut list| {
                 let write = &mut |block: &Block| list.write(block);
-                let (written, replayed) = events(trace, &sites, limit, write);
-                written.and_then(|()| list.finish()).map(|()| replayed)
+                let (written, aggregated) = events(trace, &sites, limit, write);
+                written.and_then(|()| list.finish()).map(|()| aggregated)
             }),
             Some(format) => {
                 BlockRecords::new(profile, format, &mut output).and_then(|mut records| {
                     let write = &mut |block: &Block| records.write(block);
-                    let (written, replayed) = events(trace, &sites, limit, write);
-                    written.map(|()| replayed)
+                    let (written, aggregated) = events(trace, &sites, limit, write);
+                    written.map(|()| aggregated)
                 })
             }
         };
-        let printed = printed.and_then(|replayed| output.flush().map(|()| replayed));
+        let printed = printed.and_then(|aggregated| output.flush().map(|()| aggregated));
         leave_if_closed(&printed);
-        let replayed = printed.context("cannot write to the standard output");
-        let replayed = replayed.status(FAILED)?;
-        replayed.map_err(|error| recording.error(error))?;
+        let aggregated = printed.context("cannot write to the standard output");
+        let aggregated = aggregated.status(FAILED)?;
+        aggregated.map_err(|error| recording.error(error))?;
     }
     Ok(())
 }
 
 /// Calls `write` with the blocks of the sites, at most `limit` of them, while the trace is
-/// replayed: there may be millions, so they are not collected first. Returns the results of
-/// writing and of the replay.
+/// aggregated: there may be millions, so they are not collected first. Returns the results of
+/// writing and of the aggregation.
 fn events(
     trace: &TraceReader,
     sites: &[(u32, u32)],
     limit: u64,
     write: &mut dyn FnMut(&Block) -> io::Result<()>,
-) -> (io::Result<()>, Result<(), ReplayError>) {
+) -> (io::Result<()>, Result<(), AggregateError>) {
     let mut left = limit;
     let mut printed = Ok(());
-    let replayed = blocks_of_sites(trace, &Options::default(), sites, &mut |block| {
+    let aggregated = blocks_of_sites(trace, &Options::default(), sites, &mut |block| {
         if printed.is_ok() && left > 0 {
             left -= 1;
             printed = write(block);
             leave_if_closed(&printed);
         }
     });
-    (printed, replayed)
+    (printed, aggregated)
 }
 
 /// Ends the process once the reader of the output has gone (`| head`): nobody would
-/// read the result of a replay that may take long.
+/// read the result of an aggregation that may take long.
 fn leave_if_closed<T>(printed: &io::Result<T>) {
     if let Err(error) = printed
         && error.kind() == ErrorKind::BrokenPipe

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_profile::{Mark, ProcessSamples, RunTimes};
+use allotrope_profile::{HeapCurve, Mark, RunTimes};
 use allotrope_report::numbers::{bytes, count};
 
 /// The head of the lines.
@@ -95,9 +95,9 @@ impl LastLines {
 
 impl Rows {
     /// The recording began at `started_unix_ns`, in nanoseconds since 1970 UTC.
-    pub fn new(samples: Vec<ProcessSamples>, run: &RunTimes, started_unix_ns: u64) -> Self {
+    pub fn new(samples: Vec<HeapCurve>, run: &RunTimes, started_unix_ns: u64) -> Self {
         let seconds = |ns: u64| ns.saturating_sub(run.started_ns) as f64 / 1e9;
-        let rows = |process: ProcessSamples| {
+        let rows = |process: HeapCurve| {
             let resident = |ns: u64| {
                 let resident = &process.resident;
                 let after = resident.partition_point(|it| it.time_us <= ns / 1000);
@@ -105,7 +105,7 @@ impl Rows {
                 let at = resident.get(after.saturating_sub(1));
                 at.map_or(0, |it| it.program_bytes())
             };
-            let row = |sample: &allotrope_profile::HeapSample| Row {
+            let row = |sample: &allotrope_profile::HeapPoint| Row {
                 seconds: seconds(sample.time_ns),
                 id: process.id,
                 pid: process.pid,
@@ -233,24 +233,24 @@ pub fn is_log(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::{HeapSample, ResidentSample};
+    use allotrope_profile::{HeapPoint, ResidentPoint};
 
-    fn process(pid: u32, samples: &[(u64, u64, u64)]) -> ProcessSamples {
-        let sample = |&(seconds, allocated_bytes, live_bytes): &(u64, u64, u64)| HeapSample {
+    fn process(pid: u32, samples: &[(u64, u64, u64)]) -> HeapCurve {
+        let sample = |&(seconds, allocated_bytes, live_bytes): &(u64, u64, u64)| HeapPoint {
             time_ns: seconds * 1_000_000_000,
             allocated_bytes,
             live_bytes,
             allocations: allocated_bytes / 10,
             deallocations: 0,
         };
-        ProcessSamples {
+        HeapCurve {
             id: pid,
             pid,
             // Half a second before its first sample.
             started_ns: samples[0].0 * 1_000_000_000 - 500_000_000,
             executable: "/bin/x".into(),
             samples: samples.iter().map(sample).collect(),
-            resident: vec![ResidentSample {
+            resident: vec![ResidentPoint {
                 time_us: 1_500_000,
                 bytes: 6000,
                 recorder_bytes: Some(1000),

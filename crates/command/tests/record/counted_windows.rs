@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::support::{Recording, allotrope, compiled, record};
-use allotrope_profile::{Options, Profile, WindowRun, replay};
+use allotrope_profile::{Options, Profile, WindowRun, aggregate};
 use allotrope_trace::TraceReader;
 
 /// Allocations, bytes, deallocations, reallocations.
@@ -17,7 +17,7 @@ fn counted(arguments: &[&str]) -> Recording {
 
 fn profile(recording: &Recording) -> Profile {
     let trace = TraceReader::open(&recording.trace).expect("the trace opens");
-    replay(&trace, &Options::default()).expect("the trace replays")
+    aggregate(&trace, &Options::default()).expect("the trace can be aggregated")
 }
 
 fn counts(run: &WindowRun) -> Counts {

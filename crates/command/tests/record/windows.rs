@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use crate::support::{Recording, compiled, record};
-use allotrope_profile::{Options, Process, Profile, QuietWait, WindowFigures, WindowRun, replay};
+use allotrope_profile::{
+    Options, Process, Profile, QuietWait, WindowFigures, WindowRun, aggregate,
+};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
@@ -13,7 +15,7 @@ fn recorded(arguments: &[&str]) -> Recording {
 
 fn profile(recording: &Recording) -> Profile {
     let trace = TraceReader::open(&recording.trace).expect("the trace opens");
-    let profile = replay(&trace, &Options::default()).expect("the trace replays");
+    let profile = aggregate(&trace, &Options::default()).expect("the trace can be aggregated");
     assert!(!profile.processes.is_empty(), "{}", recording.stderr);
     for process in &profile.processes {
         assert_eq!(process.lost_events, 0, "{}", recording.stderr);
@@ -289,7 +291,7 @@ fn a_full_ring_that_drops_events_keeps_windows() {
         .expect_status(0);
     assert_eq!(String::from_utf8_lossy(&recording.stdout), "opened\n");
     let trace = TraceReader::open(&recording.trace).expect("the trace opens");
-    let profile = replay(&trace, &Options::default()).expect("the trace replays");
+    let profile = aggregate(&trace, &Options::default()).expect("the trace can be aggregated");
     let process = &profile.processes[0];
     assert!(process.lost_events > 0, "the ring was full");
     assert!(window(process, "full").closed);

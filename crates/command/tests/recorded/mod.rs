@@ -7,7 +7,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
 
-use allotrope_profile::{Options, Process, replay};
+use allotrope_profile::{Options, Process, aggregate};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::EntryPoint;
 
@@ -127,7 +127,7 @@ pub fn expect_truth(name: &str) -> Recording {
 /// The recorded image, with its totals by entry point.
 pub fn profiled(recording: &Recording) -> Process {
     let reader = TraceReader::open(&recording.trace).expect("it was just written");
-    let mut profile = replay(&reader, &Options::default()).expect("it is whole");
+    let mut profile = aggregate(&reader, &Options::default()).expect("it is whole");
     let process = profile.processes.remove(0);
     assert_eq!(process.unmatched_deallocations, 0);
     process

@@ -1,4 +1,4 @@
-//! Counts the allocations of each window from the events of a trace, without a replay.
+//! Counts the allocations of each window from the events of a trace, without an aggregation.
 
 use std::collections::{BTreeMap, HashMap};
 

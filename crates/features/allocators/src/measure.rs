@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::paths::report::Allocator as Stepped;
-use crate::paths::{Samples, measure as step};
+use crate::paths::{ChosenOperations, measure as step};
 use crate::replay::allocators::{Allocator as Wanted, Candidate};
 use crate::replay::report::{Facts, Report as Replayed, Row};
 use crate::replay::{Plan, measure as replay};
@@ -24,7 +24,7 @@ pub struct Request<'a> {
     /// The recording.
     pub facts: &'a Facts<'a>,
     /// Operations that are stepped.
-    pub samples: &'a Samples,
+    pub samples: &'a ChosenOperations,
     /// How often.
     pub stepped_runs: u32,
     /// Finds debug files.

@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, Number, profile};
+use crate::case_run::CaseRun;
 use crate::check::{Check, CheckStatus};
 use crate::outputs::wording;
 use crate::result::{CaseResult, TestResult};
-use crate::sample::Sample;
 use crate::spread::Spread;
 use allotrope_profile::Metric;
 
@@ -156,9 +156,9 @@ pub fn accept(
         let run = representative_run(case);
         let mut budget = budget(case, old, run, acceptance.because);
         let has_stacks = case
-            .samples
+            .runs
             .iter()
-            .any(|sample| sample.stacks.known.has(Metric::Allocations));
+            .any(|run| run.stacks.known.has(Metric::Allocations));
         let tree = profiles.get(&case.name);
         let tree = tree.filter(|tree| tree.has_stacks());
         let fits = |old: &Budget| match tree {
@@ -170,7 +170,7 @@ pub fn accept(
             _ => {
                 repaired = true;
                 adjust_typical(&mut budget, case, run);
-                let stacks = case.samples.get(run).map(|sample| &sample.stacks);
+                let stacks = case.runs.get(run).map(|run| &run.stacks);
                 match stacks.filter(|stacks| !stacks.stacks.is_empty()) {
                     Some(stacks) => {
                         let gated = case.checks.iter().filter(|check| check.is_gated);
@@ -249,7 +249,7 @@ fn budget(case: &CaseResult, old: Option<&Budget>, run: usize, because: Option<&
         let spread = if now.is_exact() {
             Spread::exact(now.least)
         } else {
-            let typical = case.samples.get(run)?.figure(check.metric)?;
+            let typical = case.runs.get(run)?.figure(check.metric)?;
             Spread { typical, ..now }
         };
         let because = because.map(str::to_owned);
@@ -289,7 +289,7 @@ fn watched_changes(case: &CaseResult) -> impl Iterator<Item = Change> {
 /// numbers that stay as they are.
 fn adjust_typical(budget: &mut Budget, case: &CaseResult, run: usize) {
     for (&metric, Number { spread, .. }) in &mut budget.numbers {
-        let figure = case.samples.get(run).and_then(|run| run.figure(metric));
+        let figure = case.runs.get(run).and_then(|run| run.figure(metric));
         if let Some(figure) = figure.filter(|_| !spread.is_exact()) {
             spread.typical = figure;
             spread.least = spread.least.min(figure);
@@ -301,7 +301,7 @@ fn adjust_typical(budget: &mut Budget, case: &CaseResult, run: usize) {
 /// The run whose stacks are written: the one whose numbers are nearest to the medians, in
 /// units of their spreads.
 fn representative_run(case: &CaseResult) -> usize {
-    let distance = |sample: &Sample| -> f64 {
+    let distance = |sample: &CaseRun| -> f64 {
         let distances = case.checks.iter().filter_map(|check| {
             let now = check.now.filter(|now| !now.is_exact())?;
             let away = sample.figure(check.metric)?.abs_diff(now.typical);
@@ -309,7 +309,7 @@ fn representative_run(case: &CaseResult) -> usize {
         });
         distances.sum()
     };
-    let runs = case.samples.iter().enumerate();
+    let runs = case.runs.iter().enumerate();
     let nearest = runs.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)));
     nearest.map_or(0, |(run, _)| run)
 }

@@ -42,8 +42,8 @@ impl Allowance {
 
     /// Whether a stack of a run of any of these cases matches.
     pub fn matches_any(&self, cases: &[Case]) -> bool {
-        let samples = cases.iter().flat_map(|case| &case.samples);
-        let mut sets = samples.map(|sample| &sample.stacks);
+        let runs = cases.iter().flat_map(|case| &case.runs);
+        let mut sets = runs.map(|run| &run.stacks);
         sets.any(|set| {
             let matching = self.matching_frames(set);
             let mut frames = set.stacks.iter().flat_map(|stack| &stack.frames);
@@ -81,14 +81,14 @@ pub fn allowed(
     budget: Option<&Budget>,
     accepted: Option<&CallTree>,
 ) -> (Vec<u64>, Vec<Allowed>) {
-    let mut of_runs = vec![0_u64; case.samples.len()];
+    let mut of_runs = vec![0_u64; case.runs.len()];
     let mut by_rule = Vec::new();
     let is_zero = budget.and_then(|budget| budget.spread(metric));
     let is_zero = is_zero.is_some_and(|spread| spread.most == 0);
     let rules = rules.iter().filter(|rule| rule.metric == metric);
     for rule in rules {
         let mut most = 0;
-        for (sample, of_run) in case.samples.iter().zip(&mut of_runs) {
+        for (sample, of_run) in case.runs.iter().zip(&mut of_runs) {
             let before = match accepted {
                 Some(tree) => rule.sum(&tree.stacks(&sample.stacks)),
                 None if is_zero => 0,

@@ -2,7 +2,7 @@
 
 use allotrope_profile::Metric;
 
-use crate::sample::Sample;
+use crate::case_run::CaseRun;
 use crate::spread::Spread;
 
 /// A case and its figures.
@@ -11,17 +11,13 @@ pub struct Case {
     /// `TEST`, or `TEST/WINDOW`.
     pub name: String,
     /// Its runs without warm-up; never empty.
-    pub samples: Vec<Sample>,
+    pub runs: Vec<CaseRun>,
 }
 
 impl Case {
     /// The spread of a metric over all runs; `None` if a run did not record it.
     pub fn spread(&self, metric: Metric) -> Option<Spread> {
-        let samples = self.samples.iter();
-        Spread::of(
-            samples
-                .map(|sample| sample.figure(metric))
-                .collect::<Option<_>>()?,
-        )
+        let runs = self.runs.iter();
+        Spread::of(runs.map(|run| run.figure(metric)).collect::<Option<_>>()?)
     }
 }

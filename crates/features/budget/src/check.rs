@@ -76,13 +76,13 @@ impl Check {
         Some(self.now?.typical.saturating_sub(self.budget?.typical))
     }
 
-    /// Without so much of each run as rules allow, as far as it exceeds the budget.
+    /// Subtracts what allow-list rules cover (`of_runs`) from each run, at most down to the budget.
     pub fn allowing(self, case: &Case, of_runs: &[u64]) -> Self {
         let (Some(budget), CheckStatus::Exceeded) = (self.budget, self.status) else {
             return self;
         };
         let mut most = 0;
-        let numbers = case.samples.iter().zip(of_runs).map(|(sample, &allowed)| {
+        let numbers = case.runs.iter().zip(of_runs).map(|(sample, &allowed)| {
             let number = sample.figure(self.metric)?;
             let excess = u64::try_from(number.saturating_sub(budget.typical)).unwrap_or(0);
             let allowed = allowed.min(excess);
@@ -234,18 +234,18 @@ fn status(metric: Metric, budget: Spread, now: Spread, tolerance: Tolerance) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
+    use crate::case_run::CaseRun;
 
     fn case(allocations: &[i64]) -> Case {
         let sample = |allocations: &i64| {
-            let mut sample = Sample::default();
+            let mut sample = CaseRun::default();
             sample.figures[Metric::Allocations as usize] = Some(*allocations);
             sample.figures[Metric::Net as usize] = Some(0);
             sample
         };
         Case {
             name: "x".into(),
-            samples: allocations.iter().map(sample).collect(),
+            runs: allocations.iter().map(sample).collect(),
         }
     }
 

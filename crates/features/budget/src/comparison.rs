@@ -377,7 +377,7 @@ fn compared_case(
     let (Some(before), Some(after)) = (before, after) else {
         return compared;
     };
-    let reported = after.samples.iter().find_map(|sample| sample.iterations);
+    let reported = after.runs.iter().find_map(|run| run.iterations);
     compared.iterations = reported.or(protocol.iterations);
     let gate = protocol.gate.iter();
     let budget = Budget {
@@ -394,7 +394,7 @@ fn compared_case(
         };
         if metric.of_stacks().is_none() {
             remark.push((metric, without_stacks(metric, program)));
-            let mut open = after.samples.iter().map(|run| &run.leaked_descriptors);
+            let mut open = after.runs.iter().map(|run| &run.leaked_descriptors);
             if let Some(open) = open.rfind(|open| !open.is_empty()) {
                 remark.push((metric, format!("{metric}, open after: {}", open.join(", "))));
             }
@@ -425,8 +425,8 @@ fn diff(
     protocol: &Protocol,
 ) -> Option<Diff> {
     let sets = |case: &Case| -> Vec<StackSet> {
-        let samples = case.samples.iter();
-        samples.map(|sample| sample.stacks.clone()).collect()
+        let runs = case.runs.iter();
+        runs.map(|run| run.stacks.clone()).collect()
     };
     let options = DiffOptions {
         totals_differ: !check.status.passes(),

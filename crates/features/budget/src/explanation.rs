@@ -41,7 +41,7 @@ impl Explainer<'_> {
     /// Compares the stacks of one run, by its index, with the accepted ones. The error is
     /// for a number without stacks; `None` if there is nothing to say.
     pub fn explain(&self, metric: Metric, run: usize) -> Option<Result<Explanation, Unexplained>> {
-        let sample = self.case.samples.get(run)?;
+        let sample = self.case.runs.get(run)?;
         let figure = sample.figure(metric)?;
         let unexplained = |remark| Some(Err(Unexplained { metric, remark }));
         let Some(of_stacks) = metric.of_stacks() else {

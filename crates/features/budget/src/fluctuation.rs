@@ -8,8 +8,8 @@ use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
 use crate::case::Case;
+use crate::case_run::CaseRun;
 use crate::configuration::Protocol;
-use crate::sample::Sample;
 
 /// The largest number of stacks and threads that are listed.
 const MAX_LISTED: usize = 5;
@@ -40,14 +40,14 @@ pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
     if fluctuating.is_empty() {
         return Vec::new();
     }
-    let all = AllStacks::new(&case.samples, &protocol.glue);
+    let all = AllStacks::new(&case.runs, &protocol.glue);
     fluctuating
         .into_iter()
         .map(|(metric, range)| {
             let mut stacks = all.fluctuating(metric);
             let more_stacks = stacks.len().saturating_sub(MAX_LISTED);
             stacks.truncate(MAX_LISTED);
-            let mut threads = threads(&case.samples);
+            let mut threads = threads(&case.runs);
             threads.truncate(MAX_LISTED);
             Fluctuation {
                 metric,
@@ -73,16 +73,16 @@ struct AllStacks<'a> {
 }
 
 impl<'a> AllStacks<'a> {
-    fn new(samples: &'a [Sample], glue: &Glue) -> Self {
+    fn new(case_runs: &'a [CaseRun], glue: &Glue) -> Self {
         let mut all = Self {
-            runs: samples.len(),
+            runs: case_runs.len(),
             frames: Vec::new(),
             stacks: FxHashMap::default(),
         };
         // Whose code a frame is takes long to decide, and stacks share most frames.
         let mut codes = Vec::new();
         let mut numbers: FxHashMap<&StackFrame, u32> = FxHashMap::default();
-        for (run, sample) in samples.iter().enumerate() {
+        for (run, sample) in case_runs.iter().enumerate() {
             let set = &sample.stacks;
             let numbered: Vec<u32> = (set.frames.iter())
                 .map(|frame| {
@@ -125,13 +125,13 @@ impl<'a> AllStacks<'a> {
     }
 }
 
-fn threads(samples: &[Sample]) -> Vec<([u64; 2], String)> {
+fn threads(case_runs: &[CaseRun]) -> Vec<([u64; 2], String)> {
     let mut by_name: BTreeMap<&String, Vec<u64>> = BTreeMap::new();
-    for (run, sample) in samples.iter().enumerate() {
+    for (run, sample) in case_runs.iter().enumerate() {
         for (name, allocations) in &sample.threads {
             by_name
                 .entry(name)
-                .or_insert_with(|| vec![0; samples.len()])[run] += allocations;
+                .or_insert_with(|| vec![0; case_runs.len()])[run] += allocations;
         }
     }
     let differing = by_name
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use allotrope_profile::{CountedStack, StackSet};
 
-    fn sample(stacks: &[(&str, u64)]) -> Sample {
+    fn sample(stacks: &[(&str, u64)]) -> CaseRun {
         let mut set = StackSet::default();
         for (index, (name, allocations)) in stacks.iter().enumerate() {
             set.frames.push(StackFrame {
@@ -173,10 +173,10 @@ mod tests {
                 maximum: None,
             });
         }
-        let mut sample = Sample {
+        let mut sample = CaseRun {
             stacks: set,
             threads: [("worker".to_owned(), stacks.iter().map(|s| s.1).sum())].into(),
-            ..Sample::default()
+            ..CaseRun::default()
         };
         let all: u64 = stacks.iter().map(|stack| stack.1).sum();
         sample.figures[Metric::Allocations as usize] = Some(all as i64);
@@ -188,7 +188,7 @@ mod tests {
     fn the_stacks_and_threads_that_fluctuate_are_named() {
         let case = Case {
             name: "x".into(),
-            samples: vec![
+            runs: vec![
                 sample(&[("steady", 10), ("sometimes", 3), ("often", 1)]),
                 sample(&[("often", 9), ("steady", 10)]),
             ],

@@ -7,20 +7,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use allotrope_profile::{Options, Process, Profile, replay};
+use allotrope_profile::{Options, Process, Profile, aggregate};
 use allotrope_report::signal_name;
 use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
 use crate::case::Case;
+use crate::case_run::CaseRun;
 use crate::configuration::{Configuration, LeftBehind, Protocol, Test};
 use crate::paths::Project;
 use crate::problem::Problem;
 use crate::program::{Ended, Ending, Program};
-use crate::sample::Sample;
 use crate::toolchain::{Toolchain, unoptimised_modules};
-use crate::windows::{WindowSample, Windows};
+use crate::windows::{WindowCaseRun, Windows};
 
 /// The exit status of the recording command when it failed itself.
 const RECORDING_FAILED: i32 = 125;
@@ -82,8 +82,8 @@ pub struct Measured {
 #[derive(Default)]
 struct ProgramRun {
     /// The figures of the whole run, if it opened no window.
-    whole: Option<Sample>,
-    windows: Vec<WindowSample>,
+    whole: Option<CaseRun>,
+    windows: Vec<WindowCaseRun>,
     notes: Vec<String>,
     toolchain: Option<Toolchain>,
     unoptimised: Vec<String>,
@@ -223,14 +223,15 @@ impl Measurer<'_> {
             return Err(Problem::NotRecorded("there is no recording".to_owned()));
         }
         let reader = TraceReader::open(trace).map_err(|error| unreadable(&error))?;
-        let profile = replay(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
+        let profile =
+            aggregate(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
         check_exit(&profile, ended, protocol)?;
         check_whole(&profile)?;
         let windows = Windows::of(&reader, &profile, self.project)?;
         let mut notes: Vec<String> = windows
-            .samples
+            .runs
             .iter()
-            .filter_map(WindowSample::note)
+            .filter_map(WindowCaseRun::note)
             .collect();
         notes.extend(profile.unrecorded.iter().map(|unrecorded| {
             let (name, why) = (text_of_path(&unrecorded.executable), &unrecorded.reason);
@@ -242,9 +243,9 @@ impl Measurer<'_> {
         let measured = windows.profile.as_ref().unwrap_or(&profile);
         Ok(ProgramRun {
             whole: windows
-                .samples
+                .runs
                 .is_empty()
-                .then(|| Sample::of_whole_run(&profile, self.project)),
+                .then(|| CaseRun::of_whole_run(&profile, self.project)),
             toolchain: Some(Toolchain::of(
                 measured,
                 &self.configuration.dependencies,
@@ -252,7 +253,7 @@ impl Measurer<'_> {
                 self.project,
             )),
             unoptimised: unoptimised_modules(measured, self.project),
-            windows: windows.samples,
+            windows: windows.runs,
             notes,
         })
     }
@@ -280,7 +281,7 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
 /// Whether the program ran the whole protocol itself, as `allotrope_measure` does, so
 /// that one start is enough. With a single run this looks like a program that opens its
 /// window once; then the program is started twice, which does no harm.
-fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
+fn runs_whole_protocol(windows: &[WindowCaseRun], protocol: &Protocol) -> bool {
     let times = |name: &str| windows.iter().filter(|window| window.name == name).count();
     let most = windows.iter().map(|window| times(&window.name)).max();
     protocol.runs > 1 && most.unwrap_or(0) >= protocol.runs as usize
@@ -289,8 +290,8 @@ fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
 impl Measured {
     /// The source files of all stacks; most are given several times.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        let samples = self.cases.iter().flat_map(|case| &case.samples);
-        let frames = samples.flat_map(|sample| &sample.stacks.frames);
+        let runs = self.cases.iter().flat_map(|case| &case.runs);
+        let frames = runs.flat_map(|run| &run.stacks.frames);
         frames.map(|frame| frame.file.as_str())
     }
 
@@ -322,12 +323,12 @@ impl Measured {
         }
     }
 
-    fn push(&mut self, name: String, sample: Sample) {
+    fn push(&mut self, name: String, sample: CaseRun) {
         match self.cases.iter_mut().find(|case| case.name == name) {
-            Some(case) => case.samples.push(sample),
+            Some(case) => case.runs.push(sample),
             None => self.cases.push(Case {
                 name,
-                samples: vec![sample],
+                runs: vec![sample],
             }),
         }
     }

@@ -166,8 +166,8 @@ impl NioLog {
     /// configuration take precedence.
     pub fn adapt(&self, protocol: &mut Protocol, cases: &[Case]) {
         let bytes = protocol.gate.contains(&Metric::Bytes);
-        let descriptors = cases.iter().flat_map(|case| &case.samples);
-        let descriptors = descriptors.map(|sample| sample.figure(Metric::LeakedFds));
+        let descriptors = cases.iter().flat_map(|case| &case.runs);
+        let descriptors = descriptors.map(|run| run.figure(Metric::LeakedFds));
         let mut gate = vec![Metric::Allocations, Metric::Net];
         let has_bytes = |case: &Case| {
             self.numbers_of(&case.name)
@@ -256,7 +256,7 @@ fn lines(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
+    use crate::case_run::CaseRun;
 
     const LOG: &str = "\
 Fetching /private/tmp/.nio_alloc_counter_tests_5jMMhk/swift-nio
@@ -275,7 +275,7 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
     fn case(name: &str) -> Case {
         Case {
             name: name.into(),
-            samples: vec![Sample::default()],
+            runs: vec![CaseRun::default()],
         }
     }
 

@@ -8,10 +8,10 @@ use allotrope_diff::Diff;
 
 use crate::allowance::Allowed;
 use crate::budgets::{BudgetScope, Budgets};
+use crate::case_run::CaseRun;
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::problem::Problem;
-use crate::sample::Sample;
 use crate::toolchain::{Suspect, Toolchain};
 use allotrope_profile::Metric;
 
@@ -91,7 +91,7 @@ pub struct CaseResult {
     /// Iterations in a run, if known.
     pub iterations: Option<u64>,
     /// The figures of every run.
-    pub samples: Vec<Sample>,
+    pub runs: Vec<CaseRun>,
     /// The result for each checked metric.
     pub checks: Vec<Check>,
     /// Metrics that are stored and not checked, compared with what was stored.

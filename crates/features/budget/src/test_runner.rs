@@ -300,10 +300,7 @@ fn note_on_stacks(
     let budget = budgets.cases.get(&case.name)?;
     let name = &case.name;
     let Some(profile) = profiles.get(name).filter(|profile| profile.has_stacks()) else {
-        let any = case
-            .samples
-            .iter()
-            .any(|sample| !sample.stacks.stacks.is_empty());
+        let any = case.runs.iter().any(|run| !run.stacks.stacks.is_empty());
         let some = budget
             .spread(Metric::Allocations)
             .is_some_and(|it| it.most > 0);
@@ -353,7 +350,7 @@ fn checked(
     }
     let stored = accepted.profile(&case.name).map(|profile| &profile.watched);
     let watched = watched(&case, stored, protocol);
-    let reported = case.samples.iter().find_map(|sample| sample.iterations);
+    let reported = case.runs.iter().find_map(|run| run.iterations);
     let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);
     let explained = checks
@@ -395,7 +392,7 @@ fn checked(
         fluctuations: fluctuations(&case, protocol),
         name: case.name,
         iterations,
-        samples: case.samples,
+        runs: case.runs,
         checks,
         watched,
         allowed,
@@ -408,8 +405,8 @@ fn checked(
 /// The first of the runs with the typical number, which is the one that is shown.
 fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
     let shown = check.now?.typical;
-    let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(check.metric) == Some(shown))
+    let mut runs = case.runs.iter();
+    runs.position(|run| run.figure(check.metric) == Some(shown))
 }
 
 /// The runs that left more behind than the run with the minimum. If the check
@@ -422,13 +419,9 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     let fds_within_budget = fds.is_none_or(|check| check.status.passes());
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
-        let figures = || {
-            case.samples
-                .iter()
-                .filter_map(|sample| sample.figure(metric))
-        };
+        let figures = || case.runs.iter().filter_map(|run| run.figure(metric));
         let least = figures().min().unwrap_or(0);
-        for (index, sample) in case.samples.iter().enumerate() {
+        for (index, sample) in case.runs.iter().enumerate() {
             if let Some(figure) = sample.figure(metric)
                 && (figure > least
                     || figure > 0 && metric == Metric::LeakedFds && !fds_within_budget)

@@ -1,27 +1,27 @@
-//! Reads the windows of a recording as samples.
+//! Reads the windows of a recording as runs of cases.
 
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    Options, Profile, QuietWait, StackSet, WindowKey, WindowRun, replay_windows,
+    Options, Profile, QuietWait, StackSet, WindowKey, WindowRun, aggregate_windows,
 };
 use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
 
+use crate::case_run::RunValues;
+use crate::case_run::{CaseRun, clear_uncounted, count_threads, normalise_stacks};
 use crate::paths::Project;
 use crate::problem::Problem;
-use crate::sample::RunValues;
-use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
 use allotrope_profile::Metric;
 
 /// One run of a window.
 #[derive(Debug, Clone)]
-pub struct WindowSample {
+pub struct WindowCaseRun {
     /// The window's name.
     pub name: String,
     /// Its figures and stacks.
-    pub sample: Sample,
+    pub sample: CaseRun,
     /// Other threads were still allocating when it was opened or closed.
     other_threads_busy: bool,
 }
@@ -30,7 +30,7 @@ pub struct WindowSample {
 #[derive(Debug, Default)]
 pub struct Windows {
     /// Process by process, in the order of their opening.
-    pub samples: Vec<WindowSample>,
+    pub runs: Vec<WindowCaseRun>,
     /// The profile with their stacks, which lists the modules.
     pub profile: Option<Profile>,
 }
@@ -58,12 +58,12 @@ impl Windows {
         if keys.is_empty() {
             return Ok(Self::default());
         }
-        let stacks = replay_windows(reader, &Options::default(), &keys)
+        let stacks = aggregate_windows(reader, &Options::default(), &keys)
             .map_err(|error| Problem::Unreadable(error.to_string()))?;
-        let samples = runs().enumerate();
+        let numbered = runs().enumerate();
         Ok(Self {
-            samples: samples
-                .map(|(index, run)| WindowSample {
+            runs: numbered
+                .map(|(index, run)| WindowCaseRun {
                     name: run.name.clone(),
                     sample: sample(&stacks, index, run, project),
                     other_threads_busy: run.quiet.contains(&QuietWait::TimedOut),
@@ -74,7 +74,7 @@ impl Windows {
     }
 }
 
-impl WindowSample {
+impl WindowCaseRun {
     /// A note if the numbers may include allocations of other threads.
     pub fn note(&self) -> Option<String> {
         self.other_threads_busy.then(|| {
@@ -86,7 +86,7 @@ impl WindowSample {
     }
 }
 
-fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) -> Sample {
+fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) -> CaseRun {
     let mut threads = BTreeMap::new();
     if let Some(process) = stacks.processes.get(index) {
         count_threads(process, &mut threads);
@@ -102,7 +102,7 @@ fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) ->
     } else {
         of_stacks = normalise_stacks(&StackSet::of_process(stacks, index), project);
     }
-    Sample {
+    CaseRun {
         figures,
         iterations: Some(run.iterations).filter(|&iterations| iterations > 0),
         stacks: of_stacks,

@@ -283,14 +283,14 @@ fn windows(columns: &mut Columns, carried: &[&Process], names: &mut Names) {
 
 #[cfg(test)]
 mod tests {
-    use allotrope_profile::ResidentSample;
+    use allotrope_profile::ResidentPoint;
 
     use super::*;
     use crate::sampled::process_without_events;
 
     /// A process with resident sets read at these microseconds.
     fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
-        let sample = |&(time_us, bytes)| ResidentSample {
+        let sample = |&(time_us, bytes)| ResidentPoint {
             time_us,
             bytes,
             recorder_bytes: None,

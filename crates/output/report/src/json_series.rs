@@ -35,7 +35,7 @@ impl SeriesForm {
     pub(crate) fn of(process: &Process, processes: usize) -> Self {
         let most = (MAX_BUCKETS / processes.max(1)).max(MIN_BUCKETS);
         let series: Series = process.live.with_at_most(most);
-        let column = |of: fn(&allotrope_profile::LiveSample) -> u64| {
+        let column = |of: fn(&allotrope_profile::LivePoint) -> u64| {
             let values = series.samples.iter().map(of);
             values.collect::<Vec<u64>>()
         };

@@ -51,7 +51,7 @@ impl<'a> WindowForm<'a> {
         let [opening, closing] = run.quiet.map(quiet);
         let figures = &run.figures;
         let counted = |figure| (run.measured || !counts_only).then_some(figure);
-        let replayed = |figure| (!counts_only).then_some(figure);
+        let aggregated = |figure| (!counts_only).then_some(figure);
         let thread = run.thread.map(|number| number as usize);
         Self {
             name: &run.name,
@@ -68,11 +68,11 @@ impl<'a> WindowForm<'a> {
             allocated_bytes: counted(figures.allocated_bytes),
             deallocations: counted(figures.deallocations),
             reallocations: counted(figures.reallocations),
-            temporary_allocations: replayed(figures.temporary_allocations),
-            remaining_allocations: replayed(figures.remaining_allocations),
-            remaining_bytes: replayed(figures.remaining_bytes),
-            peak_bytes: replayed(figures.peak_bytes),
-            peak_allocations: replayed(figures.peak_allocations),
+            temporary_allocations: aggregated(figures.temporary_allocations),
+            remaining_allocations: aggregated(figures.remaining_allocations),
+            remaining_bytes: aggregated(figures.remaining_bytes),
+            peak_bytes: aggregated(figures.peak_bytes),
+            peak_allocations: aggregated(figures.peak_allocations),
             descriptors: run.descriptors.as_ref().map(descriptors),
         }
     }

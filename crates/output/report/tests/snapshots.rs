@@ -4,7 +4,9 @@
 use std::io::Write;
 
 use allotrope_profile::warnings::warnings;
-use allotrope_profile::{Filter, MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
+use allotrope_profile::{
+    Filter, MemoryTrace, Metric, Options, Profile, aggregate, blocks_of_sites,
+};
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
 use allotrope_report::{Blocks, Style, json, sites_of_row, text};
@@ -378,7 +380,7 @@ fn with_problems() -> MemoryTrace {
 
 fn profile(records: Vec<Record>) -> Profile {
     let trace = MemoryTrace { records, cut: None };
-    replay(&trace, &Options::default()).expect("the recording can be replayed")
+    aggregate(&trace, &Options::default()).expect("the recording can be aggregated")
 }
 
 fn shown(profile: &Profile, options: &TextOptions) -> String {
@@ -413,7 +415,7 @@ fn report_at_160_columns() {
 
 #[test]
 fn report_of_a_troubled_recording() {
-    let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
+    let profile = aggregate(&with_problems(), &Options::default()).expect("can be aggregated");
     assert!(!warnings(&profile).is_empty());
     let options = TextOptions {
         metric: Some(Metric::PeakBytes),
@@ -464,7 +466,7 @@ fn one_site_with_its_single_allocations() {
         site_details: true,
         ..Options::default()
     };
-    let profile = replay(&trace, &options).expect("can be replayed");
+    let profile = aggregate(&trace, &options).expect("can be aggregated");
     let grown = profile.processes[0]
         .sites
         .iter()
@@ -478,7 +480,7 @@ fn one_site_with_its_single_allocations() {
     blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
         list.write(block).expect("memory");
     })
-    .expect("can be replayed");
+    .expect("can be aggregated");
     list.finish().expect("memory");
     insta::assert_snapshot!(String::from_utf8(out).expect("UTF-8"));
     assert!(!write_site(&profile, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
@@ -486,7 +488,7 @@ fn one_site_with_its_single_allocations() {
 
 #[test]
 fn json_of_a_troubled_recording() {
-    let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
+    let profile = aggregate(&with_problems(), &Options::default()).expect("can be aggregated");
     let mut out = Vec::new();
     json::write(&profile, &JsonOptions::default(), &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
@@ -554,7 +556,8 @@ fn every_width_is_respected_down_to_40() {
                 ..wide(width)
             };
             shown(&without_child(), &options);
-            let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
+            let profile =
+                aggregate(&with_problems(), &Options::default()).expect("can be aggregated");
             shown(&profile, &options);
         }
     }

@@ -1,4 +1,4 @@
-//! What of a difference between sampled profiles chance alone may have made.
+//! Confidence interval of a difference of two sampled profiles.
 //!
 //! The figures of a sampled profile are estimates with 95 % intervals. The interval of the
 //! difference *d* = *a* − *b* of two of them follows from theirs by the method of variance

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use allotrope_diff::{Glue, Headlines};
 use allotrope_findings::{FindingOptions, find};
-use allotrope_profile::{Options, replay};
+use allotrope_profile::{Options, aggregate};
 use allotrope_trace::TraceReader;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             evidence: true,
             ..Options::default()
         };
-        let profile = replay(&trace, &options)?;
+        let profile = aggregate(&trace, &options)?;
         let frames = Headlines::new(&profile, &Glue::default());
         for found in find(&profile, &frames, &FindingOptions::default()) {
             let frame = found.frame.and_then(|at| profile.frames.get(at as usize));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use allotrope_profile::{Metric, ReplayError};
+use allotrope_profile::{AggregateError, Metric};
 use thiserror::Error;
 
 use crate::format::Format;
@@ -137,9 +137,9 @@ pub enum ExportError {
     /// The recording has no process.
     #[error("the recording has no process, and this format has exactly one")]
     NoProcess,
-    /// The recording could not be replayed again.
-    #[error("cannot be replayed: {0}")]
-    Replay(#[from] ReplayError),
+    /// The recording could not be read again.
+    #[error("cannot be read again: {0}")]
+    Aggregate(#[from] AggregateError),
     /// An I/O error.
     #[error("cannot be written: {0}")]
     Io(#[from] io::Error),

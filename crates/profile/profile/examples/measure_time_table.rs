@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use allotrope_profile::{Options, replay};
+use allotrope_profile::{Options, aggregate};
 use allotrope_trace::TraceReader;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 ..Options::default()
             };
             let started = Instant::now();
-            let profile = replay(&trace, &options)?;
+            let profile = aggregate(&trace, &options)?;
             *least = least.min(started.elapsed().as_secs_f64());
             let tables = profile.processes.iter().filter_map(|it| it.times.as_ref());
             cells = tables.map(|table| table.cells.len()).sum();

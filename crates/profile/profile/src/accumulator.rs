@@ -11,12 +11,12 @@ use rustc_hash::FxHashMap;
 
 use crate::block_key::address_of;
 use crate::evidence::{EvidenceBuilder, HeldPages};
-use crate::heap_sampler::HeapSample;
+use crate::heap_curve::HeapPoint;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::observer::{Block, BlockEvent, Observer};
 use crate::peak::Peak;
-use crate::series::{LiveSample, Plotter, Series};
+use crate::series::{LivePoint, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::free_stacks::Freed;
 use crate::site_details::{DetailsBuilder, Made};
@@ -77,7 +77,7 @@ pub(crate) struct Accumulator<'a> {
     peak_ns: u64,
     /// Allocations made until the peak.
     peak_allocated: u64,
-    /// The peak, if an earlier replay found it: events after it are later than it.
+    /// The peak, if an earlier aggregation found it: events after it are later than it.
     known_peak: Option<Peak>,
     series: Plotter,
     times: Option<Tables>,
@@ -94,7 +94,7 @@ pub(crate) struct Accumulator<'a> {
     unmatched_at: FxHashMap<u64, u64>,
 }
 
-/// What is gathered only on request.
+/// The parts of a result that are gathered only if the [options](crate::Options) ask for them.
 pub(crate) struct Requested {
     pub times: Option<Tables>,
     pub evidence: bool,
@@ -472,13 +472,13 @@ impl<'a> Accumulator<'a> {
     }
 
     /// The heap after the last event.
-    pub(crate) fn heap(&self) -> HeapSample {
+    pub(crate) fn heap(&self) -> HeapPoint {
         let sum = |of: fn(&EntryTotals) -> u64| self.entries.iter().map(of).sum::<u64>();
         let allocated_bytes = self
             .entries
             .iter()
             .fold(0_u64, |sum, entry| sum.wrapping_add(entry.allocated_bytes));
-        HeapSample {
+        HeapPoint {
             time_ns: self.level.now,
             allocated_bytes,
             live_bytes: self.level.bytes,
@@ -553,8 +553,8 @@ impl Level {
         self.allocated - self.released
     }
 
-    fn sample(&self) -> LiveSample {
-        LiveSample {
+    fn sample(&self) -> LivePoint {
+        LivePoint {
             max_bytes: 0,
             bytes: self.bytes,
             allocations: self.allocations(),

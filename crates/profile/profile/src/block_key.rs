@@ -1,7 +1,7 @@
 //! The key of a live block: its address and its address space in one number.
 //!
 //! An address alone does not identify a live block: a pool's first block may have the
-//! address of the block that the pool got from `malloc`, and both are live. So the replay
+//! address of the block that the pool got from `malloc`, and both are live. So the aggregation
 //! uses keys throughout, and turns them into addresses only for output.
 
 use allotrope_trace::model::{AddressSpace, EntryPoint, Event};

@@ -45,7 +45,7 @@ impl Counted {
         }
     }
 
-    /// Writes the counts into the process, in place of the figures of the replay, which
+    /// Writes the counts into the process, in place of the figures of the aggregation, which
     /// are all 0 without events.
     pub(crate) fn write_into(&self, process: &mut Process) {
         process.totals = Totals {

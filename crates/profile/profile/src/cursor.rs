@@ -15,7 +15,7 @@ use allotrope_trace::model::{EpochChange, Event, EventKind};
 use crate::block_key::block_key;
 use crate::clock::Timeline;
 use crate::decode_ahead::DecodeAhead;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::live::{AHEAD, LiveBlocks};
 use crate::source::{EventChunk, TraceSource};
 use crate::step::Step;
@@ -142,7 +142,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// The next allocation or deallocation; `None` at the end of the stream.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Step>, ReplayError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Step>, AggregateError> {
         match self.next_simple() {
             Some(step) => Ok(Some(step)),
             None => self.next_of_any_kind(),
@@ -168,7 +168,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The time of the event that [`Self::next_simple`] will return; `None` if there is
     /// none. Applies all control events (timestamp, thread, epoch) before it.
     #[inline]
-    pub(crate) fn time_of_simple(&mut self) -> Result<Option<u64>, ReplayError> {
+    pub(crate) fn time_of_simple(&mut self) -> Result<Option<u64>, AggregateError> {
         if self.queued.is_some() || self.skip_control_events()?.is_none() {
             return Ok(None);
         }
@@ -206,7 +206,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         &mut self,
         until: u64,
         live: &LiveBlocks,
-    ) -> Result<Option<EventBatch<'_>>, ReplayError> {
+    ) -> Result<Option<EventBatch<'_>>, AggregateError> {
         if self.queued.is_some() {
             return Ok(None);
         }
@@ -250,7 +250,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// Applies the control events before the next counted event, and returns that
     /// event's thread; `None` if it is unknown, and at the stream's end.
     #[inline]
-    fn skip_control_events(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn skip_control_events(&mut self) -> Result<Option<u32>, AggregateError> {
         if self.position < self.segment.end && self.buffer[self.position].is_counted() {
             return Ok(self.thread);
         }
@@ -258,7 +258,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     #[inline(never)]
-    fn skip_control_events_slow(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn skip_control_events_slow(&mut self) -> Result<Option<u32>, AggregateError> {
         while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
             if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);
@@ -286,7 +286,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The slow path of [`Self::next`]: where a chunk or a segment ends, and for
     /// reallocations and control events.
     #[inline(never)]
-    fn next_of_any_kind(&mut self) -> Result<Option<Step>, ReplayError> {
+    fn next_of_any_kind(&mut self) -> Result<Option<Step>, AggregateError> {
         if let Some(step) = self.queued.take() {
             return Ok(Some(step));
         }
@@ -362,7 +362,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// Replaces the buffer by the next chunk; `false` if there is none.
-    fn load(&mut self) -> Result<bool, ReplayError> {
+    fn load(&mut self) -> Result<bool, AggregateError> {
         while let Some(chunk) = self.chunks.get(self.next_chunk) {
             let number = self.first_chunk + self.next_chunk;
             self.next_chunk += 1;
@@ -383,7 +383,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// Appends the next chunk to the rest of the buffer; `false` if there is none.
-    fn extend(&mut self) -> Result<bool, ReplayError> {
+    fn extend(&mut self) -> Result<bool, AggregateError> {
         let Some(chunk) = self.chunks.get(self.next_chunk) else {
             return Ok(false);
         };
@@ -481,7 +481,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// The step that a counted event leads to; `None` if it is a part of a reallocation
     /// that leads to none, or to none yet.
-    fn step_or_none(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
+    fn step_or_none(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, AggregateError> {
         let step = self.step(event, thread);
         match event.kind {
             EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),

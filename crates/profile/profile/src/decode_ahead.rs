@@ -19,7 +19,7 @@ use std::thread;
 use allotrope_trace::model::{Event, EventKind};
 
 use crate::clock::Timeline;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::options::Helpers;
 use crate::source::{EventChunk, TraceSource};
 
@@ -45,7 +45,7 @@ pub(crate) struct DecodeAhead<'a, S: TraceSource> {
     shared: Mutex<Shared>,
     /// Signalled when a chunk was decoded or lost.
     decoded: Condvar,
-    /// Signalled when chunks were fetched or the replay has ended.
+    /// Signalled when chunks were fetched or the aggregation has ended.
     fetched: Condvar,
 }
 
@@ -70,7 +70,7 @@ struct Shared {
 enum Chunk {
     Pending,
     Decoding,
-    Decoded(Result<Vec<Event>, ReplayError>),
+    Decoded(Result<Vec<Event>, AggregateError>),
     Taken,
     Lost,
 }
@@ -120,13 +120,13 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         }
     }
 
-    /// Calls `replay` while helper threads decode ahead, if there is enough to decode.
-    pub(crate) fn during<T>(&self, helpers: Helpers, replay: impl FnOnce() -> T) -> T {
+    /// Calls `aggregate` while helper threads decode ahead, if there is enough to decode.
+    pub(crate) fn during<T>(&self, helpers: Helpers, aggregate: impl FnOnce() -> T) -> T {
         let wanted = helpers.number(self.counted >= MIN_EVENTS_FOR_THREADS, MAX_THREADS);
         thread::scope(|scope| {
             for _ in 0..wanted {
                 let builder = thread::Builder::new().name("decode ahead".to_owned());
-                // If it cannot be started, the other helpers or the replaying thread
+                // If it cannot be started, the other helpers or the aggregating thread
                 // decode all chunks.
                 let _ = builder.spawn_scoped(scope, || self.help());
             }
@@ -134,7 +134,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
                 self.lock().has_ended = true;
                 self.fetched.notify_all();
             });
-            replay()
+            aggregate()
         })
     }
 
@@ -145,7 +145,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         number: usize,
         handle: &S::Handle,
         into: &mut Vec<Event>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         let mut shared = self.lock();
         while matches!(shared.chunks.get(number), Some(Chunk::Decoding)) {
             shared = wait(&self.decoded, shared);
@@ -166,7 +166,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
                 }
                 Ok(())
             }
-            Some(Chunk::Lost) => Err(ReplayError::NoSuchChunk(number)),
+            Some(Chunk::Lost) => Err(AggregateError::NoSuchChunk(number)),
             _ => {
                 drop(shared);
                 self.decode(handle, into)
@@ -211,7 +211,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         self.decoded.notify_all();
     }
 
-    fn decode(&self, handle: &S::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+    fn decode(&self, handle: &S::Handle, into: &mut Vec<Event>) -> Result<(), AggregateError> {
         self.source.read(handle, into)?;
         for event in into {
             if event.kind == EventKind::Timestamp {
@@ -329,7 +329,10 @@ mod tests {
         type Handle = usize;
         type Stacks = <MemoryTrace as TraceSource>::Stacks;
 
-        fn visit(&self, visitor: &mut Visitor<'_, usize, Self::Stacks>) -> Result<(), ReplayError> {
+        fn visit(
+            &self,
+            visitor: &mut Visitor<'_, usize, Self::Stacks>,
+        ) -> Result<(), AggregateError> {
             self.0.visit(visitor)
         }
 
@@ -337,11 +340,11 @@ mod tests {
             &self,
             parts: &[StackPart<Self::Stacks>],
             visitor: &mut NodeVisitor<'_>,
-        ) -> Result<(), ReplayError> {
+        ) -> Result<(), AggregateError> {
             self.0.read_stacks(parts, visitor)
         }
 
-        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), AggregateError> {
             assert_ne!(*handle, 50, "broken on purpose");
             self.0.read(handle, into)
         }
@@ -358,7 +361,7 @@ mod tests {
         let timeline = Timeline::new(vec![], 0);
         let chunks = streams.iter().map(Vec::as_slice);
         let ahead = DecodeAhead::new(&broken, &timeline, chunks);
-        let replayed = || {
+        let aggregated = || {
             let mut events = Vec::new();
             for (number, chunk) in streams[0].iter().enumerate() {
                 if ahead.fetch(number, &chunk.handle, &mut events).is_err() {
@@ -366,7 +369,9 @@ mod tests {
                 }
             }
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| ahead.during(Helpers::Always, replayed)));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            ahead.during(Helpers::Always, aggregated)
+        }));
         assert!(ended.is_err());
     }
 }

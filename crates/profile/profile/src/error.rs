@@ -1,12 +1,12 @@
-//! The errors of a replay.
+//! The errors of an aggregation.
 
 use allotrope_trace::ReadError;
 use allotrope_trace::model::ImageId;
 use thiserror::Error;
 
-/// Why a trace could not be replayed.
+/// Why a trace could not be aggregated.
 #[derive(Debug, Error)]
-pub enum ReplayError {
+pub enum AggregateError {
     /// The file could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -22,7 +22,7 @@ pub enum ReplayError {
     /// The trace does not have the requested window.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \
-         ask for one that the replay of this trace lists"
+         ask for one that the aggregation of this trace lists"
     )]
     NoSuchWindow {
         /// The requested image.

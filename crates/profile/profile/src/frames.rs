@@ -1,5 +1,5 @@
 //! Turns the stack nodes of an image into frames: looks up the symbols in the trace,
-//! expands inlined frames, and stores every distinct frame once (interning). The replay
+//! expands inlined frames, and stores every distinct frame once (interning). The aggregation
 //! calls it for each site, once the figures are complete.
 //!
 //! Results are cached at three levels: frames of a code address for all images

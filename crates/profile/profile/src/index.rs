@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 
 use crate::clock::Timeline;
 use crate::counts::Counted;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::jit_code::JitCode;
 use crate::model;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::threads::Threads;
@@ -108,7 +108,7 @@ pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 /// are ignored.
 pub(crate) fn index<S: TraceSource>(
     source: &S,
-) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
+) -> Result<(Index<S::Handle>, ThreadNames), AggregateError> {
     let mut index = Index {
         recording: Recording::default(),
         timeline: Timeline::default(),
@@ -234,8 +234,8 @@ impl<H> Index<H> {
     }
 
     /// The samples of an image's resident memory with their times.
-    pub(crate) fn resident_of(&self, image: &Image<H>) -> Vec<ResidentSample> {
-        let samples = image.resident.iter().map(|sample| ResidentSample {
+    pub(crate) fn resident_of(&self, image: &Image<H>) -> Vec<ResidentPoint> {
+        let samples = image.resident.iter().map(|sample| ResidentPoint {
             time_us: self.timeline.ns(sample.tick) / 1000,
             bytes: sample.bytes,
             recorder_bytes: sample.recorder_bytes,
@@ -290,7 +290,7 @@ impl<H> Index<H> {
         }
     }
 
-    /// Whether the trace has the image's parent, whose replay determines what the image
+    /// Whether the trace has the image's parent, whose aggregation determines what the image
     /// inherits.
     pub(crate) fn has_parent(&self, id: ImageId) -> bool {
         self.images

@@ -1,6 +1,6 @@
-//! The model of a profile, and the replay that makes a profile from a trace.
+//! The model of a profile, and the aggregation that makes a profile from a trace.
 //!
-//! [`replay()`] turns a trace into a [`Profile`]: one [`Process`] for each process
+//! [`aggregate()`] turns a trace into a [`Profile`]: one [`Process`] for each process
 //! image (a pid between two calls of `exec`), one [`Site`] for each call stack that
 //! allocated in it. [`model`] defines every figure where it is declared.
 //!
@@ -25,23 +25,25 @@
 //!  window_accumulator           (`take_batch`) at a time; the figures of windows
 //!      │
 //!      ▼
-//!   replayer                     one image after the other, a child at its fork
+//!  aggregator                   one image after the other, a child at its fork
 //!      │
 //!      ▼
-//!   process ◀── frames, site_order    names and order of the sites
+//!   process ◀── frames, site_order  names and order of the sites
 //!      │
 //!      ▼
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
 //! ```
 //!
-//! [`operations`] gives the merged calls themselves, for a replay with another allocator.
+//! [`operations`] gives the merged calls themselves, for an aggregation with another allocator.
 //!
-//! A replay of a growing trace shows what it has so far, but every replay begins at the start
-//! of the image. The crate prints nothing (`allotrope-report` does) and does not
-//! symbolize (the trace contains the symbols).
+//! An aggregation of a growing trace shows what it has so far, but every aggregation begins at the
+//! start of the image. The crate prints nothing (`allotrope-report` does) and does not symbolize
+//! (the trace contains the symbols).
 #![forbid(unsafe_code)]
 
 mod accumulator;
+mod aggregate;
+mod aggregator;
 mod block_key;
 mod clock;
 mod counts;
@@ -54,8 +56,8 @@ mod filter;
 mod frames;
 mod gap;
 mod gaps;
-mod heap_sampler;
-mod heap_samples;
+mod heap_curve;
+mod heap_curves;
 mod index;
 mod jit_code;
 mod lifetime;
@@ -71,8 +73,6 @@ mod peaks;
 mod prefetch;
 mod process;
 mod range_windows;
-mod replay;
-mod replayer;
 mod run_info;
 mod run_times;
 pub mod sampled;
@@ -95,22 +95,23 @@ mod time_range;
 mod time_table;
 pub mod warnings;
 mod window_accumulator;
-mod window_replay;
+mod window_aggregation;
 mod window_runs;
 mod window_table;
 pub mod windows;
 
+pub use aggregate::{aggregate, aggregate_readable, block_events, blocks_of_sites};
 pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, StackId};
 pub use details::{
     FreePlace, FreeStack, FreeingThread, SiteDetails, SiteEntry, SiteThread, SizeClass,
     SizeFigures, ThreadPair,
 };
-pub use error::ReplayError;
+pub use error::AggregateError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
 pub use gap::Gap;
-pub use heap_sampler::HeapSample;
-pub use heap_samples::{ProcessSamples, heap_samples};
+pub use heap_curve::HeapPoint;
+pub use heap_curves::{HeapCurve, heap_curves};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
@@ -121,17 +122,16 @@ pub use observer::{Block, BlockEvent};
 pub use options::{Helpers, Options};
 pub use peak::Peak;
 pub use peaks::{peaks, peaks_readable};
-pub use replay::{block_events, blocks_of_sites, replay, replay_readable};
 pub use run_info::{RunInfo, SamplingInfo};
 pub use run_times::{RunTimes, run_times};
-pub use series::{LiveSample, ResidentSample, Series};
+pub use series::{LivePoint, ResidentPoint, Series};
 pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };
 pub use stack::Stack;
 pub use stack_set::{CountedStack, Maximum, StackFrame, StackSet};
 pub use sum_curve::{PARTS_OF_SUM, sum_of_live, sum_of_resident};
-pub use time_range::replay_range;
+pub use time_range::aggregate_range;
 pub use time_table::{BlockSum, LIVE_AT_END, RangeFigures, TimeCell, TimeTable};
-pub use window_replay::replay_windows;
+pub use window_aggregation::aggregate_windows;
 pub use windows::{WindowFigures, WindowKey, WindowRun};

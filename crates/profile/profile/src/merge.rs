@@ -3,7 +3,7 @@
 //! the rule that allocation and deallocation of one key alternate.
 //!
 //! An event that keeps the rule is *legal*; the next event of a stream is its *head*;
-//! to *place* an event is to append it to the order. The replay calls [`merge()`] once
+//! to *place* an event is to append it to the order. The aggregation calls [`merge()`] once
 //! for each image.
 //!
 //! The merge always takes the stream whose head has the earliest estimated time. An
@@ -41,7 +41,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::cursor::{Cursor, Lookahead};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::live::LiveBlocks;
 use crate::sink::Sink;
 use crate::source::TraceSource;
@@ -77,7 +77,7 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
     live: LiveBlocks,
     forks: &[Fork],
     sink: &mut K,
-) -> Result<LiveBlocks, ReplayError> {
+) -> Result<LiveBlocks, AggregateError> {
     let count = cursors.len();
     let mut merge = Merge {
         streams: cursors.into_iter().map(Stream::new).collect(),
@@ -141,7 +141,7 @@ struct Merge<'a, 'k, S: TraceSource, K> {
 }
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
-    fn run(&mut self) -> Result<(), ReplayError> {
+    fn run(&mut self) -> Result<(), AggregateError> {
         for stream in 0..self.streams.len() {
             self.read_head(stream)?;
         }
@@ -170,7 +170,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Makes a stream's next event its head. The end of a stream may complete a fork.
-    fn advance(&mut self, stream: usize) -> Result<(), ReplayError> {
+    fn advance(&mut self, stream: usize) -> Result<(), AggregateError> {
         if self.read_head(stream)? {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Makes a stream's next event its head; `false` at the stream's end.
-    fn read_head(&mut self, stream: usize) -> Result<bool, ReplayError> {
+    fn read_head(&mut self, stream: usize) -> Result<bool, AggregateError> {
         self.requeue_last();
         let at = &mut self.streams[stream];
         at.advance()?;
@@ -246,7 +246,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Places a stream's head, or makes the stream wait.
-    fn attempt(&mut self, stream: usize) -> Result<(), ReplayError> {
+    fn attempt(&mut self, stream: usize) -> Result<(), AggregateError> {
         let Some(head) = self.streams[stream].head else {
             return Ok(());
         };
@@ -278,7 +278,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Places the head of a stream and wakes the streams that waited for it.
-    fn place(&mut self, stream: usize, head: Step) -> Result<(), ReplayError> {
+    fn place(&mut self, stream: usize, head: Step) -> Result<(), AggregateError> {
         self.speculative.place(stream, head, self.overdue);
         if !self.waiting.is_empty() {
             self.wake(|wait| wait == Wait::Key(head.key));
@@ -381,7 +381,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Resolves a deadlock: streams wait, and no other stream can be tried in time.
     #[cold]
-    fn resolve_deadlock(&mut self) -> Result<(), ReplayError> {
+    fn resolve_deadlock(&mut self) -> Result<(), AggregateError> {
         let mut order = std::mem::take(&mut self.waiting);
         order.sort_by_key(|&(stream, _)| {
             let head = self.streams[stream].head;
@@ -421,7 +421,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Places the head of a waiting stream although nothing makes it legal.
-    fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
+    fn force(&mut self, stream: usize) -> Result<(), AggregateError> {
         self.requeue_last();
         self.waiting.retain(|&(waiting, _)| waiting != stream);
         self.ready.retain(|&Reverse((_, ready))| ready != stream);
@@ -529,7 +529,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Passes every fork that all its streams have reached.
-    fn pass_reached_forks(&mut self) -> Result<(), ReplayError> {
+    fn pass_reached_forks(&mut self) -> Result<(), AggregateError> {
         // A fork that all its streams have reached is the next one of some stream, unless
         // the fork points contradict each other.
         let next_of = |merge: &Self, stream| {
@@ -552,9 +552,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         !points.is_empty() && points.iter().all(passed)
     }
 
-    /// Commits everything, lets the sink replay the child, and wakes the streams that
+    /// Commits everything, lets the sink aggregate the child, and wakes the streams that
     /// waited for the fork.
-    fn pass_fork(&mut self, fork: usize) -> Result<(), ReplayError> {
+    fn pass_fork(&mut self, fork: usize) -> Result<(), AggregateError> {
         if !self.open_forks.is_open(fork) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The data types of a profile: processes, their sites, the frames of their stacks.
 //! Words such as *temporary* or *leaked* have the meaning of the README's glossary. The
-//! replay computes the figures; nothing is computed here.
+//! aggregation computes the figures; nothing is computed here.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::evidence::Evidence;
 use crate::filter::Filter;
 use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
-use crate::series::{ResidentSample, Series};
+use crate::series::{ResidentPoint, Series};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
 use crate::windows::{WindowFigures, WindowKey, WindowRun};
@@ -25,7 +25,7 @@ use crate::windows::{WindowFigures, WindowKey, WindowRun};
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
 
-/// The result of replaying a recording.
+/// The result of aggregating a recording.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// The recording as a whole.
@@ -192,19 +192,19 @@ pub struct Process {
     /// Live bytes over time.
     pub live: Series,
     /// Resident memory over time.
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
     /// The windows that the program opened, in order of opening.
     pub windows: Vec<WindowRun>,
-    /// When the blocks of each site were allocated and freed, if the replay was
+    /// When the blocks of each site were allocated and freed, if the aggregation was
     /// [asked for it](crate::Options::time_table).
     pub times: Option<TimeTable>,
-    /// The same by the thread that allocated a block, if the replay was
+    /// The same by the thread that allocated a block, if the aggregation was
     /// [asked for it](crate::Options::thread_times).
     pub thread_times: Option<TimeTable>,
-    /// Its blocks by size, the smallest first, if the replay was asked for the
+    /// Its blocks by size, the smallest first, if the aggregation was asked for the
     /// [details of sites](crate::Options::site_details).
     pub sizes: Option<Vec<SizeFigures>>,
-    /// Evidence for findings, if the replay was [asked for it](crate::Options::evidence).
+    /// Evidence for findings, if the aggregation was [asked for it](crate::Options::evidence).
     pub evidence: Option<Evidence>,
 }
 
@@ -273,7 +273,7 @@ pub struct Site {
     pub max_allocations: u64,
     /// How long the blocks lived.
     pub lifetimes: Lifetimes,
-    /// Entry points, sizes and who frees the blocks, if the replay was
+    /// Entry points, sizes and who frees the blocks, if the aggregation was
     /// [asked for it](crate::Options::site_details).
     pub details: Option<Box<SiteDetails>>,
 }

@@ -13,16 +13,16 @@ use std::path::PathBuf;
 use allotrope_trace::model::{EntryPoint, ImageId};
 use rustc_hash::FxHashMap;
 
+use crate::aggregator::forks_of;
 use crate::block_key::address_of;
 use crate::cursor::{Cursor, EventBatch};
 use crate::decode_ahead::DecodeAhead;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::index::{Image, Index, index};
 use crate::live::{Blocks, LiveBlocks, NO_BLOCK};
 use crate::merge::merge;
 use crate::options::Helpers;
-use crate::replayer::forks_of;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 use crate::sink::Sink;
 use crate::source::TraceSource;
 use crate::step::Step;
@@ -52,7 +52,7 @@ pub struct RecordedProcess {
     /// How long its threads waited for the recording, all together, in nanoseconds.
     pub waited_ns: u64,
     /// Resident memory, in order of time (microseconds since the start of the recording).
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
     /// When each thread ended that ended before the process (nanoseconds since the start of
     /// the recording), by the number that [`Operation::thread`] has.
     pub thread_ends: Vec<(u32, u64)>,
@@ -78,7 +78,7 @@ pub struct RecordedProcesses {
 /// # Errors
 ///
 /// If the trace cannot be read, or a record of it is damaged.
-pub fn recorded_processes<S: TraceSource>(source: &S) -> Result<RecordedProcesses, ReplayError> {
+pub fn recorded_processes<S: TraceSource>(source: &S) -> Result<RecordedProcesses, AggregateError> {
     let (index, _) = index(source)?;
     let processes = index.images.values().map(|image| describe(&index, image));
     Ok(RecordedProcesses {
@@ -201,10 +201,10 @@ pub fn operations<S: TraceSource>(
     process: ImageId,
     options: &OperationOptions<'_>,
     each: &mut dyn FnMut(&Operation),
-) -> Result<(), ReplayError> {
+) -> Result<(), AggregateError> {
     let (index, _) = index(source)?;
     if !index.images.contains_key(&process) {
-        return Err(ReplayError::NoSuchProcess(process));
+        return Err(AggregateError::NoSuchProcess(process));
     }
     let mut path = vec![process];
     while let Some(&id) = path.last()
@@ -247,7 +247,7 @@ impl<S: TraceSource> OperationReader<'_, S> {
         &self,
         depth: usize,
         inherited: &[(u64, u64)],
-    ) -> Result<Vec<(u64, u64)>, ReplayError> {
+    ) -> Result<Vec<(u64, u64)>, AggregateError> {
         let Some(image) = self.index.images.get(&self.path[depth]) else {
             return Ok(Vec::new());
         };
@@ -360,7 +360,7 @@ impl<S: TraceSource> Sink for OperationSink<'_, '_, S> {
         0
     }
 
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), AggregateError> {
         if self.child == Some(fork) {
             // Only which blocks are live matters for the order; not how large they are.
             self.inherited = live.iter().map(|(key, _)| (key, 0)).collect();

@@ -1,16 +1,16 @@
-//! How a trace is replayed.
+//! How a trace is aggregated.
 
 use std::thread;
 
 use crate::peak::Peak;
 
-/// How a trace is replayed.
+/// How a trace is aggregated.
 #[derive(Default, Clone, Copy)]
 pub struct Options<'a> {
     /// A block is temporary if its thread made at most this many allocations
     /// between its allocation and its deallocation.
     pub temporary_threshold: u64,
-    /// Called now and then with the number of events replayed so far and of all events.
+    /// Called now and then with the number of events aggregated so far and of all events.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
     /// Whether other threads decode events. The profile is the same.
     pub helpers: Helpers,
@@ -29,7 +29,7 @@ pub struct Options<'a> {
     pub site_details: bool,
 }
 
-/// When a replay uses helper threads.
+/// When an aggregation uses helper threads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Helpers {
     /// When there are enough events for them to pay, and more than one processor.

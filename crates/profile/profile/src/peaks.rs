@@ -1,18 +1,18 @@
-//! When each process had its peak, exactly: so that a second replay can divide its time
+//! When each process had its peak, exactly: so that a second aggregation can divide its time
 //! tables there.
 //!
 //! A time alone is not enough. Events of several threads can have the same time, and where
 //! their order contradicts their clocks, they do. So a peak is also the number of allocations
-//! until then, and of those that were live: the second replay recognises it by these, and
+//! until then, and of those that were live: the second aggregation recognises it by these, and
 //! gives what follows a later time.
 
 use allotrope_trace::{ReadError, Source, TraceReader};
 
-use crate::error::ReplayError;
+use crate::aggregator::Aggregator;
+use crate::error::AggregateError;
 use crate::index::index;
 use crate::options::Options;
 use crate::peak::Peak;
-use crate::replayer::Replayer;
 use crate::source::TraceSource;
 
 /// The peaks of all processes that had live bytes, in order of process.
@@ -20,9 +20,12 @@ use crate::source::TraceSource;
 /// # Errors
 ///
 /// If the trace cannot be read, or a chunk of it is damaged.
-pub fn peaks<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Vec<Peak>, ReplayError> {
+pub fn peaks<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+) -> Result<Vec<Peak>, AggregateError> {
     let (index, _) = index(source)?;
-    let mut done = Replayer::new(source, &index, options, None, None).run()?;
+    let mut done = Aggregator::new(source, &index, options, None, None).run()?;
     done.sort_by_key(|done| done.image);
     let had_bytes = done.iter().filter(|it| it.stats.totals.peak_bytes > 0);
     let peaks = had_bytes.map(|it| Peak {
@@ -38,9 +41,9 @@ pub fn peaks<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Vec<Pe
 pub fn peaks_readable<S: Source>(
     trace: &mut TraceReader<S>,
     options: &Options<'_>,
-) -> Result<Vec<Peak>, ReplayError> {
+) -> Result<Vec<Peak>, AggregateError> {
     match peaks(trace, options) {
-        Err(ReplayError::Read(ReadError::Damaged { .. })) => {}
+        Err(AggregateError::Read(ReadError::Damaged { .. })) => {}
         result => return result,
     }
     trace.cut_at_damage()?;

@@ -1,7 +1,7 @@
-//! When a recording ran, and its marks: without a replay of its events ([`run_times`]), or
+//! When a recording ran, and its marks: without an aggregation of its events ([`run_times`]), or
 //! from a profile.
 
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::index::{Image, index};
 use crate::model::{Mark, Profile};
 use crate::source::TraceSource;
@@ -44,7 +44,7 @@ impl RunTimes {
 /// # Errors
 ///
 /// If the trace cannot be read, or a record of it is damaged.
-pub fn run_times<S: TraceSource>(source: &S) -> Result<RunTimes, ReplayError> {
+pub fn run_times<S: TraceSource>(source: &S) -> Result<RunTimes, AggregateError> {
     let (index, _) = index(source)?;
     let start = |image: &Image<S::Handle>| index.timeline.ns(image.start.tick);
     let end = |image: &Image<S::Handle>| match image.end {

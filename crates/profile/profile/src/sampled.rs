@@ -31,7 +31,7 @@ pub const MAX_SAMPLES: u64 = 1 << 22;
 pub enum SampledError {
     /// The file could not be read, or is damaged.
     #[error(transparent)]
-    Read(#[from] crate::ReplayError),
+    Read(#[from] crate::AggregateError),
     /// The file ends too early. What is left would give wrong estimates.
     #[error(
         "the sampled profile is not whole ({0}), and a part of it would give wrong estimates; save it again"

@@ -9,7 +9,7 @@ const CAPACITY: usize = 512;
 
 /// One bucket of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LiveSample {
+pub struct LivePoint {
     /// Largest number of live bytes in the bucket.
     pub max_bytes: u64,
     /// Live bytes at its end.
@@ -28,12 +28,12 @@ pub struct Series {
     /// Width of a bucket in nanoseconds.
     pub width_ns: u64,
     /// The buckets, at most 512.
-    pub samples: Vec<LiveSample>,
+    pub samples: Vec<LivePoint>,
 }
 
 /// Resident memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ResidentSample {
+pub struct ResidentPoint {
     /// Microseconds since the start of the recording.
     pub time_us: u64,
     /// Resident bytes as the kernel counts them: with those of the recorder.
@@ -42,7 +42,7 @@ pub struct ResidentSample {
     pub recorder_bytes: Option<u64>,
 }
 
-impl ResidentSample {
+impl ResidentPoint {
     /// Resident bytes of the program: without those of the recorder, as far as they are known.
     pub fn program_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.recorder_bytes.unwrap_or(0))
@@ -98,7 +98,7 @@ impl Series {
             .chunks(2)
             .map(|pair| {
                 let last = pair[pair.len() - 1];
-                LiveSample {
+                LivePoint {
                     max_bytes: pair.iter().map(|s| s.max_bytes).max().unwrap_or(0),
                     ..last
                 }
@@ -149,7 +149,7 @@ impl Plotter {
     /// Opens the bucket that contains `now`. `before` is what was live until now; its
     /// `max_bytes` is ignored. Times must not decrease.
     #[cold]
-    pub(crate) fn advance(&mut self, now: u64, before: LiveSample) {
+    pub(crate) fn advance(&mut self, now: u64, before: LivePoint) {
         self.close(before);
         self.series.open(now);
         self.max_bytes = self.series.samples.last().map_or(0, |last| last.max_bytes);
@@ -167,15 +167,15 @@ impl Plotter {
     }
 
     /// The finished series; `last` is what is live at the end.
-    pub(crate) fn finish(mut self, last: LiveSample) -> Series {
+    pub(crate) fn finish(mut self, last: LivePoint) -> Series {
         self.close(last);
         self.series
     }
 
     /// Completes the last bucket, at whose end this is live.
-    fn close(&mut self, end: LiveSample) {
+    fn close(&mut self, end: LivePoint) {
         if let Some(last) = self.series.samples.last_mut() {
-            *last = LiveSample {
+            *last = LivePoint {
                 max_bytes: self.max_bytes,
                 ..end
             };
@@ -190,7 +190,7 @@ mod tests {
     /// The series of these live bytes at these times.
     fn series(from_ns: u64, live: impl IntoIterator<Item = (u64, u64)>) -> Series {
         let mut plotter = Plotter::new(from_ns);
-        let mut last = LiveSample::default();
+        let mut last = LivePoint::default();
         for (now, bytes) in live {
             if plotter.must_advance(now) {
                 plotter.advance(now, last);

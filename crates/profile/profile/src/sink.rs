@@ -1,7 +1,7 @@
 //! What receives the events of an image in their final order.
 
 use crate::cursor::EventBatch;
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::step::Step;
 
@@ -14,5 +14,5 @@ pub(crate) trait Sink {
     fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize;
     /// The image forked here (index into the forks of [`merge()`]); `live` is what the
     /// child inherits.
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), AggregateError>;
 }

@@ -1,4 +1,4 @@
-//! The figures of each site (call stack) of an image while it is replayed.
+//! The figures of each site (call stack) of an image while it is aggregated.
 //!
 //! Copying the live figures of all sites at every new peak would take too long. Instead
 //! peaks are numbered, and a site stores what was live in it at the latest peak just

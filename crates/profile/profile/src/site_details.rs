@@ -1,6 +1,6 @@
 //! What the blocks of a site are: the entry points and alignments through which they are
-//! allocated, their sizes, and which threads allocate and free them. The replay gathers this only on
-//! request ([`Options::site_details`](crate::Options)), because it costs every event a
+//! allocated, their sizes, and which threads allocate and free them. The aggregation gathers this
+//! only on request ([`Options::site_details`](crate::Options)), because it costs every event a
 //! search in one of these lists.
 
 pub(crate) mod free_stacks;
@@ -32,7 +32,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// That of a step of the replay.
+    /// That of a step of the aggregation.
     pub(crate) fn of(step: &Step) -> Self {
         Self {
             entry: step.entry,

@@ -1,10 +1,10 @@
-//! Where the replay reads a trace from: a file ([`TraceReader`]) or records in memory
+//! Where the aggregation reads a trace from: a file ([`TraceReader`]) or records in memory
 //! ([`MemoryTrace`]).
 
 use allotrope_trace::model::{Event, EventKind, ImageId, Record, StackId, StackNode, StreamId};
 use allotrope_trace::{CutReason, Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
 
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 
 /// A chunk of a stream's events that is not decoded yet.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ pub enum SourceEntry<H, N> {
 }
 
 /// Takes one entry of a trace.
-pub type Visitor<'a, H, N> = dyn FnMut(SourceEntry<H, N>) -> Result<(), ReplayError> + 'a;
+pub type Visitor<'a, H, N> = dyn FnMut(SourceEntry<H, N>) -> Result<(), AggregateError> + 'a;
 
 /// Takes the nodes of a part: their image, the id of the first node, and the nodes, whose
 /// ids are consecutive.
@@ -67,17 +67,17 @@ pub trait TraceSource: Sync {
     fn visit(
         &self,
         visitor: &mut Visitor<'_, Self::Handle, Self::Stacks>,
-    ) -> Result<(), ReplayError>;
+    ) -> Result<(), AggregateError>;
 
     /// Calls the visitor with the nodes of each of these parts, which are in file order.
     fn read_stacks(
         &self,
         parts: &[StackPart<Self::Stacks>],
         visitor: &mut NodeVisitor<'_>,
-    ) -> Result<(), ReplayError>;
+    ) -> Result<(), AggregateError>;
 
     /// Replaces the contents of `into` by the events of the chunk.
-    fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError>;
+    fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), AggregateError>;
 
     /// Why the readable part ends before the trace was closed; `None` if it is whole.
     fn cut(&self) -> Option<String>;
@@ -92,7 +92,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
     type Handle = EventsRef;
     type Stacks = StacksRef;
 
-    fn visit(&self, visitor: &mut Visitor<'_, EventsRef, StacksRef>) -> Result<(), ReplayError> {
+    fn visit(&self, visitor: &mut Visitor<'_, EventsRef, StacksRef>) -> Result<(), AggregateError> {
         for entry in self.outline() {
             visitor(match entry? {
                 OutlineEntry::Entry(Entry::Record(record)) => SourceEntry::Record(record),
@@ -120,7 +120,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
         &self,
         parts: &[StackPart<StacksRef>],
         visitor: &mut NodeVisitor<'_>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         let mut from = self.stack_nodes();
         let mut nodes = Vec::new();
         for part in parts {
@@ -130,7 +130,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
         Ok(())
     }
 
-    fn read(&self, handle: &EventsRef, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+    fn read(&self, handle: &EventsRef, into: &mut Vec<Event>) -> Result<(), AggregateError> {
         Ok(self.read_events(handle, into)?)
     }
 
@@ -164,7 +164,7 @@ impl TraceSource for MemoryTrace {
     type Handle = usize;
     type Stacks = usize;
 
-    fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
+    fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), AggregateError> {
         for (handle, record) in self.records.iter().enumerate() {
             visitor(match record {
                 Record::Events(chunk) => {
@@ -199,20 +199,20 @@ impl TraceSource for MemoryTrace {
         &self,
         parts: &[StackPart<usize>],
         visitor: &mut NodeVisitor<'_>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         for part in parts {
             let record = self.records.get(part.handle);
             let Some(Record::Stacks { first, nodes, .. }) = record else {
-                return Err(ReplayError::NoSuchStacks(part.handle));
+                return Err(AggregateError::NoSuchStacks(part.handle));
             };
             visitor(part.image, *first, nodes);
         }
         Ok(())
     }
 
-    fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+    fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), AggregateError> {
         let Some(Record::Events(chunk)) = self.records.get(*handle) else {
-            return Err(ReplayError::NoSuchChunk(*handle));
+            return Err(AggregateError::NoSuchChunk(*handle));
         };
         into.clear();
         into.extend_from_slice(&chunk.events);

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::{StackPart, TraceSource};
 
 /// An image's stack nodes, by id.
@@ -163,7 +163,7 @@ pub(crate) type StackTrees = FxHashMap<ImageId, StackTree>;
 pub(crate) fn read<S: TraceSource>(
     source: &S,
     parts: &[StackPart<S::Stacks>],
-) -> Result<StackTrees, ReplayError> {
+) -> Result<StackTrees, AggregateError> {
     let mut trees = StackTrees::default();
     source.read_stacks(parts, &mut |image, first, nodes| {
         trees.entry(image).or_default().add(first, nodes);

@@ -2,7 +2,7 @@
 
 use crate::model::{Process, Profile};
 use crate::run_times::RunTimes;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 
 /// The equal parts of the recording's time at whose ends it is added up.
 pub const PARTS_OF_SUM: u64 = 256;
@@ -51,7 +51,7 @@ fn live_at(process: &Process, ns: u64) -> u64 {
 
 /// The last resident set of a process that was read by a time; 0: none was.
 fn resident_at(process: &Process, ns: u64) -> u64 {
-    let samples: &[ResidentSample] = &process.resident;
+    let samples: &[ResidentPoint] = &process.resident;
     let after = samples.partition_point(|it| it.time_us.saturating_mul(1000) <= ns);
     let last = after.checked_sub(1).map(|at| samples[at]);
     last.map_or(0, |it| it.program_bytes())

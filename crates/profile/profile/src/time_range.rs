@@ -1,19 +1,19 @@
-//! A profile of a range of time ([`replay_range`]).
+//! A profile of a range of time ([`aggregate_range`]).
 //!
-//! The range is replayed as a window to which events belong by their time and not by the
+//! The range is aggregated as a window to which events belong by their time and not by the
 //! program's synchronisation, so every figure is defined as for a window.
 
-use crate::error::ReplayError;
+use crate::aggregator::Aggregator;
+use crate::error::AggregateError;
 use crate::frames::FrameTable;
 use crate::index::index;
 use crate::model::Profile;
 use crate::options::Options;
 use crate::process::{number_sites, process};
 use crate::range_windows::TimeRange;
-use crate::replayer::Replayer;
 use crate::source::TraceSource;
 
-/// Replays a trace and returns what happened from `from_ns` on and before `to_ns`, in
+/// Aggregates a trace and returns what happened from `from_ns` on and before `to_ns`, in
 /// nanoseconds since the start of the recording: a profile of the processes that ran then.
 /// Sites, totals, threads and entry points count what was allocated in the range; *leaked*
 /// blocks are those of them that were live at its end, and the peak is that of these blocks.
@@ -22,15 +22,15 @@ use crate::source::TraceSource;
 /// # Errors
 ///
 /// If the trace cannot be read, or a chunk of it is damaged.
-pub fn replay_range<S: TraceSource>(
+pub fn aggregate_range<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
     [from_ns, to_ns]: [u64; 2],
-) -> Result<Profile, ReplayError> {
+) -> Result<Profile, AggregateError> {
     let (mut index, names) = index(source)?;
     let range = TimeRange { from_ns, to_ns };
-    let replayer = Replayer::new(source, &index, options, None, None).within(range);
-    let mut done = replayer.run()?;
+    let aggregator = Aggregator::new(source, &index, options, None, None).within(range);
+    let mut done = aggregator.run()?;
     done.sort_by_key(|done| done.image);
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);

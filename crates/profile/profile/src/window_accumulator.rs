@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::accumulator::{ImageStats, ThreadFigures, thread};
 use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::series::{LiveSample, Plotter};
+use crate::series::{LivePoint, Plotter};
 use crate::site::Sites;
 use crate::site_details::free_stacks::Freed;
 use crate::site_details::{DetailsBuilder, Made};
@@ -69,7 +69,7 @@ struct Details {
     /// Live bytes over time; begins with the window's first event.
     series: Option<Plotter>,
     /// What is live now.
-    last: LiveSample,
+    last: LivePoint,
     peak_ns: u64,
 }
 
@@ -264,7 +264,7 @@ impl Details {
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(EntryTotals::none),
             series: None,
-            last: LiveSample::default(),
+            last: LivePoint::default(),
             peak_ns: 0,
         }
     }
@@ -322,7 +322,7 @@ impl Details {
         if series.must_advance(now) {
             series.advance(now, self.last);
         }
-        self.last = LiveSample {
+        self.last = LivePoint {
             max_bytes: 0,
             bytes: figures.remaining_bytes,
             allocations: figures.remaining_allocations,

@@ -5,7 +5,7 @@
 //! orders it after the opening and before the closing, and if its thread had not opted
 //! out. It may be on any thread, or only on the opening one if the program chose that.
 //! Times play no part, so the figures are exact; only the peak depends on the order that
-//! the replay found among threads.
+//! the aggregation found among threads.
 
 use allotrope_trace::model::{Descriptors, ImageId, QuietWait};
 

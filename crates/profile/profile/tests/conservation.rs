@@ -1,4 +1,4 @@
-//! Properties of every history: the sums agree with each other, and the replay finds an
+//! Properties of every history: the sums agree with each other, and the aggregation finds an
 //! order of concurrent threads' events in which no event counts as lost.
 
 mod story;
@@ -126,8 +126,8 @@ fn run(threads: usize, operations: &[Operation], always_timestamp: bool) -> Hist
     History { streams, truth }
 }
 
-/// Replays the history, with streams in chunks of `chunk` events.
-fn replay_of(history: &History, chunk: usize) -> Process {
+/// Aggregates the history, with streams in chunks of `chunk` events.
+fn aggregate_of(history: &History, chunk: usize) -> Process {
     let mut story = Story::one_image();
     for (number, events) in (0..).zip(&history.streams) {
         for part in events.chunks(chunk) {
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn every_total_of_one_thread_is_exact(operations in operations(1, 200), chunk in 1..50_usize) {
         let history = run(1, &operations, false);
-        let process = replay_of(&history, chunk);
+        let process = aggregate_of(&history, chunk);
         check_sums(&process);
         let peak_time_us = process.totals.peak_time_us;
         prop_assert_eq!(process.totals, Totals { peak_time_us, ..history.truth });
@@ -187,7 +187,7 @@ proptest! {
     #[test]
     fn every_total_is_exact_if_each_event_has_a_timestamp(operations in operations(3, 120)) {
         let history = run(3, &operations, true);
-        let process = replay_of(&history, 64);
+        let process = aggregate_of(&history, 64);
         check_sums(&process);
         prop_assert_eq!(process.lost_events, 0);
         // The start and the result of a reallocation are between the same two timestamps.
@@ -207,7 +207,7 @@ proptest! {
         chunk in 5..80_usize,
     ) {
         let history = run(4, &operations, false);
-        let process = replay_of(&history, chunk);
+        let process = aggregate_of(&history, chunk);
         check_sums(&process);
         prop_assert_eq!(process.lost_events, 0, "lost");
         prop_assert_eq!(process.unmatched_deallocations, 0, "unmatched");

@@ -1,11 +1,11 @@
 //! Damage inside the chunks of a trace that is large enough for helper threads: the
-//! replay ends, with an error that has the position of the damage.
+//! aggregation ends, with an error that has the position of the damage.
 
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use allotrope_profile::{Options, ReplayError, replay, replay_readable};
+use allotrope_profile::{AggregateError, Options, aggregate, aggregate_readable};
 use allotrope_trace::model::*;
 use allotrope_trace::{ReadError, TraceReader, TraceWriter};
 
@@ -13,7 +13,7 @@ use allotrope_trace::{ReadError, TraceReader, TraceWriter};
 /// more than twice the number of events from which on helper threads are used.
 const CHUNKS: u64 = 200;
 const ALLOCATIONS: u64 = 1_000;
-/// A replay of this size never takes longer, however busy the machine.
+/// An aggregation of this size never takes longer, however busy the machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
@@ -111,18 +111,18 @@ fn in_time<T: Send + 'static>(
         let mut trace = TraceReader::new(&file[..]).expect("its headers are whole");
         let _ = sender.send(work(&mut trace));
     });
-    result.recv_timeout(DEADLINE).expect("the replay ends")
+    result.recv_timeout(DEADLINE).expect("the aggregation ends")
 }
 
 #[test]
-fn a_flipped_bit_in_any_chunk_of_events_ends_the_replay() {
+fn a_flipped_bit_in_any_chunk_of_events_ends_the_aggregation() {
     for streams in [1, 3] {
         let (file, begins) = written(streams);
         for damaged in [0, 1, 2, 7, 50, 101, CHUNKS as usize - 1] {
             let mut file = file.clone();
             file[begins[damaged + 1] - 1] ^= 1;
-            match in_time(file, |trace| replay(trace, &Options::default())) {
-                Err(ReplayError::Read(ReadError::Damaged { offset, .. })) => {
+            match in_time(file, |trace| aggregate(trace, &Options::default())) {
+                Err(AggregateError::Read(ReadError::Damaged { offset, .. })) => {
                     assert_eq!(offset, begins[damaged] as u64);
                 }
                 other => panic!("{streams} streams, chunk {damaged}: {other:?}"),
@@ -132,14 +132,14 @@ fn a_flipped_bit_in_any_chunk_of_events_ends_the_replay() {
 }
 
 #[test]
-fn events_before_the_damage_are_replayed_with_the_names_after_it() {
+fn events_before_the_damage_are_aggregated_with_the_names_after_it() {
     for streams in [1, 3] {
         let (file, begins) = written(streams);
         let length = file.len() as u64;
         for damaged in [1, 2, 50, CHUNKS - 1] {
             let (mut file, begins) = (file.clone(), begins.clone());
             file[begins[damaged as usize + 1] - 1] ^= 1;
-            let profile = in_time(file, |trace| replay_readable(trace, &Options::default()));
+            let profile = in_time(file, |trace| aggregate_readable(trace, &Options::default()));
             let profile = profile.expect("something is readable");
             let process = &profile.processes[0];
             assert_eq!(process.totals.allocations, damaged * ALLOCATIONS);

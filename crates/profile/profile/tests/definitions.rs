@@ -518,7 +518,7 @@ fn single_blocks_of_a_site_are_shown_with_their_lifetimes() {
     blocks_of_sites(&story.trace, &Options::default(), &[(0, 8)], &mut |block| {
         seen.push((block.size, block.allocated_ns, block.lifetime_ns));
     })
-    .expect("the story can be replayed");
+    .expect("the story can be aggregated");
     assert_eq!(seen, [(1, 0, Some(2_000)), (3, 3_000, None)]);
 }
 

@@ -1,6 +1,6 @@
-//! The fast paths of the replay lead to the same profile as the general path. Events are
+//! The fast paths of the aggregation lead to the same profile as the general path. Events are
 //! accumulated in batches, but one by one if the image has a window. They are merged in
-//! batches, but one by one if the image has very many streams. So the tests replay the
+//! batches, but one by one if the image has very many streams. So the tests aggregate the
 //! same events with and without a window, and with and without many empty streams.
 
 mod story;
@@ -13,10 +13,10 @@ use story::*;
 /// With so many streams the merge does not use its fast path.
 const MANY_STREAMS: usize = 65;
 
-/// Replays an image with these streams, in chunks of `chunk` events. `with_window` adds a
+/// Aggregates an image with these streams, in chunks of `chunk` events. `with_window` adds a
 /// window to which no event belongs; `more` is a number of additional streams without
 /// allocations or deallocations.
-fn replayed(streams: &[Vec<Event>], chunk: usize, with_window: bool, more: usize) -> Process {
+fn aggregated(streams: &[Vec<Event>], chunk: usize, with_window: bool, more: usize) -> Process {
     let mut story = Story::one_image();
     if with_window {
         story.push(Record::Window(window("later", 1)));
@@ -37,15 +37,15 @@ fn replayed(streams: &[Vec<Event>], chunk: usize, with_window: bool, more: usize
 
 /// Checks that accumulating in batches changes nothing.
 fn check_batches(streams: &[Vec<Event>], chunk: usize) {
-    let fast = replayed(streams, chunk, false, 0);
-    assert_eq!(fast, replayed(streams, chunk, true, 0));
+    let fast = aggregated(streams, chunk, false, 0);
+    assert_eq!(fast, aggregated(streams, chunk, true, 0));
 }
 
 /// Checks that accumulating and merging in batches changes nothing.
 fn check_all_fast_paths(streams: &[Vec<Event>], chunk: usize) {
     check_batches(streams, chunk);
-    let fast = replayed(streams, chunk, false, 0);
-    assert_eq!(fast, replayed(streams, chunk, false, MANY_STREAMS));
+    let fast = aggregated(streams, chunk, false, 0);
+    assert_eq!(fast, aggregated(streams, chunk, false, MANY_STREAMS));
 }
 
 /// The events of operations (kind, address, size) of a thread, legal or not.
@@ -205,7 +205,7 @@ fn very_many_live_blocks() {
         all.extend((n % 11 == 0).then(|| timestamp((BLOCKS + n) * 500)));
     }
     check_batches(&[all.clone()], 10_000);
-    let process = replayed(&[all], 10_000, false, 0);
+    let process = aggregated(&[all], 10_000, false, 0);
     assert_eq!(
         (process.lost_events, process.unmatched_deallocations),
         (0, 0)

@@ -3,7 +3,7 @@
 
 mod story;
 
-use allotrope_profile::{Options, Profile, TraceSource, replay};
+use allotrope_profile::{Options, Profile, TraceSource, aggregate};
 use allotrope_trace::{TraceReader, TraceWriter};
 use story::*;
 
@@ -50,7 +50,7 @@ fn profile_of(source: &impl TraceSource) -> Profile {
         evidence: true,
         ..Options::default()
     };
-    replay(source, &options).expect("the trace can be replayed")
+    aggregate(source, &options).expect("the trace can be aggregated")
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn progress_ends_with_all_events() {
         progress: Some(&progress),
         ..Options::default()
     };
-    replay(&story.trace, &options).expect("the story can be replayed");
+    aggregate(&story.trace, &options).expect("the story can be aggregated");
     // 20 × (1 + 2) events of the parent, 3 of the child.
     assert_eq!(last.get(), (63, 63));
 }

@@ -4,8 +4,8 @@
 mod story;
 
 use allotrope_profile::{
-    MemoryTrace, NodeVisitor, Options, Process, Profile, ReplayError, StackPart, TraceSource,
-    UNKNOWN_MODULE, Visitor, replay,
+    AggregateError, MemoryTrace, NodeVisitor, Options, Process, Profile, StackPart, TraceSource,
+    UNKNOWN_MODULE, Visitor, aggregate,
 };
 use allotrope_trace::model::*;
 use proptest::prelude::*;
@@ -352,22 +352,22 @@ fn an_image_with_jit_code_has_the_same_stacks() {
 }
 
 #[test]
-fn an_error_while_reading_stacks_is_an_error_of_the_replay() {
+fn an_error_while_reading_stacks_is_an_error_of_the_aggregation() {
     struct WithoutStacks(MemoryTrace);
     impl TraceSource for WithoutStacks {
         type Handle = usize;
         type Stacks = usize;
-        fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
+        fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), AggregateError> {
             self.0.visit(visitor)
         }
         fn read_stacks(
             &self,
             parts: &[StackPart<usize>],
             _: &mut NodeVisitor<'_>,
-        ) -> Result<(), ReplayError> {
-            Err(ReplayError::NoSuchStacks(parts[0].handle))
+        ) -> Result<(), AggregateError> {
+            Err(AggregateError::NoSuchStacks(parts[0].handle))
         }
-        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), AggregateError> {
             self.0.read(handle, into)
         }
         fn cut(&self) -> Option<String> {
@@ -388,7 +388,7 @@ fn an_error_while_reading_stacks_is_an_error_of_the_replay() {
             nodes: vec![node; nodes],
         });
         story.events(0, 0, &[thread(1), alloc(28, 0x10, 1), timestamp(900)]);
-        let replayed = replay(&WithoutStacks(story.trace), &Options::default());
-        assert!(matches!(replayed, Err(ReplayError::NoSuchStacks(_))));
+        let aggregated = aggregate(&WithoutStacks(story.trace), &Options::default());
+        assert!(matches!(aggregated, Err(AggregateError::NoSuchStacks(_))));
     }
 }

@@ -3,7 +3,7 @@
 mod story;
 
 use allotrope_profile::{
-    Block, FreePlace, Options, Profile, SiteDetails, blocks_of_sites, replay, replay_range,
+    Block, FreePlace, Options, Profile, SiteDetails, aggregate, aggregate_range, blocks_of_sites,
 };
 use allotrope_trace::model::Event;
 use story::*;
@@ -87,9 +87,9 @@ const EXPECTED: [(Option<u32>, bool, u64, u64); 5] = [
 
 #[test]
 fn a_site_says_where_its_blocks_are_freed() {
-    // With a threshold the replay takes one event at a time, otherwise batches.
+    // With a threshold the aggregation takes one event at a time, otherwise batches.
     for threshold in [0, 1] {
-        let profile = replay(&freed_everywhere().trace, &options(threshold)).expect("a story");
+        let profile = aggregate(&freed_everywhere().trace, &options(threshold)).expect("a story");
         assert_eq!(table(&profile), EXPECTED);
         let details = details(&profile);
         let freed: u64 = details.frees.iter().map(|pair| pair.lifetimes.blocks).sum();
@@ -121,7 +121,7 @@ fn a_site_says_where_its_blocks_are_freed() {
 #[test]
 fn a_range_of_time_has_its_own() {
     let trace = freed_everywhere().trace;
-    let profile = replay_range(&trace, &options(0), [0, 10_000_000]).expect("a story");
+    let profile = aggregate_range(&trace, &options(0), [0, 10_000_000]).expect("a story");
     let expected: Vec<_> = EXPECTED
         .iter()
         .filter(|it| it.0 != Some(SECOND))
@@ -157,6 +157,6 @@ fn a_recording_without_these_stacks_has_none() {
     let mut story = Story::one_image();
     story.events(0, 0, &[thread(1), alloc(STACK, 0x100, 8), free(0x100)]);
     story.end(0, 1_000);
-    let profile = replay(&story.trace, &options(0)).expect("a story");
+    let profile = aggregate(&story.trace, &options(0)).expect("a story");
     assert!(details(&profile).free_stacks.is_empty());
 }

@@ -5,7 +5,7 @@ mod story;
 use allotrope_profile::operations::{
     Operation, OperationKind, OperationOptions, operations, recorded_processes,
 };
-use allotrope_profile::{Helpers, ReplayError};
+use allotrope_profile::{AggregateError, Helpers};
 use allotrope_trace::model::{EntryPoint, ImageId, Loss, LossReason, Record, ThreadEnd};
 use story::*;
 
@@ -230,5 +230,5 @@ fn losses_are_told_and_an_unknown_process_is_an_error() {
     assert_eq!(processes.processes[0].lost_events, 12);
     assert_eq!(processes.processes[0].events, 1);
     let error = operations(&story.trace, 7, &OperationOptions::default(), &mut |_| {});
-    assert!(matches!(error, Err(ReplayError::NoSuchProcess(7))));
+    assert!(matches!(error, Err(AggregateError::NoSuchProcess(7))));
 }

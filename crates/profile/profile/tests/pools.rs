@@ -88,7 +88,7 @@ fn blocks_are_shown_by_address_and_not_by_key() {
     blocks_of_sites(&story.trace, &Default::default(), &sites, &mut |block| {
         shown.push((block.address, block.size));
     })
-    .expect("a story can be replayed");
+    .expect("a story can be aggregated");
     assert_eq!(shown, [(SHARED, 9), (SHARED, 5)]);
 }
 

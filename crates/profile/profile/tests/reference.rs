@@ -1,4 +1,4 @@
-//! Compares the replay with a simple reference: a map of live blocks, updated by one
+//! Compares the aggregation with a simple reference: a map of live blocks, updated by one
 //! event after the other. The histories are long enough for every fast path, also that
 //! for thousands of events of one stream in a row. They contain illegal events: blocks
 //! that are freed twice or allocated twice.
@@ -158,8 +158,8 @@ fn of_process(process: &Process) -> Reference {
     }
 }
 
-/// Replays the operations. Each stream has a timestamp before and after each event.
-fn replayed(operations: &[Operation], end: u64) -> Process {
+/// Aggregates the operations. Each stream has a timestamp before and after each event.
+fn aggregated(operations: &[Operation], end: u64) -> Process {
     let mut streams: Vec<Vec<Event>> = (1..=3).map(|n| vec![thread(n)]).collect();
     for (operation, now) in operations.iter().zip((APART..).step_by(APART as usize)) {
         streams[operation.stream].extend([
@@ -187,13 +187,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_replay_agrees_with_the_reference(operations in operations()) {
+    fn the_profile_agrees_with_the_reference(operations in operations()) {
         let end = APART * (operations.len() as u64 + 1);
-        let process = replayed(&operations, end);
+        let process = aggregated(&operations, end);
         let mut expected = reference(&operations, end);
         let mut found = of_process(&process);
         // A lost deallocation and an unmatched one at the same address within 100 ms may
-        // be one event in the wrong position: the replay then counts neither.
+        // be one event in the wrong position: the aggregation then counts neither.
         let same = expected.lost - found.lost;
         prop_assert_eq!(same, expected.unmatched - found.unmatched);
         for reference in [&mut expected, &mut found] {

@@ -2,7 +2,7 @@
 
 mod story;
 
-use allotrope_profile::{Options, Profile, SiteDetails, replay, replay_range};
+use allotrope_profile::{Options, Profile, SiteDetails, aggregate, aggregate_range};
 use allotrope_trace::model::{EntryPoint, Event};
 use story::*;
 
@@ -59,9 +59,9 @@ fn details(profile: &Profile) -> &SiteDetails {
 
 #[test]
 fn a_site_has_its_entry_points_sizes_and_freeing_threads() {
-    // With a threshold the replay takes one event at a time, otherwise batches.
+    // With a threshold the aggregation takes one event at a time, otherwise batches.
     for threshold in [0, 1] {
-        let profile = replay(&handed_over().trace, &options(threshold)).expect("a story");
+        let profile = aggregate(&handed_over().trace, &options(threshold)).expect("a story");
         let details = details(&profile);
         let entries = details.entries.iter();
         let entries =
@@ -96,7 +96,7 @@ fn a_site_has_its_entry_points_sizes_and_freeing_threads() {
 #[test]
 fn in_a_range_blocks_that_are_freed_later_are_not_freed() {
     let story = handed_over();
-    let range = replay_range(&story.trace, &options(0), [0, 10_000_000]).expect("a story");
+    let range = aggregate_range(&story.trace, &options(0), [0, 10_000_000]).expect("a story");
     let details = details(&range);
     assert_eq!(details.entries.len(), 2);
     assert_eq!(details.frees.len(), 1);

@@ -1,12 +1,12 @@
-//! The time table of a replay has the figures that the single blocks give.
+//! The time table of an aggregation has the figures that the single blocks give.
 
 mod story;
 
 use std::collections::BTreeMap;
 
 use allotrope_profile::{
-    Block, BlockEvent, BlockSum, Filter, Helpers, Options, RangeFigures, TimeTable, block_events,
-    blocks_of_sites, peaks, replay, replay_range,
+    Block, BlockEvent, BlockSum, Filter, Helpers, Options, RangeFigures, TimeTable, aggregate,
+    aggregate_range, block_events, blocks_of_sites, peaks,
 };
 use allotrope_trace::model::Event;
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn blocks_by(
         let of_stack = blocks.entry(key(block)).or_default();
         of_stack.push((block.allocated_ns, freed, block.size));
     })
-    .expect("a story can be replayed");
+    .expect("a story can be aggregated");
     blocks
 }
 
@@ -121,7 +121,7 @@ proptest! {
                 helpers,
                 ..Options::default()
             };
-            let profile = replay(&story.trace, &options).expect("a story can be replayed");
+            let profile = aggregate(&story.trace, &options).expect("a story can be aggregated");
             let process = &profile.processes[0];
             let table = process.times.as_ref().expect("it was asked for");
             let stacks: Vec<u32> = process.sites.iter().map(|site| site.stack_id).collect();
@@ -157,7 +157,7 @@ proptest! {
         let last: u64 = operations.iter().map(|&(_, _, passed)| passed).sum();
         story.trace.records.pop();
         story.end(0, last + later);
-        let found = peaks(&story.trace, &Options::default()).expect("a story can be replayed");
+        let found = peaks(&story.trace, &Options::default()).expect("a story can be aggregated");
         for helpers in [Helpers::Never, Helpers::Always] {
             let options = Options {
                 time_table: Some(&[]),
@@ -166,7 +166,7 @@ proptest! {
                 helpers,
                 ..Options::default()
             };
-            let profile = replay(&story.trace, &options).expect("a story can be replayed");
+            let profile = aggregate(&story.trace, &options).expect("a story can be aggregated");
             let process = &profile.processes[0];
             let totals = process.totals;
             let sum = |blocks, bytes| BlockSum { blocks, bytes };
@@ -209,8 +209,8 @@ proptest! {
         let whole = story.profile();
         let stacks: Vec<u32> = whole.processes[0].sites.iter().map(|site| site.stack_id).collect();
         let blocks = blocks(&story, &stacks);
-        let profile = replay_range(&story.trace, &Options::default(), range)
-            .expect("a story can be replayed");
+        let profile = aggregate_range(&story.trace, &Options::default(), range)
+            .expect("a story can be aggregated");
         let process = &profile.processes[0];
         let mut found = 0;
         for site in &process.sites {
@@ -246,7 +246,7 @@ fn windows_and_forks_are_boundaries() {
         time_table: Some(&[]),
         ..Options::default()
     };
-    let profile = replay(&story.trace, &options).expect("a story can be replayed");
+    let profile = aggregate(&story.trace, &options).expect("a story can be aggregated");
     let table: &TimeTable = profile.processes[0]
         .times
         .as_ref()
@@ -300,7 +300,7 @@ fn a_filtered_profile_keeps_the_times_of_its_sites() {
         time_table: Some(&[]),
         ..Options::default()
     };
-    let whole = replay(&story.trace, &options).expect("it is whole");
+    let whole = aggregate(&story.trace, &options).expect("it is whole");
     let process = &whole.processes[0];
     let times = process.times.as_ref().expect("it was asked for");
     for chosen in &process.sites {

@@ -6,7 +6,7 @@ mod story;
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::{Options, WindowFigures, WindowKey, replay_windows};
+use allotrope_profile::{Options, WindowFigures, WindowKey, aggregate_windows};
 use allotrope_trace::model::{Event, Record};
 use proptest::prelude::*;
 use story::*;
@@ -170,7 +170,7 @@ proptest! {
             .iter()
             .map(|&(opened, _)| WindowKey { image: 0, opened })
             .collect();
-        let windows = replay_windows(&story.trace, &Options::default(), &keys).expect("they exist");
+        let windows = aggregate_windows(&story.trace, &Options::default(), &keys).expect("they exist");
         // The same events with windows in the gaps.
         let mut gaps = Story::one_image();
         gaps.trace = story.trace.clone();

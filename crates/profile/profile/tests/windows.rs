@@ -3,7 +3,8 @@
 mod story;
 
 use allotrope_profile::{
-    Options, Process, Profile, ReplayError, StackSet, WindowFigures, WindowKey, replay_windows,
+    AggregateError, Options, Process, Profile, StackSet, WindowFigures, WindowKey,
+    aggregate_windows,
 };
 use allotrope_trace::model::{Descriptors, Event, LeftOpen, QuietWait, Record, Window, WindowEnd};
 use story::*;
@@ -35,7 +36,7 @@ fn stacks_of(story: &Story, opened: &[u64]) -> Profile {
         .iter()
         .map(|&opened| WindowKey { image: 0, opened })
         .collect();
-    replay_windows(&story.trace, &Options::default(), &wanted).expect("the windows are there")
+    aggregate_windows(&story.trace, &Options::default(), &wanted).expect("the windows are there")
 }
 
 #[test]
@@ -300,7 +301,7 @@ fn the_stacks_of_one_window_are_a_profile_of_its_own() {
     let set = StackSet::of_process(&profile, 0);
     assert_eq!(set.total(allotrope_profile::Metric::LeakedBytes), 80);
     assert!(StackSet::of_process(&profile, 2).stacks.is_empty());
-    let missing = replay_windows(
+    let missing = aggregate_windows(
         &story.trace,
         &Options::default(),
         &[WindowKey {
@@ -310,7 +311,7 @@ fn the_stacks_of_one_window_are_a_profile_of_its_own() {
     );
     assert!(matches!(
         missing,
-        Err(ReplayError::NoSuchWindow { opened: 2, .. })
+        Err(AggregateError::NoSuchWindow { opened: 2, .. })
     ));
 }
 

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_profile::{Mark, Profile, RunTimes, replay_range};
+use allotrope_profile::{Mark, Profile, RunTimes, aggregate_range};
 use allotrope_text::numbers::duration;
 use allotrope_text::{Shown, shown};
 use allotrope_trace::model::Exit;
@@ -152,7 +152,7 @@ impl Recording {
     /// If the file cannot be read.
     pub fn live_at(&self, ns: u64) -> Result<Profile, ReadingError> {
         let mut profile = self.detailed("reading the recording", |options| {
-            replay_range(self.trace(), options, [0, ns])
+            aggregate_range(self.trace(), options, [0, ns])
         })?;
         let is_running = |exit| exit == Exit::Running;
         if ns == u64::MAX {
@@ -181,7 +181,7 @@ impl Recording {
     /// If the file cannot be read.
     pub fn between(&self, range: [u64; 2]) -> Result<Profile, ReadingError> {
         self.detailed("reading the time range", |options| {
-            replay_range(self.trace(), options, range)
+            aggregate_range(self.trace(), options, range)
         })
     }
 }

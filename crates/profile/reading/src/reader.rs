@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use allotrope_files::open_regular;
 use allotrope_formats::Limits;
-use allotrope_profile::ReplayError;
+use allotrope_profile::AggregateError;
 use allotrope_profile::sampled::{SampledError, SampledProfile};
 use allotrope_symbols::symbolize::{Candidates, Contents};
 use allotrope_symbols::{IndexCache, Locator};
@@ -100,7 +100,7 @@ impl Reader {
         }
         let file = File::open(path).map_err(|error| ReadingError::io(path, error))?;
         let profile = TraceReader::sampled(file)
-            .map_err(|error| SampledError::Read(ReplayError::Read(error)))
+            .map_err(|error| SampledError::Read(AggregateError::Read(error)))
             .and_then(|trace| SampledProfile::read(&trace));
         let damaged = |error| ReadingError::Unusable(format!("{}: {error}", path.shown()));
         profile.map(Some).map_err(damaged)

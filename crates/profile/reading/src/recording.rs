@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allotrope_profile::{
-    Options, Peak, Profile, ReplayError, RunTimes, TraceSource, peaks_readable, replay_readable,
-    run_times,
+    AggregateError, Options, Peak, Profile, RunTimes, TraceSource, aggregate_readable,
+    peaks_readable, run_times,
 };
 use allotrope_text::Shown;
 use allotrope_trace::model::{self, Record};
@@ -71,7 +71,7 @@ impl Recording {
         &self.path
     }
 
-    /// The file, for replays of other kinds; [`error`](Self::error) names their errors.
+    /// The file, for what else can be aggregated of it; [`error`](Self::error) names their errors.
     pub fn trace(&self) -> &TraceReader {
         &self.trace
     }
@@ -129,7 +129,7 @@ impl Recording {
             ..Options::default()
         };
         let profile = observed(&*self.observer, "reading the trace", options, |options| {
-            replay_readable(&mut self.trace, options)
+            aggregate_readable(&mut self.trace, options)
         });
         profile.map_err(|error| self.error(error))
     }
@@ -154,39 +154,39 @@ impl Recording {
         run_times(&self.trace).map_err(|error| self.error(error))
     }
 
-    /// An error of a replay of this recording.
-    pub fn error(&self, error: ReplayError) -> ReadingError {
+    /// An error of an aggregation of this recording.
+    pub fn error(&self, error: AggregateError) -> ReadingError {
         let path = &*self.path;
         match error {
-            ReplayError::Read(error) => ReadingError::unreadable(path, error),
-            error => ReadingError::Failed(format!("cannot replay {}: {error}", path.shown())),
+            AggregateError::Read(error) => ReadingError::unreadable(path, error),
+            error => ReadingError::Failed(format!("cannot read {}: {error}", path.shown())),
         }
     }
 
-    /// Replays with the details of sites, and reports the progress of `work`.
+    /// Aggregates with the details of sites, and reports the progress of `work`.
     pub(crate) fn detailed(
         &self,
         work: &'static str,
-        replay: impl FnOnce(&Options<'_>) -> Result<Profile, ReplayError>,
+        aggregate: impl FnOnce(&Options<'_>) -> Result<Profile, AggregateError>,
     ) -> Result<Profile, ReadingError> {
         let options = Options {
             site_details: true,
             ..Options::default()
         };
-        let profile = observed(&*self.observer, work, options, replay);
+        let profile = observed(&*self.observer, work, options, aggregate);
         profile.map_err(|error| self.error(error))
     }
 }
 
-/// Replays with options that report the progress of `work`.
+/// Aggregates with options that report the progress of `work`.
 fn observed<T>(
     observer: &dyn Observer,
     work: &'static str,
     options: Options<'_>,
-    replay: impl FnOnce(&Options<'_>) -> Result<T, ReplayError>,
-) -> Result<T, ReplayError> {
+    aggregate: impl FnOnce(&Options<'_>) -> Result<T, AggregateError>,
+) -> Result<T, AggregateError> {
     let show = |done, total| observer.progress(work, done, total);
-    let result = replay(&Options {
+    let result = aggregate(&Options {
         progress: Some(&show),
         ..options
     });

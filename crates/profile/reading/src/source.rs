@@ -6,7 +6,7 @@ use allotrope_formats::Events;
 use allotrope_profile::sampled::{SampledFigures, SampledProfile};
 use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{
-    Block, BlockEvent, Filter, ImageId, Options, Profile, ReplayError, StackId, StackSet,
+    AggregateError, Block, BlockEvent, Filter, ImageId, Options, Profile, StackId, StackSet,
     block_events,
 };
 use allotrope_sampling::Period;
@@ -39,11 +39,11 @@ pub struct RecordedSource {
 }
 
 impl Events for RecordedSource {
-    fn replay(
+    fn block_events(
         &self,
         sites: &[(ImageId, StackId)],
         callback: &mut dyn FnMut(BlockEvent, &Block),
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         block_events(self.recording.trace(), &Options::default(), sites, callback)
     }
 }

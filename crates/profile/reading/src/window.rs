@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use allotrope_profile::{Profile, WindowKey, WindowRun, replay_windows};
+use allotrope_profile::{Profile, WindowKey, WindowRun, aggregate_windows};
 use allotrope_text::Shown;
 use allotrope_text::numbers::count;
 
@@ -86,7 +86,7 @@ impl Recording {
     /// order of the keys.
     pub(crate) fn windows(&self, keys: &[WindowKey]) -> Result<Profile, ReadingError> {
         self.detailed("reading the windows", |options| {
-            replay_windows(self.trace(), options, keys)
+            aggregate_windows(self.trace(), options, keys)
         })
     }
 }

@@ -89,7 +89,7 @@ fn serve(listener: &OwnedFd, secret: u128, descriptors: &Descriptors, stopping: 
         match connection {
             // A peer that disconnects or does not know the secret gets nothing.
             Ok(peer) => drop(serve_peer(&peer, secret, descriptors)),
-            // Most likely the process has no descriptor left: retry later.
+            // EMFILE, most likely: retry later.
             Err(_) => std::thread::sleep(PEER_TIMEOUT),
         }
     }

@@ -19,9 +19,9 @@ use crate::drain::owner_slot;
 use crate::image::Image;
 use crate::image::Slot;
 use crate::process;
+use crate::process_exit::{ExitDetection, KnownProcesses, Wanted};
 use crate::process_tree::{Process, ProcessTree};
 use crate::recording::Recording;
-use crate::watch::{KnownProcesses, Wanted, Watch};
 
 /// How long an image may take from claiming its slot to its `Image` event.
 const ATTACH_GRACE: Duration = Duration::from_secs(1);
@@ -107,7 +107,12 @@ impl Recording {
         };
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
-        let mut image = Image::new(self.context.next_image, found.pid, found.watch, self.now);
+        let mut image = Image::new(
+            self.context.next_image,
+            found.pid,
+            found.exit_detection,
+            self.now,
+        );
         image.own_pid = start.pid;
         image.executable = executable;
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
@@ -196,11 +201,11 @@ impl Recording {
         let first = self.context.first_image_tick.get_or_insert(start.tick);
         *first = start.tick.min(*first);
         self.context.trace.write(&Record::ImageStart(start));
-        if let Watch::Process(process) = &image.watch
+        if let ExitDetection::Process(process) = &image.exit_detection
             && self.watcher.add(process, slot as u64).is_err()
         {
             // The kernel had no memory for the epoll entry.
-            image.watch = Watch::Polled;
+            image.exit_detection = ExitDetection::Polled;
         }
         self.slots[slot] = Slot::Image(Box::new(image));
         self.open_stream(hello.ring, slot, hello.claim);

@@ -183,7 +183,7 @@ fn serve(listener: &OwnedFd, requests: &SyncSender<Received>, stopping: &AtomicB
         match connection {
             // A peer that disconnects or may not ask gets no answer.
             Ok(peer) => drop(serve_peer(&peer, requests)),
-            // Most likely the process has no descriptor left: retry later.
+            // EMFILE, most likely: retry later.
             Err(_) => std::thread::sleep(PEER_TIMEOUT),
         }
     }

@@ -17,12 +17,12 @@ use crate::drain::owner_slot;
 use crate::image::Image;
 use crate::image::Slot;
 use crate::process;
+use crate::process_exit::ExitDetection;
 use crate::process_tree::Process;
 use crate::protocol::FirstExit;
 use crate::recording::Recording;
-use crate::watch::Watch;
 
-/// Time without words after which an image with [`Watch::Unseen`] counts as ended, if
+/// Time without words after which an image with [`ExitDetection::Unseen`] counts as ended, if
 /// its exit note has arrived or only such images are left.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -35,7 +35,7 @@ impl Recording {
             };
             if let Some(image) = state.image_mut() {
                 image.gone = true;
-                if let Watch::Process(process) = &image.watch {
+                if let ExitDetection::Process(process) = &image.exit_detection {
                     self.watcher.remove(process);
                 }
             }
@@ -49,13 +49,13 @@ impl Recording {
                 .slots
                 .iter()
                 .filter_map(Slot::image)
-                .all(|image| matches!(image.watch, Watch::Unseen));
+                .all(|image| matches!(image.exit_detection, ExitDetection::Unseen));
         let slots: Vec<usize> = self.living().collect();
         for slot in slots {
             let Some(image) = self.slots[slot].image_mut() else {
                 continue;
             };
-            if matches!(image.watch, Watch::Unseen) {
+            if matches!(image.exit_detection, ExitDetection::Unseen) {
                 let silence = self.now.saturating_duration_since(image.last_event);
                 image.gone |= silence > SILENCE && (image.exit_note.is_some() || only_unseen);
             }
@@ -137,7 +137,7 @@ impl Recording {
         };
         self.write_end(slot, &mut image, exit);
         image.stacks.release(&mut self.context.budget);
-        if let Watch::Process(process) = &image.watch {
+        if let ExitDetection::Process(process) = &image.exit_detection {
             self.watcher.remove(process);
         }
         self.context.jit_symbols.end(image.id);
@@ -146,7 +146,8 @@ impl Recording {
         }
         self.ancestors.remember(slot, image.ancestor());
         // An unseen image that only wrote nothing for a while may write again.
-        let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();
+        let is_over =
+            !matches!(image.exit_detection, ExitDetection::Unseen) || image.exit_note.is_some();
         if exit != Exit::Running && is_over {
             rings.into_iter().for_each(|ring| self.free_ring(ring));
             self.arena.free_image(slot);
@@ -196,14 +197,14 @@ impl Recording {
 /// How an image ended, by the first source that knows: its pidfd, its zombie in
 /// `/proc`, its exit note.
 fn exit_without_waiting(image: &Image) -> Exit {
-    if let Watch::Process(process) = &image.watch
+    if let ExitDetection::Process(process) = &image.exit_detection
         && let Some(status) = exit_information::wait_status(process.as_fd())
     {
         return decode_wait_status(status);
     }
-    let zombie = match image.watch {
-        Watch::Process(_) | Watch::Polled => process::stat(image.pid),
-        Watch::Gone | Watch::Unseen => None,
+    let zombie = match image.exit_detection {
+        ExitDetection::Process(_) | ExitDetection::Polled => process::stat(image.pid),
+        ExitDetection::Gone | ExitDetection::Unseen => None,
     };
     let code = zombie
         .filter(process::Stat::is_dead)

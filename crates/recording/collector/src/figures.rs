@@ -6,7 +6,7 @@
 //! was at the address, and events of different threads may arrive here in another order
 //! than they happened in: within [`EARLY_GENERATIONS`] of arrivals a deallocation is matched
 //! with an allocation that arrives after it. So freed bytes can differ a little from those
-//! of a replay of the trace, which finds the order by the events' times and gives the
+//! of an aggregation of the trace, which finds the order by the events' times and gives the
 //! numbers at the end.
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind, ImageId, StreamId};

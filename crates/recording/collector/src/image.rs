@@ -15,11 +15,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::jit_symbols::{Begin, JitSymbolizer};
 use crate::modules::ImageMappings;
 use crate::process::FileIdentity;
+use crate::process_exit::ExitDetection;
 use crate::recorder_memory::RecorderMemory;
 use crate::stacks::ImageStacks;
 use crate::threads::Threads;
 use crate::trace_file::TraceFile;
-use crate::watch::Watch;
 use crate::windows::Windows;
 
 /// Most stack nodes in one record.
@@ -38,7 +38,7 @@ pub(crate) struct Image {
     pub(crate) own_pid: u32,
     /// The process is in a pid namespace nested in that of `/proc`.
     pub(crate) is_inner: bool,
-    pub(crate) watch: Watch,
+    pub(crate) exit_detection: ExitDetection,
     /// The process's executable when the image attached.
     pub(crate) executable: Option<FileIdentity>,
     /// When a scan first found another executable in the process.
@@ -90,14 +90,14 @@ pub(crate) struct ExecNote {
 }
 
 impl Image {
-    pub(crate) fn new(id: ImageId, pid: u32, watch: Watch, now: Instant) -> Self {
+    pub(crate) fn new(id: ImageId, pid: u32, exit_detection: ExitDetection, now: Instant) -> Self {
         Self {
             id,
             pid,
             own_pid: pid,
             is_inner: false,
-            gone: matches!(watch, Watch::Gone),
-            watch,
+            gone: matches!(exit_detection, ExitDetection::Gone),
+            exit_detection,
             executable: None,
             replaced_since: None,
             stacks: ImageStacks::default(),
@@ -123,7 +123,10 @@ impl Image {
 
     /// The process's pid in our namespace, if `/proc` shows the process.
     pub(crate) fn pid_if_seen(&self) -> Option<u32> {
-        let seen = matches!(self.watch, Watch::Process(_) | Watch::Polled);
+        let seen = matches!(
+            self.exit_detection,
+            ExitDetection::Process(_) | ExitDetection::Polled
+        );
         seen.then_some(self.pid)
     }
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::image::Slot;
+use crate::process_exit::ExitDetection;
 use crate::protocol::WhenLeftBehind;
 use crate::recording::Recording;
-use crate::watch::Watch;
 
 /// A process that ends by itself within this time after the first one is not left behind.
 const GRACE: Duration = Duration::from_millis(100);
@@ -77,11 +77,11 @@ impl Recording {
         let send = |process: BorrowedFd<'_>| pidfd_send_signal(process, signal).is_ok();
         let mut images = self.slots.iter().filter_map(Slot::image);
         let watch = images.find(|image| image.pid == pid && !image.gone);
-        match watch.map(|image| &image.watch) {
-            Some(Watch::Process(process)) => return send(process.as_fd()),
+        match watch.map(|image| &image.exit_detection) {
+            Some(ExitDetection::Process(process)) => return send(process.as_fd()),
             // In our namespace the pid may be another process's.
-            Some(Watch::Unseen | Watch::Gone) => return false,
-            Some(Watch::Polled) | None => {}
+            Some(ExitDetection::Unseen | ExitDetection::Gone) => return false,
+            Some(ExitDetection::Polled) | None => {}
         }
         let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let Some(Ok(process)) = process.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {

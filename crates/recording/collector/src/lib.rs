@@ -50,6 +50,7 @@ mod marks;
 mod modules;
 mod poll_backoff;
 mod process;
+mod process_exit;
 mod process_tree;
 pub mod protocol;
 mod random;
@@ -65,7 +66,6 @@ mod symbolise;
 mod threads;
 mod trace_context;
 mod trace_file;
-mod watch;
 mod windows;
 
 use std::io::{self, Read, Write};

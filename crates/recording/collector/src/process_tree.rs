@@ -14,7 +14,7 @@ use allotrope_trace::model::Unrecorded;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::process;
-use crate::watch::Search;
+use crate::process_exit::Search;
 
 /// Interval at which children of recorded processes are searched.
 const CHILDREN_INTERVAL: Duration = Duration::from_millis(100);

@@ -24,6 +24,7 @@ use crate::left_behind::state::LeftBehindState;
 use crate::marks::state::Marks;
 use crate::poll_backoff::PollBackoff;
 use crate::process;
+use crate::process_exit::{ExitWatcher, Search};
 use crate::process_tree::{Process, ProcessTree};
 use crate::protocol::{Done, FromLauncher, ImageFigures, OnFull, Start, ToLauncher};
 use crate::random;
@@ -33,7 +34,6 @@ use crate::stopped;
 use crate::symbolise;
 use crate::trace_context::TraceContext;
 use crate::trace_file::TraceFile;
-use crate::watch::{Search, Watcher};
 
 /// Interval of the coarse clock, at which busy threads write timestamps.
 const TICK: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ pub(crate) struct Recording {
     pub(crate) search: Search,
     pub(crate) launcher: Launcher,
     pub(crate) context: TraceContext,
-    pub(crate) watcher: Watcher,
+    pub(crate) watcher: ExitWatcher,
     /// By index of the image slot.
     pub(crate) slots: Vec<Slot>,
     /// By index of the ring.
@@ -261,7 +261,7 @@ impl Recording {
             search: Search::new(arena_inode),
             launcher,
             context,
-            watcher: Watcher::new().map_err(set("watch processes"))?,
+            watcher: ExitWatcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
             rings: (0..RINGS).map(|_| RingState::default()).collect(),
             words: Vec::new(),

@@ -9,10 +9,10 @@ use allotrope_trace::model::{Exit, Record, ThreadEnd};
 
 use crate::image::Image;
 use crate::process;
+use crate::process_exit::ExitDetection;
 use crate::process_tree::Process;
 use crate::recording::Recording;
 use crate::trace_file::TraceFile;
-use crate::watch::Watch;
 
 /// Interval at which each image is scanned; longer if there are many images.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -37,7 +37,11 @@ impl Recording {
             let Some(image) = self.slots[slot].image_mut() else {
                 continue;
             };
-            if matches!(image.watch, Watch::Gone | Watch::Unseen) || image.gone {
+            if matches!(
+                image.exit_detection,
+                ExitDetection::Gone | ExitDetection::Unseen
+            ) || image.gone
+            {
                 image.write_losses(&self.arena.images()[slot], &mut self.context.trace);
                 continue;
             }
@@ -92,7 +96,7 @@ fn scan_image_process(
     trace: &mut TraceFile,
 ) {
     image.write_losses(slot, trace);
-    if matches!(image.watch, Watch::Polled)
+    if matches!(image.exit_detection, ExitDetection::Polled)
         && process::stat(image.pid).is_none_or(|stat| stat.is_dead())
     {
         image.gone = true;

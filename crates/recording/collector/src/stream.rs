@@ -635,8 +635,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::process_exit::ExitDetection;
     use crate::trace_file::TraceFile;
-    use crate::watch::Watch;
 
     fn context() -> (tempfile::NamedTempFile, TraceContext) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -645,7 +645,7 @@ mod tests {
     }
 
     fn image() -> Image {
-        Image::new(0, std::process::id(), Watch::Gone, Instant::now())
+        Image::new(0, std::process::id(), ExitDetection::Gone, Instant::now())
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub struct Unwinder {
     /// valid.
     generation: Cell<u32>,
     /// By [`CallKind`].
-    lasts: [last_stack::LastStack; 2],
+    last_stacks: [last_stack::LastStack; 2],
     rules: rule_cache::UnwindRuleCache,
     #[cfg(feature = "verify")]
     verified: verify::Verified,
@@ -101,7 +101,7 @@ impl Unwinder {
     /// Removes all cached frames, so that the next stacks are walked to their ends. Also to be
     /// called when stack ids become invalid.
     pub fn forget_stack(&self) {
-        for last in &self.lasts {
+        for last in &self.last_stacks {
             last.set_len(0);
         }
     }
@@ -109,7 +109,7 @@ impl Unwinder {
     /// The last stack of this kind of call.
     #[inline(always)]
     fn last(&self, kind: CallKind) -> &last_stack::LastStack {
-        &self.lasts[kind as usize]
+        &self.last_stacks[kind as usize]
     }
 
     /// Removes the cached frames and the known stack: another thread uses this state.

@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use allotrope_formats::read_bytes;
 use allotrope_profile::StackSet;
-use allotrope_profile::{Options, replay};
+use allotrope_profile::{Options, aggregate};
 use allotrope_trace::{Compression, TraceReader};
 
 use numbers::Numbers;
@@ -62,7 +62,7 @@ impl Seeds {
         });
         let traces: Vec<_> = traces.collect();
         let trace = TraceReader::new(&traces[0].1[0][..]).expect("a whole trace");
-        let profile = replay(&trace, &Options::default()).expect("a whole trace");
+        let profile = aggregate(&trace, &Options::default()).expect("a whole trace");
         Self {
             before: StackSet::from(&profile),
             foreign: seeds::foreign(),
@@ -110,7 +110,7 @@ fn the_seeds_themselves_are_read_whole() {
     for (seed, written) in &seeds.traces {
         for file in written {
             let trace = TraceReader::new(&file[..]).expect("a whole trace");
-            let profile = replay(&trace, &Options::default()).expect("a whole trace");
+            let profile = aggregate(&trace, &Options::default()).expect("a whole trace");
             assert!(profile.is_complete(), "{}", seed.name);
             let allocations: u64 = (profile.processes.iter())
                 .map(|process| process.totals.allocations)

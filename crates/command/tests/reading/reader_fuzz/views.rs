@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use allotrope_diff::{DiffOptions, compare};
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Input, read_bytes};
 use allotrope_profile::{
-    Filter, Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay,
-    replay_readable, replay_windows,
+    AggregateError, Filter, Helpers, Options, Profile, WindowKey, aggregate, aggregate_readable,
+    aggregate_windows, blocks_of_sites,
 };
 use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
@@ -46,16 +46,16 @@ pub fn trace(file: &[u8], before: &StackSet, numbers: &mut Numbers) {
         symbolize(&mut trace).expect("memory takes everything");
         return;
     }
-    let profile = replay_readable(&mut trace, &options(Helpers::Always));
+    let profile = aggregate_readable(&mut trace, &options(Helpers::Always));
     let profile = match profile {
         Ok(profile) => profile,
-        Err(ReplayError::Read(ReadError::Nothing(_))) => return,
+        Err(AggregateError::Read(ReadError::Nothing(_))) => return,
         // A damaged trace must be read up to the damage.
-        Err(ReplayError::Read(error @ ReadError::Damaged { .. })) => panic!("{error}"),
+        Err(AggregateError::Read(error @ ReadError::Damaged { .. })) => panic!("{error}"),
         Err(error) => panic!("a mutant is no more than damaged: {error}"),
     };
     if which == 1 {
-        let alone = replay(&trace, &options(Helpers::Never));
+        let alone = aggregate(&trace, &options(Helpers::Never));
         let alone = alone.expect("it was readable a moment ago");
         assert!(alone == profile, "helper threads change nothing");
     }
@@ -156,7 +156,7 @@ fn window(
 ) -> io::Result<()> {
     let runs = profile.processes.iter().flat_map(|it| &it.windows);
     let keys: Vec<WindowKey> = runs.map(|run| run.key).collect();
-    let stacks = replay_windows(trace, &self::options(Helpers::Always), &keys);
+    let stacks = aggregate_windows(trace, &self::options(Helpers::Always), &keys);
     let stacks = stacks.expect("it was readable a moment ago");
     json::write(&stacks, &JsonOptions::default(), out)?;
     text::write(&stacks, options, out)

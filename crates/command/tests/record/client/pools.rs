@@ -1,6 +1,6 @@
 //! Blocks of pools: `programs/client_pools.c`.
 
-use allotrope_profile::{Options, Process, replay};
+use allotrope_profile::{Options, Process, aggregate};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::EntryPoint;
 
@@ -25,7 +25,7 @@ fn null_blocks() {
 
 fn profiled(recording: &Recording) -> Process {
     let reader = TraceReader::open(&recording.trace).expect("it was just written");
-    let mut profile = replay(&reader, &Options::default()).expect("it is whole");
+    let mut profile = aggregate(&reader, &Options::default()).expect("it is whole");
     assert_eq!(profile.processes.len(), 1);
     profile.processes.remove(0)
 }

@@ -23,9 +23,9 @@ const RING: [usize; 3] = [8 << 20, 2 << 20, 512 << 10];
 
 /// How often the threads of a process are listed while they are opened.
 const MAX_LISTS: usize = 128;
-/// So many lists in a row without a new thread end that: one can be missing in a list, because
-/// another one has ended while the kernel made it.
-const LISTS_WITHOUT: usize = 8;
+/// Listing stops after this many lists without a new thread: a thread can be missing in a list,
+/// because another one has ended while the kernel made it.
+const STABLE_LISTS: usize = 8;
 /// How often opening begins anew if all listed threads have ended meanwhile.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -351,7 +351,7 @@ impl Events {
     /// Opens the events of threads that were created while those of others were opened: one
     /// that was not covered yet may have created them. (What a covered thread creates inherits
     /// its events, and is opened all the same, since that cannot be known; `session` drops what
-    /// is sampled twice.) Ends when no thread is new in [`LISTS_WITHOUT`] lists.
+    /// is sampled twice.) Ends when no thread is new in [`STABLE_LISTS`] lists.
     fn open_new_threads(
         &mut self,
         options: &Options,
@@ -370,7 +370,7 @@ impl Events {
             let new: Vec<i32> = all.into_iter().filter(|it| known.insert(*it)).collect();
             if new.is_empty() {
                 without += 1;
-                if without == LISTS_WITHOUT {
+                if without == STABLE_LISTS {
                     break;
                 }
                 continue;

@@ -8,10 +8,10 @@ use crate::replay::{Mode, Operations, Outcome, Replayer, Settings, Touch, needed
 use allotrope_symbols::Locator;
 
 use crate::paths::analysis::{Run, analyse};
+use crate::paths::chosen_operations::ChosenOperations;
 use crate::paths::findings::findings;
 use crate::paths::names::Names;
 use crate::paths::report::Allocator;
-use crate::paths::samples::Samples;
 use crate::paths::tracer::{TraceError, trace};
 
 /// What is measured.
@@ -22,7 +22,7 @@ pub struct Request<'a> {
     /// The operations of the recording.
     pub operations: &'a Operations,
     /// Those that are stepped.
-    pub samples: &'a Samples,
+    pub samples: &'a ChosenOperations,
     /// How often.
     pub runs: u32,
     /// Finds debug files.

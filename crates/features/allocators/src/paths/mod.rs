@@ -20,6 +20,7 @@
 //! reads who sent a signal.
 
 mod analysis;
+mod chosen_operations;
 mod code;
 pub mod compare;
 mod findings;
@@ -28,10 +29,9 @@ mod measure;
 mod names;
 mod operation;
 pub mod report;
-mod samples;
 pub mod text;
 mod tracer;
 
+pub use chosen_operations::ChosenOperations;
 pub use measure::{MeasureError, Request, measure};
 pub use report::Report;
-pub use samples::Samples;

@@ -17,9 +17,9 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use crate::paths::chosen_operations::ChosenOperations;
 use crate::paths::code::Code;
 use crate::paths::operation::Operation;
-use crate::paths::samples::Samples;
 
 /// Most steps of an operation: one that maps and clears much memory takes that many.
 const MAX_STEPS: usize = 1 << 20;
@@ -63,7 +63,7 @@ const OF_PTRACE: i32 = 1 << 16;
 /// If the replayer cannot be started, or the kernel does not let this process trace it.
 pub(crate) fn trace(
     command: &mut Command,
-    samples: &Samples,
+    samples: &ChosenOperations,
     limit: Duration,
     progress: &dyn Fn(u64) -> bool,
 ) -> Result<Traced, TraceError> {
@@ -150,7 +150,7 @@ impl Watchdog {
 
 struct Tracer<'a> {
     main: Pid,
-    samples: &'a Samples,
+    samples: &'a ChosenOperations,
     /// The sample that is expected next.
     next: usize,
     kept: usize,

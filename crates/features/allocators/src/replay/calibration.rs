@@ -37,7 +37,7 @@ pub struct Calibration {
 impl Calibration {
     /// Whether all of each block is written, and the memory still grows by less than recorded:
     /// the rest is no memory of the heap.
-    pub fn is_all_and_too_little(&self) -> bool {
+    pub fn touches_all_but_grows_less(&self) -> bool {
         self.touch == Touch::ALL && self.replayed_bytes < self.recorded_bytes
     }
 

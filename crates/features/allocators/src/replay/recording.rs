@@ -16,7 +16,7 @@ use std::io;
 use allotrope_profile::operations::{
     Operation, OperationKind, OperationOptions, RecordedProcess, operations,
 };
-use allotrope_profile::{ReplayError, ResidentSample, TraceSource};
+use allotrope_profile::{AggregateError, ResidentPoint, TraceSource};
 use allotrope_trace::model::EntryPoint;
 use thiserror::Error;
 
@@ -28,7 +28,7 @@ use allotrope_replayer::operations::{Call, MAX_THREADS, Record, ThreadExit};
 pub enum RecordingError {
     /// The recording cannot be read.
     #[error(transparent)]
-    Recording(#[from] ReplayError),
+    Recording(#[from] AggregateError),
     /// The operations cannot be written.
     #[error(transparent)]
     Operations(#[from] OperationsError),
@@ -108,7 +108,7 @@ struct Conversion {
     ends: Ends,
     resident: Vec<(u64, u64)>,
     /// Coming samples of resident memory, the latest first.
-    samples: Vec<ResidentSample>,
+    samples: Vec<ResidentPoint>,
 }
 
 #[derive(Clone, Copy)]

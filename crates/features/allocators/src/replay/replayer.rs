@@ -180,7 +180,7 @@ pub(crate) struct PreparedBench {
 impl PreparedBench {
     /// Runs it to its end.
     pub(crate) fn run(mut self) -> io::Result<(Outcome, Results)> {
-        let mut child = Watched::spawn(&mut self.command)?;
+        let mut child = ReplayerProcess::spawn(&mut self.command)?;
         let begin = Instant::now();
         let mut pause = Duration::from_millis(1);
         let status = loop {
@@ -295,7 +295,7 @@ impl<'a> Prepared<'a> {
     /// If the program cannot be executed.
     pub fn start(mut self) -> io::Result<Running<'a>> {
         Ok(Running {
-            child: Watched::spawn(&mut self.command)?,
+            child: ReplayerProcess::spawn(&mut self.command)?,
             begin: Instant::now(),
             prepared: self,
         })
@@ -304,7 +304,7 @@ impl<'a> Prepared<'a> {
 
 /// A replayer that runs. It is killed if this is dropped before it has ended.
 pub struct Running<'a> {
-    child: Watched,
+    child: ReplayerProcess,
     begin: Instant,
     prepared: Prepared<'a>,
 }
@@ -340,13 +340,13 @@ impl Running<'_> {
 }
 
 /// A child that is killed if it is dropped before it has ended, and then its descendants.
-struct Watched {
+struct ReplayerProcess {
     process: Child,
     /// Dropped when the child has ended.
     _descendants: Descendants,
 }
 
-impl Watched {
+impl ReplayerProcess {
     fn spawn(command: &mut Command) -> io::Result<Self> {
         let descendants = Descendants::adopt();
         Ok(Self {
@@ -363,7 +363,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ReplayerProcess {
     fn drop(&mut self) {
         self.end();
     }

@@ -194,7 +194,7 @@ fn rename_of_test(test: &TestResult, gone: &mut Vec<Gone>) -> Option<Rename> {
 /// Removes the budgets that are most like a case, if they are like it at all; returns
 /// their name.
 fn taken(gone: &mut Vec<Gone>, may: impl Fn(&Gone) -> bool, case: &CaseResult) -> Option<String> {
-    let now = &case.samples.first()?.stacks;
+    let now = &case.runs.first()?.stacks;
     let candidates = gone.iter().enumerate().filter(|(_, gone)| may(gone));
     let likeness = candidates.map(|(index, gone)| (index, likeness(&gone.stacks, now)));
     let best = likeness.max_by(|(_, a), (_, b)| a.total_cmp(b));

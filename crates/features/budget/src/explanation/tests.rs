@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use super::Explainer;
 use crate::budgets::{Budget, profile};
 use crate::case::Case;
+use crate::case_run::CaseRun;
 use crate::check::check_case;
 use crate::configuration::Protocol;
 use crate::outputs::{Form, TextOptions, write};
 use crate::result::{CaseResult, Report, TestResult};
-use crate::sample::Sample;
 use crate::spread::Spread;
 
 /// The metrics of runs that have stacks.
@@ -64,16 +64,18 @@ fn stacks() -> impl Strategy<Value = StackSet> {
 }
 
 /// A run with these stacks, in which so many older blocks were deallocated.
-fn sample(stacks: &StackSet, older: i64) -> Sample {
-    let mut sample = Sample::default();
+fn sample(stacks: &StackSet, older: i64) -> CaseRun {
+    let mut sample = CaseRun::default();
     for metric in METRICS {
         let of_stacks = metric.of_stacks().expect("it has stacks");
         let total = stacks.total(of_stacks) as i64;
         let older = if metric == Metric::Net { older } else { 0 };
         sample.figures[metric as usize] = Some(total - older);
     }
-    sample.stacks =
-        crate::sample::normalise_stacks(stacks, &crate::paths::Project::containing(Path::new("/")));
+    sample.stacks = crate::case_run::normalise_stacks(
+        stacks,
+        &crate::paths::Project::containing(Path::new("/")),
+    );
     sample
 }
 
@@ -132,7 +134,7 @@ proptest! {
         let budget = has_number.then_some(budget);
         let stored = if gated { metric } else { Metric::Bytes };
         let tree = profile(&before.stacks, &[stored], most);
-        let case = Case { name: "x".to_owned(), samples: vec![sample(&is, older[1])] };
+        let case = Case { name: "x".to_owned(), runs: vec![sample(&is, older[1])] };
         let protocol = Protocol { gate: vec![metric], ..Protocol::default() };
         let explainer = Explainer {
             case: &case,
@@ -147,7 +149,7 @@ proptest! {
         let Some(Ok(explanation)) = explainer.explain(metric, 0) else {
             panic!("{metric} has stacks");
         };
-        let now = case.samples[0].figure(metric).expect("it is there");
+        let now = case.runs[0].figure(metric).expect("it is there");
         let difference = now - if has_number { accepted } else { 0 };
         prop_assert_eq!(explanation.difference, difference);
         let entries = explanation.diff.entries.iter().map(|entry| entry.difference);
@@ -164,7 +166,7 @@ proptest! {
             allowed: Vec::new(),
             name: "x".to_owned(),
             iterations: None,
-            samples: Vec::new(),
+            runs: Vec::new(),
             checks: checks.clone(),
             explanations: vec![explanation],
             unexplained: Vec::new(),

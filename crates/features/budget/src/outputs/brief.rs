@@ -48,7 +48,7 @@ pub fn unsteady(case: &CaseResult) -> Vec<String> {
         if let Some(worst) = worst {
             let mut sentence = wording::leak(worst);
             if leaks.len() > 1 {
-                let (runs, of) = (leaks.len(), case.samples.len());
+                let (runs, of) = (leaks.len(), case.runs.len());
                 sentence.push_str(&format!(" ({runs} of {of} runs left some)"));
             }
             sentences.push(sentence);
@@ -64,7 +64,7 @@ fn fluctuation(case: &CaseResult, fluctuation: &Fluctuation) -> String {
         Some(budget) => format!("{metric}: accepted {}", wording::spread(budget)),
         None => {
             let [least, most] = fluctuation.range.map(number);
-            format!("{metric}: {least} to {most} in {} runs", case.samples.len())
+            format!("{metric}: {least} to {most} in {} runs", case.runs.len())
         }
     };
     if let Some((range, frames)) = fluctuation.stacks.first() {

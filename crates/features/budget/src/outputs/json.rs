@@ -265,7 +265,7 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         limit: check.limit,
         gated: check.is_gated,
     };
-    let samples = case.samples.iter().map(|sample| {
+    let samples = case.runs.iter().map(|sample| {
         let figures = Metric::OF_RUNS.into_iter();
         figures
             .filter_map(|metric| Some((metric.name(), sample.figure(metric)?)))

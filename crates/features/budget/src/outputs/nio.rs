@@ -18,8 +18,8 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
+use crate::case_run::CaseRun;
 use crate::result::{CaseResult, Report, TestResult};
-use crate::sample::Sample;
 use allotrope_profile::Metric;
 
 /// A version of the log format.
@@ -40,11 +40,11 @@ pub fn write(report: &Report, generation: Generation, out: &mut dyn Write) -> io
         writeln!(out, "- {}", executable(test))?;
         if !report.recorded {
             // Zeros, as SwiftNIO's tests print without their hooks.
-            let runs = vec![Sample::default(); 10];
+            let runs = vec![CaseRun::default(); 10];
             block(&test.name, &runs, generation, out)?;
         }
         for case in &test.cases {
-            block(window(case), &case.samples, generation, out)?;
+            block(window(case), &case.runs, generation, out)?;
         }
     }
     Ok(())
@@ -76,7 +76,7 @@ fn window(case: &CaseResult) -> &str {
 
 fn block(
     name: &str,
-    runs: &[Sample],
+    runs: &[CaseRun],
     generation: Generation,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -108,11 +108,11 @@ fn block(
     writeln!(out, "DEBUG: [{}]", runs.join(", "))
 }
 
-fn figure(run: &Sample, metric: Metric) -> i64 {
+fn figure(run: &CaseRun, metric: Metric) -> i64 {
     run.figure(metric).unwrap_or(0)
 }
 
-fn debug(name: &str, run: &Sample, generation: Generation) -> String {
+fn debug(name: &str, run: &CaseRun, generation: Generation) -> String {
     let (total, remaining) = (figure(run, Metric::Allocations), figure(run, Metric::Net));
     let bytes = figure(run, Metric::Bytes);
     match generation {

@@ -10,13 +10,13 @@ use super::nio::Generation;
 use super::{Form, TextOptions, is_own, write};
 use crate::budgets::Budget;
 use crate::case::Case;
+use crate::case_run::CaseRun;
 use crate::check::check_case;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
 use crate::nio_log::NioLog;
 use crate::problem::Problem;
 use crate::result::{CaseResult, Explanation, Leak, Report, TestResult};
-use crate::sample::Sample;
 use crate::spread::Spread;
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
@@ -55,12 +55,12 @@ fn stacks(function: &str, allocations: u64) -> StackSet {
 
 const ADDED: &str = "net::http::Headers::add(std::basic_string<char>)";
 
-fn sample(allocations: i64, remaining: i64, descriptors: &[&str]) -> Sample {
-    let mut sample = Sample {
+fn sample(allocations: i64, remaining: i64, descriptors: &[&str]) -> CaseRun {
+    let mut sample = CaseRun {
         stacks: stacks(ADDED, allocations.unsigned_abs()),
         threads: [("worker".to_owned(), allocations.unsigned_abs())].into(),
         leaked_descriptors: descriptors.iter().map(|&name| name.to_owned()).collect(),
-        ..Sample::default()
+        ..CaseRun::default()
     };
     for (metric, figure) in [
         (Metric::Allocations, allocations),
@@ -74,10 +74,10 @@ fn sample(allocations: i64, remaining: i64, descriptors: &[&str]) -> Sample {
     sample
 }
 
-fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
+fn case(name: &str, runs: Vec<CaseRun>, accepted: i64) -> CaseResult {
     let case = Case {
         name: name.into(),
-        samples,
+        runs,
     };
     let budget = Budget {
         iterations: Some(1000),
@@ -97,10 +97,10 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
         ..Default::default()
     };
     let before = stacks("net::http::Headers::set", accepted.unsigned_abs());
-    let now = &case.samples[0].stacks;
+    let now = &case.runs[0].stacks;
     let diff = allotrope_diff::compare(&[before], std::slice::from_ref(now), &options);
     let explained = diff.ok().filter(|diff| diff.difference != 0);
-    let leaks = case.samples.iter().enumerate();
+    let leaks = case.runs.iter().enumerate();
     let leaks = leaks.filter(|(_, sample)| !sample.leaked_descriptors.is_empty());
     CaseResult {
         iterations: Some(1000),
@@ -131,7 +131,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
             })
             .collect(),
         name: case.name,
-        samples: case.samples,
+        runs: case.runs,
     }
 }
 
@@ -288,7 +288,7 @@ fn json_has_the_documented_keys() {
 /// Compares with the example in the documentation, byte for byte.
 #[test]
 fn the_log_of_the_swiftnio_harness() {
-    let mut run = Sample::default();
+    let mut run = CaseRun::default();
     for (metric, figure) in [
         (Metric::Allocations, 75_001),
         (Metric::Bytes, 4_138_056),

@@ -2,7 +2,7 @@
 //! `heaptrack_print`, which recognise the compression by the name's end: `.zst`. The lines are
 //! described where they are [read](crate::readers::heaptrack).
 //!
-//! The file has every allocation and deallocation of one process in the order of the replay,
+//! The file has every allocation and deallocation of one process in the order of the aggregation,
 //! with time stamps in milliseconds, so its allocations, sizes, peak and leaked blocks are
 //! those of `allotrope report`. The file does not have threads, inherited blocks and marks.
 //!
@@ -116,7 +116,7 @@ impl Exporter for Heaptrack {
         let sites = process.sites.iter();
         let sites: Vec<_> = sites.map(|site| (process.id, site.stack_id)).collect();
         let mut written = Ok(());
-        recorded.events.replay(&sites, &mut |event, block| {
+        recorded.events.block_events(&sites, &mut |event, block| {
             if written.is_ok() && block.image == process.id {
                 written = writer.event(event, block);
             }

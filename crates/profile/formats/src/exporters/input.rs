@@ -2,7 +2,7 @@
 
 use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{
-    Block, BlockEvent, ImageId, Process, Profile, ReplayError, StackId, StackSet,
+    AggregateError, Block, BlockEvent, ImageId, Process, Profile, StackId, StackSet,
 };
 
 use crate::error::ExportError;
@@ -35,22 +35,22 @@ pub struct Recorded<'a> {
     /// [`Input::set`], and its frames have the same indexes there. It has time tables if the
     /// exporter [wants times](super::Wanted::Times).
     pub profile: &'a Profile,
-    /// Replays the events.
+    /// Reads the events.
     pub events: &'a dyn Events,
 }
 
-/// Replays the events of a recording.
+/// Reads the events of a recording.
 pub trait Events {
     /// Calls `callback` with the events of these sites, as
     /// [`block_events`](allotrope_profile::block_events) does.
     ///
     /// # Errors
-    /// If the recording cannot be replayed.
-    fn replay(
+    /// If the recording cannot be read.
+    fn block_events(
         &self,
         sites: &[(ImageId, StackId)],
         callback: &mut dyn FnMut(BlockEvent, &Block),
-    ) -> Result<(), ReplayError>;
+    ) -> Result<(), AggregateError>;
 }
 
 impl<'a> Input<'a> {

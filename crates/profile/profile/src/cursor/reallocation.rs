@@ -10,7 +10,7 @@
 use allotrope_trace::model::{EntryPoint, EventKind};
 
 use super::{Cursor, LOOK_AHEAD, Step};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::TraceSource;
 use crate::window_table::Rank;
 
@@ -42,7 +42,7 @@ impl<S: TraceSource> Cursor<'_, S> {
         &mut self,
         kind: EventKind,
         step: Step,
-    ) -> Result<Option<Step>, ReplayError> {
+    ) -> Result<Option<Step>, AggregateError> {
         match kind {
             EventKind::ReallocationStart => {
                 let emitted = matches!(self.find_result()?, ReallocationResult::Moved);
@@ -103,7 +103,7 @@ impl<S: TraceSource> Cursor<'_, S> {
 
     /// Looks ahead for the result of the start that was just read. Calls nest: a signal
     /// handler may reallocate while a reallocation is open.
-    fn find_result(&mut self) -> Result<ReallocationResult, ReplayError> {
+    fn find_result(&mut self) -> Result<ReallocationResult, AggregateError> {
         let mut depth = 0_usize;
         for ahead in 0..LOOK_AHEAD {
             while self.position + ahead >= self.buffer.len() {

@@ -1,4 +1,4 @@
-//! Collects [`Evidence`] while an image is replayed.
+//! Collects [`Evidence`] while an image is aggregated.
 
 use rustc_hash::FxHashSet;
 

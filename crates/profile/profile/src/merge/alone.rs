@@ -5,13 +5,13 @@
 use std::cmp::Reverse;
 
 use super::{Merge, ROLLBACK_BUDGET_EACH, ROLLBACK_BUDGET_LIMIT, SLACK_NS, Sink};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::TraceSource;
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Commits events of the earliest stream while no other stream can precede them.
     /// Does nothing if a stream waits, or if another stream has speculative steps.
-    pub(super) fn follow_alone(&mut self) -> Result<(), ReplayError> {
+    pub(super) fn follow_alone(&mut self) -> Result<(), AggregateError> {
         if !self.waiting.is_empty() || !self.constraints.is_empty() {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         &mut self,
         stream: usize,
         others: Option<u64>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         let precedes = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
         // The oldest is the likeliest not to be certain.
         let mut oldest_first = self.speculative.uppers();

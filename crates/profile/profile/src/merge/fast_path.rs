@@ -8,7 +8,7 @@
 //! threads take 2.2 times as long to read.
 
 use super::{Merge, Sink};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::TraceSource;
 use crate::step::Step;
 
@@ -30,7 +30,7 @@ enum Stop {
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Merges as long as every event is legal, if it is time to try that again and no
     /// stream waits or has steps to repeat after a rollback.
-    pub(super) fn fast_path(&mut self) -> Result<(), ReplayError> {
+    pub(super) fn fast_path(&mut self) -> Result<(), AggregateError> {
         self.steps_until_fast_path = self.steps_until_fast_path.saturating_sub(1);
         let nothing_open = self.waiting.is_empty() && self.constraints.is_empty();
         if self.steps_until_fast_path > 0 || !nothing_open {
@@ -60,7 +60,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Places events of the earliest stream until another one is earliest, again and
     /// again; `order` is sorted by time, the earliest last. `true` if a stream ended in
     /// an image with forks: a fork may have waited for that.
-    fn merge_streams(&mut self, order: &mut Vec<(u64, usize)>) -> Result<bool, ReplayError> {
+    fn merge_streams(&mut self, order: &mut Vec<(u64, usize)>) -> Result<bool, AggregateError> {
         while let Some((time, stream)) = order.pop() {
             if self.speculative.len() >= self.commit_at {
                 let earliest = order.iter().map(|&(_, other)| self.earliest(other));
@@ -96,7 +96,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         &mut self,
         stream: usize,
         rival: (u64, usize),
-    ) -> Result<Stop, ReplayError> {
+    ) -> Result<Stop, AggregateError> {
         loop {
             if let Some(stuck) = self.place_next(stream, rival)? {
                 return Ok(Stop::Stuck(stuck));
@@ -117,7 +117,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         &mut self,
         stream: usize,
         rival: (u64, usize),
-    ) -> Result<Option<Step>, ReplayError> {
+    ) -> Result<Option<Step>, AggregateError> {
         let cut = self.open_forks.next(stream);
         let until = cut.map_or(u64::MAX, |(ordinal, _)| ordinal);
         let at = &mut self.streams[stream];
@@ -143,7 +143,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// The time of a stream's next event; `None` at its end. An event that is not simple
     /// becomes the stream's head.
     #[inline]
-    fn time_ahead(&mut self, stream: usize) -> Result<Option<u64>, ReplayError> {
+    fn time_ahead(&mut self, stream: usize) -> Result<Option<u64>, AggregateError> {
         let at = &mut self.streams[stream];
         if at.head.is_none() {
             let simple = at.cursor.time_of_simple()?;
@@ -162,7 +162,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Reads the heads of these streams and rebuilds the queue, for the general merge.
-    fn read_heads(&mut self, order: &[(u64, usize)]) -> Result<(), ReplayError> {
+    fn read_heads(&mut self, order: &[(u64, usize)]) -> Result<(), AggregateError> {
         for &(_, stream) in order {
             let at = &mut self.streams[stream];
             if at.head.is_none() {

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashSet;
 
 use super::{Merge, SLACK_NS, Sink};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::TraceSource;
 
 /// Most steps placed or rolled back in one search.
@@ -46,7 +46,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Searches an order that places the head of the stuck stream and leaves no other
     /// stream behind its present position. `false` if none was found; then the log is
     /// as before.
-    pub(super) fn search(&mut self, stuck: usize) -> Result<bool, ReplayError> {
+    pub(super) fn search(&mut self, stuck: usize) -> Result<bool, AggregateError> {
         let mut goal = Goal::new(self.streams.len(), stuck);
         let mut dead = FxHashSet::default();
         // Streams of the steps that were in the log before, the newest first.
@@ -106,7 +106,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             .map(|(_, stream)| stream)
     }
 
-    fn place_head(&mut self, stream: usize) -> Result<(), ReplayError> {
+    fn place_head(&mut self, stream: usize) -> Result<(), AggregateError> {
         if let Some(head) = self.streams[stream].head {
             self.speculative.place(stream, head, head.upper);
             self.read_head(stream)?;

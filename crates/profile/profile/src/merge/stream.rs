@@ -2,7 +2,7 @@
 //! of steps that the merge placed and rolled back. These come again before the cursor's.
 
 use crate::cursor::{Cursor, LOOK_AHEAD, Lookahead};
-use crate::error::ReplayError;
+use crate::error::AggregateError;
 use crate::source::TraceSource;
 use crate::step::Step;
 
@@ -25,7 +25,7 @@ impl<'a, S: TraceSource> Stream<'a, S> {
 
     /// Makes the next step the head.
     #[inline]
-    pub(super) fn advance(&mut self) -> Result<(), ReplayError> {
+    pub(super) fn advance(&mut self) -> Result<(), AggregateError> {
         self.head = match self.returned.pop() {
             Some(step) => Some(step),
             None => self.cursor.next()?,

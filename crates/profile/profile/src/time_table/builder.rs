@@ -1,4 +1,4 @@
-//! Builds a [`TimeTable`] while an image is replayed.
+//! Builds a [`TimeTable`] while an image is aggregated.
 //!
 //! Most blocks are freed in the present bucket, and belong to few sites at a time. So a
 //! small table in the processor's cache sums up the cells of the present bucket; a cell

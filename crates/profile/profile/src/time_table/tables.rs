@@ -1,9 +1,9 @@
-//! The tables of an image while it is replayed.
+//! The tables of an image while it is aggregated.
 
 use super::TableBuilder;
 use crate::live::LiveBlock;
 
-/// The tables of an image while it is replayed.
+/// The tables of an image while it is aggregated.
 pub(crate) struct Tables {
     pub(crate) sites: TableBuilder,
     /// The same by the thread that allocated a block.

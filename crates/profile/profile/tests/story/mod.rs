@@ -1,7 +1,7 @@
-//! Builds small traces by hand, for all tests of the replay. A tick is a nanosecond.
+//! Builds small traces by hand, for all tests of the aggregation. A tick is a nanosecond.
 #![allow(dead_code)] // each test file uses some of it
 
-use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, replay};
+use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, aggregate};
 use allotrope_trace::model::{
     EntryPoint, EpochChange, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId,
     ImageStart, NO_MAPPING, Origin, QuietWait, Record, Recording, StackNode, StreamId, ThreadId,
@@ -240,7 +240,7 @@ impl Story {
             evidence: true,
             ..Options::default()
         };
-        replay(&self.trace, &options).expect("a story can be replayed")
+        aggregate(&self.trace, &options).expect("a story can be aggregated")
     }
 
     /// Ends image 0 at `tick`, and returns it from the profile.

@@ -7,7 +7,7 @@ use std::thread;
 use allotrope_shm::samples::frees::Deallocation;
 use allotrope_shm::samples::stacks::Frame;
 
-use crate::support::{Done, Watched, is_whole, sample, sorted};
+use crate::support::{Done, TestProcess, is_whole, sample, sorted};
 
 /// Numbers without order.
 fn next(state: &mut u64) -> u64 {
@@ -23,7 +23,7 @@ fn next(state: &mut u64) -> u64 {
 #[test]
 fn a_reader_sees_whole_samples_while_threads_write() {
     const ROUNDS: u64 = 300_000;
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let is_done = AtomicBool::new(false);
     let mut live = BTreeMap::new();
     thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn a_reader_sees_whole_samples_while_threads_write() {
 /// most moments.
 #[test]
 fn a_sample_that_changes_all_the_time_is_whole_when_it_is_read() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -134,7 +134,7 @@ fn a_sample_that_changes_all_the_time_is_whole_when_it_is_read() {
 #[test]
 fn threads_agree_on_ids_of_stacks() {
     const FRAMES: u64 = 3000;
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let ids: Vec<Vec<u32>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -182,7 +182,7 @@ fn threads_agree_on_ids_of_stacks() {
 /// A signal handler jumps out of an insertion (`siglongjmp`) behind each of its steps.
 #[test]
 fn an_insertion_that_was_left_is_not_seen_and_does_no_harm() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     assert!(writer.insert(&sample(160, 1)));
     let (bucket, way) = {
@@ -222,7 +222,7 @@ fn an_insertion_that_was_left_is_not_seen_and_does_no_harm() {
 /// It jumps out while it writes a deallocation.
 #[test]
 fn a_deallocation_that_was_left_blocks_nothing_but_its_slot() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     watched.memory().frees[3].version.store(9, Relaxed);
     for number in 0..10_000u64 {

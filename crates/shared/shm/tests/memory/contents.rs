@@ -16,7 +16,7 @@ use allotrope_shm::samples::stacks::Frame;
 use allotrope_shm::samples::writer::Sample;
 use proptest::prelude::*;
 
-use crate::support::{Watched, sample, sorted};
+use crate::support::{TestProcess, sample, sorted};
 
 fn frame(address: u64) -> Frame {
     Frame {
@@ -36,7 +36,7 @@ fn freed(time: u64) -> Deallocation {
 
 #[test]
 fn a_new_memory_tells_what_the_process_is() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let state = watched.state();
     assert_eq!(state.process.id, u64::from(std::process::id()));
     assert_eq!((state.process.began, state.process.began_real), (1, 2));
@@ -49,7 +49,7 @@ fn a_new_memory_tells_what_the_process_is() {
 
 #[test]
 fn a_file_without_a_header_or_of_another_version_is_refused() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     watched.memory().header.0.version.store(99, Relaxed);
     let error = State::read(watched.memory()).expect_err("another version");
     assert!(matches!(error, ReadError::OtherVersion { found: 99 }));
@@ -60,7 +60,7 @@ fn a_file_without_a_header_or_of_another_version_is_refused() {
 
 #[test]
 fn what_the_recorder_needs_is_found() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let recorder = watched.state().process.recorder;
     let address = std::ptr::from_ref(watched.memory()).addr() as u64;
     assert_eq!((recorder.memory, recorder.state_bytes), (address, 64));
@@ -75,7 +75,7 @@ fn what_the_recorder_needs_is_found() {
 
 #[test]
 fn the_watcher_sets_the_period() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let period = &watched.memory().control.0.period;
     for (wanted, found) in [
         (0, None),
@@ -112,7 +112,7 @@ proptest! {
 
     #[test]
     fn samples_are_those_allocated_and_not_freed(steps in steps()) {
-        let watched = Watched::new();
+        let watched = TestProcess::new();
         let writer = watched.writer();
         let mut live = BTreeMap::new();
         let mut gone = Vec::new();
@@ -161,7 +161,7 @@ proptest! {
     fn stacks_are_read_as_they_were_written(
         stacks in proptest::collection::vec(proptest::collection::vec(1..50u64, 0..20), 0..200)
     ) {
-        let watched = Watched::new();
+        let watched = TestProcess::new();
         let mut known = BTreeMap::new();
         for frames in &stacks {
             // From the outermost frame on.
@@ -184,7 +184,7 @@ proptest! {
 
 #[test]
 fn a_stack_tells_why_it_ends() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     for end in [
         stack_end::COMPLETE,
         stack_end::NO_UNWIND_INFORMATION,
@@ -200,7 +200,7 @@ fn a_stack_tells_why_it_ends() {
 #[test]
 fn a_full_table_of_samples_counts_what_it_cannot_take() {
     const CAPACITY: u64 = (BUCKETS * WAYS) as u64;
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     let address = |number: u64| 0x7f00_0000_0000 + number * 48;
     let mut lost = 0;
@@ -229,7 +229,7 @@ fn a_full_table_of_samples_counts_what_it_cannot_take() {
 /// Each sample has another stack here.
 #[test]
 fn a_full_table_of_totals_counts_what_it_cannot_take() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     for number in 1..=TOTALS as u64 * 2 {
         let new = Sample {
@@ -252,7 +252,7 @@ fn a_full_table_of_totals_counts_what_it_cannot_take() {
 
 #[test]
 fn a_full_table_of_nodes_keeps_what_it_has() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     let mut ids = Vec::new();
     let mut refused = 0;
@@ -275,7 +275,7 @@ fn a_full_table_of_nodes_keeps_what_it_has() {
 
 #[test]
 fn the_latest_deallocations_are_kept() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let all = FREES as u64 * 5 / 2;
     for number in 1..=all {
         watched
@@ -291,7 +291,7 @@ fn the_latest_deallocations_are_kept() {
 
 #[test]
 fn modules_stay_after_they_are_unmapped() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     let path = vec![b'x'; 1000];
     for number in 0..MODULES as u16 + 3 {
@@ -329,7 +329,7 @@ fn modules_stay_after_they_are_unmapped() {
 /// Without memory nothing is written to a page that does not exist; with it again all goes on.
 #[test]
 fn without_memory_samples_are_lost_and_counted() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     watched.pages.are_exhausted.store(true, Relaxed);
     assert!(!writer.insert(&sample(16, 1)));
@@ -350,7 +350,7 @@ fn without_memory_samples_are_lost_and_counted() {
 /// Only pages that are needed are touched, by either side.
 #[test]
 fn memory_grows_with_what_is_in_it() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let resident = || rustix::fs::fstat(&watched.file).expect("fstat").st_blocks * 512;
     watched.state();
     assert!(resident() <= 3 * 4096, "{}", resident());

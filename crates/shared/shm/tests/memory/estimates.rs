@@ -13,7 +13,7 @@ use allotrope_shm::samples::frees::Deallocation;
 use allotrope_shm::samples::stacks::Frame;
 use allotrope_shm::samples::writer::Sample;
 
-use crate::support::Watched;
+use crate::support::TestProcess;
 
 /// Runs, and how many of them are to have the truth in the interval.
 const RUNS: u64 = 200;
@@ -27,7 +27,7 @@ fn holds(estimate: Estimate, truth: u64) -> u64 {
 
 /// A program: what it has live, by address (site and size), and its thread's countdown.
 struct Program<'a> {
-    watched: &'a Watched,
+    watched: &'a TestProcess,
     countdown: Countdown,
     random: Generator,
     live: BTreeMap<u64, (u64, u64)>,
@@ -105,7 +105,7 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
     let mut held_by_site = [0; SITES as usize];
     let mut held_of_totals = [0; 4];
     for run in 0..RUNS {
-        let watched = Watched::new();
+        let watched = TestProcess::new();
         let mut program = Program {
             watched: &watched,
             countdown: Countdown::new(Generator::seeded(&[run, 1]), Some(Period::DEFAULT)),
@@ -166,7 +166,7 @@ fn the_interval_holds_for_live_bytes_in_all_and_by_site() {
 
 #[test]
 fn nothing_is_known_of_a_process_that_was_never_sampled() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     watched.memory().counters.0.longest_period.store(0, Relaxed);
     watched.memory().control.0.period.store(0, Relaxed);
     assert_eq!(watched.writer().setting(), None);

@@ -16,16 +16,16 @@ use allotrope_shm::samples::stacks::Frame;
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;
 
-use crate::support::{Done, Watched, new_file, sample};
+use crate::support::{Done, TestProcess, new_file, sample};
 
 /// Overwrites the memory through its file, from the header's end on, as another process may.
 struct Scribbler<'a> {
-    watched: &'a Watched,
+    watched: &'a TestProcess,
     random: u64,
 }
 
 impl<'a> Scribbler<'a> {
-    fn new(watched: &'a Watched, seed: u64) -> Self {
+    fn new(watched: &'a TestProcess, seed: u64) -> Self {
         Self {
             watched,
             random: seed,
@@ -80,7 +80,7 @@ impl<'a> Scribbler<'a> {
 }
 
 /// Reads everything there is, and checks that it is within its bounds.
-fn read(watched: &Watched) -> State {
+fn read(watched: &TestProcess) -> State {
     let state = State::read(watched.memory()).expect("the header was not overwritten");
     assert!(state.samples.len() <= BUCKETS * WAYS);
     assert!(state.freed.len() <= FREES && state.modules.len() <= MODULES);
@@ -108,7 +108,7 @@ fn read(watched: &Watched) -> State {
 #[test]
 fn any_contents_are_read_in_bounded_time_and_memory() {
     for seed in 0..20 {
-        let watched = Watched::new();
+        let watched = TestProcess::new();
         let mut scribbler = Scribbler::new(&watched, seed);
         let mut bytes = vec![0; BYTES];
         for word in bytes.chunks_exact_mut(8) {
@@ -131,7 +131,7 @@ fn any_contents_are_read_in_bounded_time_and_memory() {
 /// Callers with larger ids, or their own: a chain that would not end.
 #[test]
 fn nodes_that_lead_in_circles_end() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let frame = |address| Frame {
         address,
         exact: false,
@@ -153,7 +153,7 @@ fn nodes_that_lead_in_circles_end() {
 /// The longest chain that can be.
 #[test]
 fn a_stack_of_all_nodes_is_cut() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     let mut id = 0;
     for address in 0..10_000 {
@@ -177,7 +177,7 @@ proptest! {
     /// Some words of a state that was right are overwritten.
     #[test]
     fn a_state_with_wrong_words_is_read(seed in any::<u64>(), rounds in 1..400u32) {
-        let watched = Watched::new();
+        let watched = TestProcess::new();
         write_some(&watched, 300);
         let mut scribbler = Scribbler::new(&watched, seed);
         for _ in 0..rounds {
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-fn write_some(watched: &Watched, count: u64) {
+fn write_some(watched: &TestProcess, count: u64) {
     let writer = watched.writer();
     for number in 1..=count {
         let frame = Frame {
@@ -216,7 +216,7 @@ fn write_some(watched: &Watched, count: u64) {
 /// crashes or hangs, and no operation of the writer takes unbounded time.
 #[test]
 fn who_writes_and_who_reads_survive_one_who_scribbles() {
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let is_done = AtomicBool::new(false);
     let operations = AtomicU64::new(0);
     thread::scope(|scope| {

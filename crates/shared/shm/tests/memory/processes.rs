@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use allotrope_shm::samples::file::{FindError, Mapped, find};
 use allotrope_shm::samples::reader::State;
 
-use crate::support::{Watched, is_whole, sample};
+use crate::support::{TestProcess, is_whole, sample};
 
 /// Set for a process that is to be watched.
 const VARIABLE: &str = "ALLOTROPE_TEST_WATCHED";
@@ -26,7 +26,7 @@ fn watched_process() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }
-    let watched = Watched::new();
+    let watched = TestProcess::new();
     let writer = watched.writer();
     for number in 1..=SAMPLES {
         assert!(writer.insert(&sample(number * 32, number)));

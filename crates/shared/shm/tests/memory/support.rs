@@ -44,14 +44,14 @@ impl Drop for Done<'_> {
 }
 
 /// A process that is watched: its memory, and its private part.
-pub struct Watched {
+pub struct TestProcess {
     pub file: OwnedFd,
     mapped: Mapped,
     private: Box<Private>,
     pub pages: Pages,
 }
 
-impl Watched {
+impl TestProcess {
     pub fn new() -> Self {
         let file = new_file();
         let watched = Self {

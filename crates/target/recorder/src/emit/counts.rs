@@ -48,7 +48,10 @@ pub fn commit(ring: usize) -> bool {
 pub fn attach(thread: &'static Thread) {
     // A nested state's events are few, and the slot is the thread's own.
     // Inside a call of the allocator's, the allocator's calls do not count.
-    if thread.is_nested.load(Relaxed) || thread.idle.load(Relaxed) != 0 || !is_ready(thread) {
+    if thread.is_nested.load(Relaxed)
+        || thread.suspended_call.load(Relaxed) != 0
+        || !is_ready(thread)
+    {
         return;
     }
     let Some(counters) = arena::counters(thread.ring_index.load(Relaxed)) else {

@@ -111,8 +111,8 @@ fn move_from_bump(
     result
 }
 
-/// Copies what a block of the bump area, if it is one, and a new one of `size` bytes, if
-/// there is one, both hold.
+/// Copies the first min(old, new) bytes, if `block` is in the bump area and `result`, a block of
+/// `size` bytes, is not null.
 fn copy_from_bump(block: *mut c_void, result: *mut c_void, size: usize) {
     if !result.is_null() && next::is_bump(block) {
         // SAFETY: both hold so many bytes, and the new one is nobody else's.

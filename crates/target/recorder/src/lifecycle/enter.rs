@@ -68,11 +68,13 @@ pub fn without_caller<R>(body: impl FnOnce(OwnThread) -> R) -> Option<R> {
     Some(body(*hook))
 }
 
-/// Marks a state as busy with the caller's hook. The state is the calling thread's, and
+/// Notes in a state that the caller's hook runs. The state is the calling thread's, and
 /// no hook of it is at work that will go on.
 #[inline(always)]
 fn take(thread: &'static Thread, caller: Caller<'_>) -> OwnThread {
-    thread.busy.store(caller.stack_pointer() as usize, Relaxed);
+    thread
+        .hook_sp
+        .store(caller.stack_pointer() as usize, Relaxed);
     // A signal handler that comes from here on takes another state.
     compiler_fence(SeqCst);
     // SAFETY: the callers in this file have found it so.
@@ -83,19 +85,21 @@ fn take(thread: &'static Thread, caller: Caller<'_>) -> OwnThread {
 #[inline(always)]
 fn leave(thread: &Thread) {
     compiler_fence(SeqCst);
-    thread.busy.store(thread.idle.load(Relaxed), Relaxed);
+    thread
+        .hook_sp
+        .store(thread.suspended_call.load(Relaxed), Relaxed);
 }
 
-/// In `idle`: a call of the allocator is under way in which the allocator may
+/// In `suspended_call`: a call of the allocator is under way in which the allocator may
 /// call itself. Stack pointers are even.
 const IN_ALLOCATOR: usize = 1;
 
-/// In `idle`: a call of an allocator is under way that the program reports
+/// In `suspended_call`: a call of an allocator is under way that the program reports
 /// itself. Whatever is called in it belongs to it, wherever that returns to: the
 /// allocator may be linked into the program.
 const IN_REPORTED: usize = 2;
 
-/// In `idle`: a call of a function with a detour is under way. Whatever the program itself
+/// In `suspended_call`: a call of a function with a detour is under way. Whatever the program itself
 /// calls in it belongs to it, for the allocator is a part of the program. What a library
 /// calls does not: the exception of `operator new` is a block of the C++ library's.
 const IN_DETOUR: usize = 4;
@@ -108,9 +112,9 @@ pub fn enter_detour(caller: Caller<'_>, outer: &mut usize) -> u64 {
         return 0;
     };
     let thread = hook.state();
-    *outer = thread.idle.load(Relaxed);
+    *outer = thread.suspended_call.load(Relaxed);
     let mark = caller.stack_pointer() as usize | IN_DETOUR;
-    thread.idle.store(mark, Relaxed);
+    thread.suspended_call.store(mark, Relaxed);
     drop(hook);
     mode::detach(thread);
     ptr::from_ref(thread) as u64
@@ -123,9 +127,9 @@ pub fn leave_detour(token: u64, outer: usize) {
     let state = states.find(|thread| ptr::from_ref(*thread) as u64 == token);
     // A jump may have left it, and a later call found that.
     if let Some(thread) = state
-        && thread.idle.load(Relaxed) & IN_DETOUR != 0
+        && thread.suspended_call.load(Relaxed) & IN_DETOUR != 0
     {
-        thread.idle.store(outer, Relaxed);
+        thread.suspended_call.store(outer, Relaxed);
         leave(thread);
         mode::attach(thread);
     }
@@ -135,7 +139,7 @@ pub fn leave_detour(token: u64, outer: usize) {
 #[cold]
 pub fn leave_unwound() {
     let states = iter::successors(Thread::current(), |thread| thread.nested.get());
-    let is_in = |thread: &&Thread| thread.idle.load(Relaxed) & IN_DETOUR != 0;
+    let is_in = |thread: &&Thread| thread.suspended_call.load(Relaxed) & IN_DETOUR != 0;
     if let Some(thread) = states.filter(is_in).last() {
         leave_detour(ptr::from_ref(thread) as u64, 0);
     }
@@ -153,9 +157,11 @@ pub fn enter_reported(caller: Caller<'_>) -> u64 {
         return 0;
     };
     let thread = hook.state();
-    thread.outer_idle.store(thread.idle.load(Relaxed), Relaxed);
+    thread
+        .outer_call
+        .store(thread.suspended_call.load(Relaxed), Relaxed);
     let mark = caller.stack_pointer() as usize | IN_REPORTED;
-    thread.idle.store(mark, Relaxed);
+    thread.suspended_call.store(mark, Relaxed);
     drop(hook);
     mode::detach(thread);
     ptr::from_ref(thread) as u64
@@ -172,10 +178,10 @@ pub fn leave_reported(token: u64) {
     }
     // A jump may have left it, and a later call found that.
     if let Some(thread) = state
-        && thread.idle.load(Relaxed) & IN_REPORTED != 0
+        && thread.suspended_call.load(Relaxed) & IN_REPORTED != 0
     {
-        let outer = thread.outer_idle.load(Relaxed);
-        thread.idle.store(outer, Relaxed);
+        let outer = thread.outer_call.load(Relaxed);
+        thread.suspended_call.store(outer, Relaxed);
         leave(thread);
         mode::attach(thread);
     }
@@ -186,7 +192,7 @@ pub fn enter_allocator(caller: Caller<'_>) {
     if let Some(hook) = enter(caller) {
         let thread = hook.state();
         let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
-        thread.idle.store(mark, Relaxed);
+        thread.suspended_call.store(mark, Relaxed);
         drop(hook);
         mode::detach(thread);
     }
@@ -195,9 +201,9 @@ pub fn enter_allocator(caller: Caller<'_>) {
 /// It ends.
 pub fn leave_allocator() {
     if let Some(thread) = Thread::current()
-        && thread.busy.load(Relaxed) & IN_ALLOCATOR != 0
+        && thread.hook_sp.load(Relaxed) & IN_ALLOCATOR != 0
     {
-        thread.idle.store(0, Relaxed);
+        thread.suspended_call.store(0, Relaxed);
         leave(thread);
         mode::attach(thread);
     }
@@ -213,15 +219,15 @@ pub fn call_allocator<T>(caller: Caller<'_>, call: impl FnOnce() -> T) -> T {
         return call();
     };
     let thread = hook.state();
-    let outer = thread.idle.load(Relaxed);
+    let outer = thread.suspended_call.load(Relaxed);
     let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
-    thread.idle.store(mark, Relaxed);
+    thread.suspended_call.store(mark, Relaxed);
     drop(hook);
     mode::detach(thread);
     let result = call();
     // A jump may have left it, and a later call found that.
-    if thread.idle.load(Relaxed) == mark {
-        thread.idle.store(outer, Relaxed);
+    if thread.suspended_call.load(Relaxed) == mark {
+        thread.suspended_call.store(outer, Relaxed);
         leave(thread);
         if outer == 0 {
             mode::attach(thread);
@@ -263,19 +269,19 @@ fn begin(caller: Caller<'_>) -> Option<OwnThread> {
 fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThread> {
     let sp = caller.stack_pointer() as usize;
     loop {
-        let busy = thread.busy.load(Relaxed);
-        let in_allocator = busy & IN_ALLOCATOR != 0;
-        let in_reported = busy & IN_REPORTED != 0;
-        let in_detour = busy & IN_DETOUR != 0;
+        let hook_sp = thread.hook_sp.load(Relaxed);
+        let in_allocator = hook_sp & IN_ALLOCATOR != 0;
+        let in_reported = hook_sp & IN_REPORTED != 0;
+        let in_detour = hook_sp & IN_DETOUR != 0;
         // A reported call's inner ones may be made from the frame that
         // entered it: they begin at its stack pointer, not below.
-        let mark = busy & !(IN_ALLOCATOR | IN_REPORTED | IN_DETOUR);
+        let mark = hook_sp & !(IN_ALLOCATOR | IN_REPORTED | IN_DETOUR);
         let mark = if in_reported || in_detour {
             mark + 8
         } else {
             mark
         };
-        let is_stale = busy != 0 && is_stale(thread, mark, sp);
+        let is_stale = hook_sp != 0 && is_stale(thread, mark, sp);
         if in_reported && !is_stale {
             return None;
         }
@@ -287,9 +293,9 @@ fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThr
         }
         if is_stale {
             // An exception or a jump has left it.
-            thread.idle.store(0, Relaxed);
+            thread.suspended_call.store(0, Relaxed);
         }
-        if busy == 0 || is_stale || in_allocator || in_detour {
+        if hook_sp == 0 || is_stale || in_allocator || in_detour {
             return Some(take(thread, caller));
         }
         let nested = match thread.nested.get() {
@@ -320,11 +326,11 @@ fn claim_nested(thread: &'static Thread) -> Option<&'static Thread> {
     thread.nested.get()
 }
 
-/// The hook that marked the state busy is gone if the stack has been unwound
+/// The hook that stored `hook_sp` is gone if the stack has been unwound
 /// past its frame. On another stack (an alternate signal stack, our own) the
 /// pointers do not compare: the hook below is still there.
-fn is_stale(thread: &Thread, busy: usize, sp: usize) -> bool {
-    if sp < busy || thread.on_second_stack(sp) {
+fn is_stale(thread: &Thread, hook_sp: usize, sp: usize) -> bool {
+    if sp < hook_sp || thread.on_second_stack(sp) {
         return false;
     }
     match system::alternate_stack_in_use() {

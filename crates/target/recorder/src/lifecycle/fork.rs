@@ -29,8 +29,8 @@ pub fn begin_child(forking: Option<&'static Thread>) -> bool {
         state.writer.detach();
         state.inherited.store(forking.is_none(), Relaxed);
         if !forking.is_some_and(|forking| state.is(forking)) {
-            state.busy.store(0, Relaxed);
-            state.idle.store(0, Relaxed);
+            state.hook_sp.store(0, Relaxed);
+            state.suspended_call.store(0, Relaxed);
         }
     }
     if mode::is_watching() {

@@ -42,8 +42,8 @@ pub fn ready_to_sample(thread: OwnThread) {
 /// [`allotrope_shm::layout::OnFull`] is.
 pub fn ready_must_succeed(thread: OwnThread) -> Option<Space> {
     // A child that has yet to begin gets an empty ring.
-    let is_childs = process::is_forked() || !thread.writer.is_attached();
-    if !is_childs {
+    let begins_child = process::is_forked() || !thread.writer.is_attached();
+    if !begins_child {
         events::reserve_must_succeed(thread, events::TIMESTAMP_WORDS)?;
     }
     // In a mode without events `ready` has no space for one, but it sets a child up.
@@ -79,8 +79,8 @@ fn slow_path(thread: OwnThread) -> bool {
         ready_to_sample(thread);
         return false;
     }
-    let is_childs = process::is_forked() || !thread.writer.is_attached();
-    if is_childs && !fork::continue_in_child(thread) {
+    let begins_child = process::is_forked() || !thread.writer.is_attached();
+    if begins_child && !fork::continue_in_child(thread) {
         return false;
     }
     if !mode::current().writes_events {

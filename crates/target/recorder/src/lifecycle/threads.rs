@@ -52,8 +52,8 @@ pub fn claim(nested: bool) -> Option<OwnThread> {
     let pointer = if nested { 0 } else { arch::thread_pointer() };
     thread.thread_pointer.store(pointer, Relaxed);
     thread.opted_out.store(0, Relaxed);
-    thread.busy.store(0, Relaxed);
-    thread.idle.store(0, Relaxed);
+    thread.hook_sp.store(0, Relaxed);
+    thread.suspended_call.store(0, Relaxed);
     thread.nested.set(None);
     let is_begun = if mode::is_watching() {
         watch::begin_thread(thread);

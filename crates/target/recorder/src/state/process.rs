@@ -62,8 +62,8 @@ pub static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
 pub static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);
-/// In this forked child there are states whose thread, the one that forked
-/// among them, has not had an event yet.
+/// Whether this is a forked child with thread states of its parent that have had no event in the
+/// child yet.
 pub static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
 pub static THREADS: [ThreadRef; RINGS] = [const { ThreadRef::none() }; RINGS];

@@ -44,7 +44,7 @@ fn generator(thread: OwnThread) -> Generator {
 
 /// Whether the thread's countdown is the thread-local one.
 fn is_attached(thread: OwnThread) -> bool {
-    !thread.is_nested.load(Relaxed) && thread.idle.load(Relaxed) == 0
+    !thread.is_nested.load(Relaxed) && thread.suspended_call.load(Relaxed) == 0
 }
 
 fn left(thread: OwnThread) -> u64 {

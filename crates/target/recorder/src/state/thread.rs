@@ -47,12 +47,11 @@ pub const STACK_BYTES: usize = 256 << 10;
 /// The state of a thread. All zero, it is nobody's and has no ring.
 #[repr(C)]
 pub struct Thread {
-    /// The stack pointer of the hook that is at work; else `idle`.
-    pub busy: AtomicUsize,
-    /// What `busy` is while no hook is at work: 0, or the stack pointer of a
-    /// call of the allocator's that is under way, with `IN_ALLOCATOR` or
-    /// `IN_REPORTED`.
-    pub idle: AtomicUsize,
+    /// The stack pointer of the hook that runs; if none does, `suspended_call`.
+    pub hook_sp: AtomicUsize,
+    /// The call of an allocator, not yet returned, that the hook let through: its stack pointer
+    /// with `IN_ALLOCATOR`, `IN_REPORTED` or `IN_DETOUR`. 0: none.
+    pub suspended_call: AtomicUsize,
     /// Events with an ordinal that were written to the stream.
     pub events: AtomicU64,
     /// Preemption word and epoch at the last timestamp, combined; see
@@ -65,8 +64,8 @@ pub struct Thread {
     /// The epoch of the stream's last `Epoch` event: twice its number, plus
     /// 1 if the thread had opted out.
     pub stream_epoch: AtomicU64,
-    /// What `idle` was before a call that the program reports.
-    pub outer_idle: AtomicUsize,
+    /// `suspended_call` before a call that the program reports.
+    pub outer_call: AtomicUsize,
     /// The thread's own state; of a nested one, that which it was made for.
     pub root: ThreadRef,
     /// How often the thread opted out of windows and not in again; of a root.
@@ -173,9 +172,9 @@ impl Thread {
     /// The state is the calling thread's.
     #[inline(always)]
     pub unsafe fn is_busy(&self) -> bool {
-        // SAFETY: only the state's own thread stores to `busy`, apart from the claim of
+        // SAFETY: only the state's own thread stores to `hook_sp`, apart from the claim of
         // a state whose thread has ended.
-        unsafe { *self.busy.as_ptr() != 0 }
+        unsafe { *self.hook_sp.as_ptr() != 0 }
     }
 
     /// Whether both are the same state.
@@ -236,7 +235,7 @@ pub struct OwnThread(&'static Thread, PhantomData<*const ()>);
 impl OwnThread {
     /// # Safety
     /// The state was claimed for the calling thread, and no other hook of this state is
-    /// at work: `busy` was set by the caller, or signals are blocked.
+    /// at work: `hook_sp` was set by the caller, or signals are blocked.
     #[inline(always)]
     pub unsafe fn new(state: &'static Thread) -> Self {
         Self(state, PhantomData)

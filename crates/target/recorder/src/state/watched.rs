@@ -26,19 +26,19 @@ use crate::sys::system::{self, Descriptor};
 /// What belongs to the process alone, in pages that the kernel wipes in a forked child: it
 /// recognises no block, and has no memory.
 #[repr(C, align(4096))]
-pub struct Watched {
+pub struct SamplingState {
     private: Private,
     memory: AtomicPtr<Memory>,
 }
 
-/// See [`Watched`]. `free` looks into it, at [`BYTES`].
-pub static WATCHED: Watched = Watched {
+/// See [`SamplingState`]. `free` looks into it, at [`BYTES`].
+pub static SAMPLING_STATE: SamplingState = SamplingState {
     private: Private::new(),
     memory: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// Offset in [`WATCHED`] of the table of bytes by which blocks are recognised.
-pub const BYTES: usize = offset_of!(Watched, private) + offset_of!(Private, recognised);
+/// Offset in [`SAMPLING_STATE`] of the table of bytes by which blocks are recognised.
+pub const BYTES: usize = offset_of!(SamplingState, private) + offset_of!(Private, recognised);
 
 /// The descriptor of the memory, and its file's number; those of the parent in a forked child
 /// without a memory. -1: none.
@@ -53,7 +53,7 @@ pub struct Pages;
 
 impl Host for Pages {
     fn commit(&self, page: usize) -> bool {
-        let memory = WATCHED.memory.load(Relaxed).cast::<u8>();
+        let memory = SAMPLING_STATE.memory.load(Relaxed).cast::<u8>();
         !memory.is_null() && system::populate(memory.wrapping_add(page * PAGE), PAGE)
     }
 }
@@ -62,20 +62,20 @@ impl Host for Pages {
 #[inline]
 pub fn writer() -> Option<Writer<'static, Pages>> {
     // SAFETY: null, or what `make` has mapped for good.
-    let memory = unsafe { WATCHED.memory.load(Relaxed).as_ref() }?;
-    Some(Writer::resume(memory, &WATCHED.private, Pages))
+    let memory = unsafe { SAMPLING_STATE.memory.load(Relaxed).as_ref() }?;
+    Some(Writer::resume(memory, &SAMPLING_STATE.private, Pages))
 }
 
 /// Whether a block may have been sampled. `false` is certain.
 #[inline(always)]
 pub fn may_be_sampled(block: u64) -> bool {
-    WATCHED.private.recognised.may_contain(block)
+    SAMPLING_STATE.private.recognised.may_contain(block)
 }
 
-/// Has forks wipe [`WATCHED`]. `false` if they would go unnoticed.
+/// Has forks wipe [`SAMPLING_STATE`]. `false` if they would go unnoticed.
 pub fn wipe_on_fork() -> bool {
-    let start = (&raw const WATCHED).cast::<u8>();
-    system::advise(start, size_of::<Watched>(), Advice::WipeOnFork)
+    let start = (&raw const SAMPLING_STATE).cast::<u8>();
+    system::advise(start, size_of::<SamplingState>(), Advice::WipeOnFork)
 }
 
 /// Makes the memory of a process that starts. `other_malloc`: see [`layout::Header`].
@@ -121,9 +121,9 @@ fn make(period: Option<Period>) -> bool {
         return false;
     };
     // It stays in core files: `allotrope postmortem` reads it there.
-    WATCHED.memory.store(mapping.leak().cast(), Release);
+    SAMPLING_STATE.memory.store(mapping.leak().cast(), Release);
     // SAFETY: just mapped, for good; all fields are atomics.
-    let memory = unsafe { WATCHED.memory.load(Relaxed).as_ref() };
+    let memory = unsafe { SAMPLING_STATE.memory.load(Relaxed).as_ref() };
     let process = Process {
         id: system::process_id(),
         now: clock::monotonic(),
@@ -134,10 +134,10 @@ fn make(period: Option<Period>) -> bool {
         next_malloc: next::address(Function::Malloc) as u64,
         state_bytes: size_of::<Thread>() as u64,
     };
-    let begun =
-        memory.and_then(|memory| Writer::begin(memory, &WATCHED.private, Pages, &process, period));
+    let begun = memory
+        .and_then(|memory| Writer::begin(memory, &SAMPLING_STATE.private, Pages, &process, period));
     if begun.is_none() {
-        WATCHED.memory.store(ptr::null_mut(), Relaxed);
+        SAMPLING_STATE.memory.store(ptr::null_mut(), Relaxed);
         return false;
     }
     let number = system::status_of(file.number()).map_or(0, |status| status.st_ino);

@@ -101,7 +101,7 @@ impl Text<'_> {
     }
 
     pub(super) fn case(&mut self, case: &CaseResult) -> io::Result<()> {
-        let runs = match case.samples.len() {
+        let runs = match case.runs.len() {
             1 => "1 run".to_owned(),
             runs => format!("{runs} runs"),
         };
@@ -210,7 +210,7 @@ impl Text<'_> {
     /// Writes the figures of every run.
     fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
         for metric in Metric::OF_RUNS {
-            let figures = case.samples.iter().map(|sample| sample.figure(metric));
+            let figures = case.runs.iter().map(|run| run.figure(metric));
             let figures: Option<Vec<String>> = figures.map(|it| it.map(number)).collect();
             if let Some(figures) = figures {
                 let name = metric.name();
@@ -239,7 +239,7 @@ impl Text<'_> {
                 Some(other) if !self.options.stacks => {
                     self.sentence(2, &brief::same_stacks(other, explanation))?;
                 }
-                _ => self.explanation(explanation, case.samples.len())?,
+                _ => self.explanation(explanation, case.runs.len())?,
             }
             shown.push(explanation);
         }

@@ -198,7 +198,7 @@ exported!(
     number = const stubs::FREE,
     spread = const byte_table::SPREAD,
     shift = const u64::BITS - byte_table::BITS,
-    watched = sym watched::WATCHED,
+    watched = sym watched::SAMPLING_STATE,
     bytes = const watched::BYTES,
     table = sym NEXT,
     next = const next_address!(Free),

@@ -1,7 +1,6 @@
 //! The functions that the program calls, in x86-64 assembly.
 
-/// A function in assembly. Its arguments, and what it returns, are those of the function
-/// that it stands in for.
+/// A function in assembly. It has the signature of the function that it replaces.
 macro_rules! stub {
     ($(#[$attribute:meta])* $name:ident, $($assembly:tt)*) => {
         /// See the function of this name in the C library's manual, or in `allotrope.h`.

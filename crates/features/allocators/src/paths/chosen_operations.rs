@@ -8,7 +8,7 @@ use crate::replay::{Call, Operations};
 
 /// The sampled operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Samples {
+pub struct ChosenOperations {
     /// One of so many is stepped.
     pub every: u64,
     /// Their numbers, ascending.
@@ -17,7 +17,7 @@ pub struct Samples {
     pub(crate) calls: Vec<(Call, u64)>,
 }
 
-impl Samples {
+impl ChosenOperations {
     /// At most about `wanted` of the operations.
     ///
     /// # Errors

@@ -1,17 +1,17 @@
-//! Measures how long the replay of an event takes: with one stream, and with several
+//! Measures how long the aggregation of an event takes: with one stream, and with several
 //! threads that free each other's blocks. Prints nanoseconds of processor time, which a
 //! busy machine disturbs less than elapsed time. It is not a test.
 //!
-//! `cargo run --release -p allotrope-profile --example replay_speed`
+//! `cargo run --release -p allotrope-profile --example aggregate_speed`
 //!
-//! With trace files as arguments it replays each several times, and prints per event the
-//! processor time of the replaying thread, the processor time of all threads, and the
+//! With trace files as arguments it aggregates each several times, and prints per event the
+//! processor time of the aggregating thread, the processor time of all threads, and the
 //! elapsed time: the smallest value of each.
 
 use std::path::Path;
 use std::time::Instant;
 
-use allotrope_profile::{MemoryTrace, Options, replay};
+use allotrope_profile::{MemoryTrace, Options, aggregate};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::*;
 
@@ -142,7 +142,7 @@ fn measure(path: &str) -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..5 {
         let trace = TraceReader::open(Path::new(path))?;
         let (begun, all, own) = (Instant::now(), all_threads_ns()?, processor_ns(this())?);
-        let profile = replay(&trace, &Options::default())?;
+        let profile = aggregate(&trace, &Options::default())?;
         let passed = [
             processor_ns(this())? - own,
             all_threads_ns()? - all,
@@ -156,7 +156,7 @@ fn measure(path: &str) -> Result<(), Box<dyn std::error::Error>> {
     }
     let [own, all, wall] = least;
     println!(
-        "{path}: {events} events, {own:.1} ns on the replaying thread, {all:.1} on all, {wall:.1} passed"
+        "{path}: {events} events, {own:.1} ns on the aggregating thread, {all:.1} on all, {wall:.1} passed"
     );
     Ok(())
 }
@@ -182,7 +182,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ] {
         let trace = program(threads, live, foreign, lost, timestamp_each);
         let start = processor_ns(this())?;
-        let profile = replay(&trace, &Options::default())?;
+        let profile = aggregate(&trace, &Options::default())?;
         let ns = (processor_ns(this())? - start) as f64 / EVENTS as f64;
         let process = &profile.processes[0];
         println!(

@@ -15,7 +15,7 @@ pub type RunValues = [Option<i64>; Metric::COUNT];
 
 /// One run of a case.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sample {
+pub struct CaseRun {
     /// Its figures.
     pub figures: RunValues,
     /// Iterations in the run, if the program reported them.
@@ -29,7 +29,7 @@ pub struct Sample {
     pub leaked_descriptors: Vec<String>,
 }
 
-impl Sample {
+impl CaseRun {
     /// The figure of a metric.
     pub fn figure(&self, metric: Metric) -> Option<i64> {
         self.figures[metric as usize]

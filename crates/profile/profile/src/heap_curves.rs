@@ -1,21 +1,21 @@
-//! What each process had allocated at regular times ([`heap_samples`]): the numbers of
+//! What each process had allocated at regular times ([`heap_curves`]): the numbers of
 //! `allotrope stat`, exact for each moment as far as the order of events is.
 
 use std::path::PathBuf;
 
 use allotrope_trace::model::ImageId;
 
-use crate::error::ReplayError;
-use crate::heap_sampler::{HeapSample, Sampling};
+use crate::aggregator::Aggregator;
+use crate::error::AggregateError;
+use crate::heap_curve::{HeapPoint, Sampling};
 use crate::index::index;
 use crate::options::Options;
-use crate::replayer::Replayer;
-use crate::series::ResidentSample;
+use crate::series::ResidentPoint;
 use crate::source::TraceSource;
 
 /// The samples of a process image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcessSamples {
+pub struct HeapCurve {
     /// Its number, in order of start.
     pub id: ImageId,
     /// Process id.
@@ -25,32 +25,32 @@ pub struct ProcessSamples {
     /// Path of the executable.
     pub executable: PathBuf,
     /// In order of time; the last one is at the end of the image.
-    pub samples: Vec<HeapSample>,
+    pub samples: Vec<HeapPoint>,
     /// Resident memory, in order of time.
-    pub resident: Vec<ResidentSample>,
+    pub resident: Vec<ResidentPoint>,
 }
 
-/// Replays a trace and samples the heap of each process at `from_ns` + n × `each_ns`, in
+/// Aggregates a trace and samples the heap of each process at `from_ns` + n × `each_ns`, in
 /// nanoseconds since the start of the recording, and at its end. `each_ns` must not be 0
 /// and large enough for the run: every sample is in memory.
 ///
 /// # Errors
 ///
 /// If the trace cannot be read, or a chunk of it is damaged.
-pub fn heap_samples<S: TraceSource>(
+pub fn heap_curves<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
     from_ns: u64,
     each_ns: u64,
-) -> Result<Vec<ProcessSamples>, ReplayError> {
+) -> Result<Vec<HeapCurve>, AggregateError> {
     let (index, _) = index(source)?;
     let each_ns = each_ns.max(1);
-    let replayer = Replayer::new(source, &index, options, None, None);
-    let mut done = replayer.sampled(Sampling { from_ns, each_ns }).run()?;
+    let aggregator = Aggregator::new(source, &index, options, None, None);
+    let mut done = aggregator.sampled(Sampling { from_ns, each_ns }).run()?;
     done.sort_by_key(|done| done.image);
     let processes = done.into_iter().filter_map(|done| {
         let image = index.images.get(&done.image)?;
-        Some(ProcessSamples {
+        Some(HeapCurve {
             id: done.image,
             pid: image.start.pid,
             started_ns: index.timeline.ns(image.start.tick),

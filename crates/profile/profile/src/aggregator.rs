@@ -1,5 +1,5 @@
-//! Replays one image after the other: a forked child is replayed when the replay of its parent
-//! reaches the fork, because only then are its inherited blocks known.
+//! Aggregates one image after the other: a forked child is aggregated when the aggregation of its
+//! parent reaches the fork, because only then are its inherited blocks known.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,8 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::accumulator::{Accumulator, ImageStats, Requested};
 use crate::cursor::{Cursor, EventBatch};
 use crate::decode_ahead::DecodeAhead;
-use crate::error::ReplayError;
-use crate::heap_sampler::{HeapSample, Sampler, Sampling};
+use crate::error::AggregateError;
+use crate::heap_curve::{HeapPoint, Sampler, Sampling};
 use crate::index::{Image, Index};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, merge};
@@ -27,8 +27,8 @@ use crate::time_table::{Buckets, TableBuilder};
 use crate::window_accumulator::WindowAccumulator;
 use crate::windows::WindowFigures;
 
-/// How deep forks of forks are replayed recursively, while the replays of their parents
-/// are in memory. Deeper ones are replayed afterwards, from a copy of what they inherit.
+/// How deep forks of forks are aggregated recursively, while the aggregations of their parents
+/// are in memory. Deeper ones are aggregated afterwards, from a copy of what they inherit.
 const FORK_DEPTH: usize = 32;
 
 /// Events between two reports of progress.
@@ -37,7 +37,7 @@ const PROGRESS_EACH: u64 = 1 << 16;
 /// Key and size of each inherited block.
 type Inherited = Vec<(u64, u64)>;
 
-/// The results of replaying one image.
+/// The results of aggregating one image.
 pub(crate) struct Done {
     pub image: ImageId,
     pub stats: ImageStats,
@@ -46,14 +46,14 @@ pub(crate) struct Done {
     /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
     /// In order of time; empty if not wanted.
-    pub samples: Vec<HeapSample>,
+    pub samples: Vec<HeapPoint>,
 }
 
 /// By image: the indexes of the windows whose stacks are wanted.
 pub(crate) type Detailed = FxHashMap<ImageId, Vec<u32>>;
 
-/// Replays the images of a trace.
-pub(crate) struct Replayer<'a, S: TraceSource> {
+/// Aggregates the images of a trace.
+pub(crate) struct Aggregator<'a, S: TraceSource> {
     source: &'a S,
     index: &'a Index<S::Handle>,
     options: &'a Options<'a>,
@@ -69,11 +69,11 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     done: RefCell<Vec<Done>>,
     /// Images forked beyond [`FORK_DEPTH`], with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
-    /// Number of counted events replayed so far.
+    /// Number of counted events aggregated so far.
     events: Cell<u64>,
 }
 
-impl<'a, S: TraceSource> Replayer<'a, S> {
+impl<'a, S: TraceSource> Aggregator<'a, S> {
     pub(crate) fn new(
         source: &'a S,
         index: &'a Index<S::Handle>,
@@ -101,7 +101,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         }
     }
 
-    /// Replays a range of time as the only window, whose stacks are wanted.
+    /// Aggregates a range of time as the only window, whose stacks are wanted.
     pub(crate) fn within(mut self, range: TimeRange) -> Self {
         self.range = Some(range);
         self
@@ -113,8 +113,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         self
     }
 
-    /// Replays all images that are needed. The results are in no particular order.
-    pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
+    /// Aggregates all images that are needed. The results are in no particular order.
+    pub(crate) fn run(self) -> Result<Vec<Done>, AggregateError> {
         for &id in self.index.images.keys() {
             if !self.index.has_parent(id) {
                 self.image(id, &[], 0)?;
@@ -127,7 +127,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         Ok(self.done.into_inner())
     }
 
-    fn run_later(&self) -> Result<(), ReplayError> {
+    fn run_later(&self) -> Result<(), AggregateError> {
         loop {
             let next = self.later.borrow_mut().pop();
             let Some((id, inherited)) = next else {
@@ -137,13 +137,13 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         }
     }
 
-    /// Replays an image, and the children that were forked from it.
+    /// Aggregates an image, and the children that were forked from it.
     fn image(
         &self,
         id: ImageId,
         inherited: &[(u64, u64)],
         depth: usize,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), AggregateError> {
         let Some(image) = self.index.images.get(&id) else {
             return Ok(());
         };
@@ -205,7 +205,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             sampler: self.sampling.map(|it| Sampler::new(it, start_ns)),
             range: self.range,
             now: start_ns,
-            replayer: self,
+            aggregator: self,
             image,
             code_changes,
             children: &image.children,
@@ -316,7 +316,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         ))
     }
 
-    /// Counts replayed events, and reports progress.
+    /// Counts aggregated events, and reports progress.
     fn count(&self, more: u64) {
         let before = self.events.get();
         let events = before + more;
@@ -330,7 +330,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 }
 
 /// Receives the events of an image from the merge, in order. Passes them to the
-/// accumulators, and replays a child at its fork.
+/// accumulators, and aggregates a child at its fork.
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
@@ -338,7 +338,7 @@ struct ImageSink<'r, 'a, S: TraceSource> {
     range: Option<TimeRange>,
     /// The time of the last event, in nanoseconds.
     now: u64,
-    replayer: &'r Replayer<'a, S>,
+    aggregator: &'r Aggregator<'a, S>,
     image: &'r Image<S::Handle>,
     /// Some address had more than one name, because JIT code was replaced by other JIT
     /// code. So the stack of an allocation depends on its time.
@@ -357,7 +357,7 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
         } else {
             self.accumulate(step, blocks, live);
         }
-        self.replayer.count(1);
+        self.aggregator.count(1);
     }
 
     #[inline]
@@ -366,11 +366,11 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
             return 0;
         }
         let taken = self.accumulator.take_batch(batch, live);
-        self.replayer.count(taken as u64);
+        self.aggregator.count(taken as u64);
         taken
     }
 
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), AggregateError> {
         let Some(&child) = self.children.get(fork) else {
             return Ok(());
         };
@@ -379,10 +379,10 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
             .map(|(key, block)| (key, live.block(block).size))
             .collect();
         if self.depth >= FORK_DEPTH {
-            self.replayer.later.borrow_mut().push((child, inherited));
+            self.aggregator.later.borrow_mut().push((child, inherited));
             return Ok(());
         }
-        self.replayer.image(child, &inherited, self.depth + 1)
+        self.aggregator.image(child, &inherited, self.depth + 1)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Finds the process of a newly attached image ([`Search`]) and detects the ends of
-//! processes ([`Watcher`], an epoll set of pidfds).
+//! processes ([`ExitWatcher`], an epoll set of pidfds).
 //!
 //! A recorder writes the pid that it has in its own pid namespace; processes of
 //! several namespaces may have this pid. The recorder's process is the one whose
@@ -26,7 +26,7 @@ const GENERATIONS: usize = 64;
 
 /// How the collector detects the end of an image's process.
 #[derive(Debug)]
-pub(crate) enum Watch {
+pub(crate) enum ExitDetection {
     /// The pidfd of the process: readable when the process has ended.
     Process(OwnedFd),
     /// The process is visible but has no pidfd in the epoll set; `scan` polls its
@@ -45,7 +45,7 @@ pub(crate) enum Watch {
 pub(crate) struct Found {
     /// The pid in our namespace; if the process was not found, the recorder's own pid.
     pub(crate) pid: u32,
-    pub(crate) watch: Watch,
+    pub(crate) exit_detection: ExitDetection,
 }
 
 /// The properties of a process that its recorder wrote into the `Image` event.
@@ -136,8 +136,11 @@ impl Search {
         if self.is_certain(wanted)
             && let Some(handle) = open(pid)
         {
-            let watch = Watch::Process(handle);
-            return Found { pid, watch };
+            let exit_detection = ExitDetection::Process(handle);
+            return Found {
+                pid,
+                exit_detection,
+            };
         }
         let mut hidden = false;
         let mut most = 0;
@@ -161,15 +164,21 @@ impl Search {
         if let [pid] = best[..]
             && let Some(handle) = open(pid)
         {
-            let watch = Watch::Process(handle);
-            return Found { pid, watch };
+            let exit_detection = ExitDetection::Process(handle);
+            return Found {
+                pid,
+                exit_detection,
+            };
         }
         let is_alive = |pid: &u32| self.recent_stat(*pid).is_some_and(|stat| !stat.is_dead());
-        let watch = match hidden || best.iter().any(is_alive) {
-            true => Watch::Unseen,
+        let exit_detection = match hidden || best.iter().any(is_alive) {
+            true => ExitDetection::Unseen,
             false => missing(pid),
         };
-        Found { pid, watch }
+        Found {
+            pid,
+            exit_detection,
+        }
     }
 
     /// Whether the process has touched the arena's page at `offset`; `None` if the
@@ -271,12 +280,12 @@ enum Rank {
 
 /// The state of a process that was not found: gone if the collector sees all
 /// processes, or sees another one with this pid in its own namespace.
-fn missing(pid: u32) -> Watch {
+fn missing(pid: u32) -> ExitDetection {
     let sees_everything = process::stat(1).is_some() && is_shown_in_proc();
     if sees_everything || process::namespace_pids(pid).is_some_and(|pids| pids == [pid]) {
-        Watch::Gone
+        ExitDetection::Gone
     } else {
-        Watch::Unseen
+        ExitDetection::Unseen
     }
 }
 
@@ -294,15 +303,15 @@ fn open(pid: u32) -> Option<OwnedFd> {
 
 /// The processes whose ends are awaited: an epoll set of pidfds.
 #[derive(Debug)]
-pub(crate) struct Watcher {
+pub(crate) struct ExitWatcher {
     epoll: OwnedFd,
 }
 
-/// Most ended processes that one call of [`Watcher::ended`] returns; the next call
+/// Most ended processes that one call of [`ExitWatcher::ended`] returns; the next call
 /// returns further ones.
 const ENDS: usize = 64;
 
-impl Watcher {
+impl ExitWatcher {
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { epoll })
@@ -371,7 +380,7 @@ mod tests {
     fn the_end_of_a_process_is_noticed() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let handle = open(child.id()).unwrap();
-        let watcher = Watcher::new().unwrap();
+        let watcher = ExitWatcher::new().unwrap();
         watcher.add(&handle, 77).unwrap();
         assert!(watcher.ended().is_empty());
         child.kill().unwrap();
@@ -382,9 +391,15 @@ mod tests {
         watcher.remove(&handle);
         assert!(watcher.ended().is_empty());
         // A zombie is found although it maps no memory.
-        assert!(matches!(find(child.id(), 1).watch, Watch::Process(_)));
+        assert!(matches!(
+            find(child.id(), 1).exit_detection,
+            ExitDetection::Process(_)
+        ));
         child.wait().unwrap();
-        assert!(!matches!(find(child.id(), 1).watch, Watch::Process(_)));
+        assert!(!matches!(
+            find(child.id(), 1).exit_detection,
+            ExitDetection::Process(_)
+        ));
     }
 
     #[test]
@@ -392,7 +407,10 @@ mod tests {
         let search = Search::new(1);
         assert!(search.recent_stat(std::process::id()).is_some());
         assert!(search.recent_stat(1).is_none());
-        assert!(!matches!(find(1, 1).watch, Watch::Process(_)));
+        assert!(!matches!(
+            find(1, 1).exit_detection,
+            ExitDetection::Process(_)
+        ));
         assert_eq!(search.find_mentioned(1, &Only(1)), None);
         assert!(search.descends(std::process::id(), &Only(std::process::id())));
         assert!(!search.descends(std::process::id(), &Only(1)));
@@ -401,6 +419,6 @@ mod tests {
     #[test]
     fn a_process_that_does_not_map_the_arena_is_not_the_recorded_one() {
         let found = find(std::process::id(), u64::MAX);
-        assert!(!matches!(found.watch, Watch::Process(_)));
+        assert!(!matches!(found.exit_detection, ExitDetection::Process(_)));
     }
 }

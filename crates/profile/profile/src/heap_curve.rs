@@ -2,7 +2,7 @@
 
 /// The heap of a process at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HeapSample {
+pub struct HeapPoint {
     /// Nanoseconds since the start of the recording.
     pub time_ns: u64,
     /// Bytes allocated until then.
@@ -15,7 +15,7 @@ pub struct HeapSample {
     pub deallocations: u64,
 }
 
-impl HeapSample {
+impl HeapPoint {
     /// Bytes freed until then, of blocks that the process allocated itself.
     pub fn deallocated_bytes(&self) -> u64 {
         self.allocated_bytes.wrapping_sub(self.live_bytes)
@@ -33,7 +33,7 @@ pub(crate) struct Sampling {
 pub(crate) struct Sampler {
     each_ns: u64,
     next_ns: u64,
-    samples: Vec<HeapSample>,
+    samples: Vec<HeapPoint>,
 }
 
 impl Sampler {
@@ -57,9 +57,9 @@ impl Sampler {
     /// Takes the samples that are due before `now`; `heap` is what it was since the last
     /// event.
     #[cold]
-    pub(crate) fn sample(&mut self, now: u64, heap: HeapSample) {
+    pub(crate) fn sample(&mut self, now: u64, heap: HeapPoint) {
         while self.is_due(now) {
-            self.samples.push(HeapSample {
+            self.samples.push(HeapPoint {
                 time_ns: self.next_ns,
                 ..heap
             });
@@ -72,9 +72,9 @@ impl Sampler {
     }
 
     /// All samples, with one at the end.
-    pub(crate) fn finish(mut self, end_ns: u64, heap: HeapSample) -> Vec<HeapSample> {
+    pub(crate) fn finish(mut self, end_ns: u64, heap: HeapPoint) -> Vec<HeapPoint> {
         self.sample(end_ns, heap);
-        let end = HeapSample {
+        let end = HeapPoint {
             time_ns: end_ns,
             ..heap
         };
@@ -90,10 +90,10 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    fn heap(allocations: u64) -> HeapSample {
-        HeapSample {
+    fn heap(allocations: u64) -> HeapPoint {
+        HeapPoint {
             allocations,
-            ..HeapSample::default()
+            ..HeapPoint::default()
         }
     }
 

@@ -1,20 +1,20 @@
 //! The windows of a profile: makes the [`WindowRun`] of each window, and a profile with
-//! the stacks of chosen windows ([`replay_windows`]).
+//! the stacks of chosen windows ([`aggregate_windows`]).
 
 use rustc_hash::FxHashMap;
 
-use crate::error::ReplayError;
+use crate::aggregator::{Aggregator, Detailed};
+use crate::error::AggregateError;
 use crate::frames::FrameTable;
 use crate::index::{Index, index};
 use crate::model::{Process, Profile, Totals};
 use crate::options::Options;
 use crate::process::{number_sites, process};
-use crate::replayer::{Detailed, Replayer};
 use crate::source::TraceSource;
 use crate::window_runs::window_runs;
 use crate::windows::{WindowKey, WindowRun};
 
-/// Replays a trace and returns the stacks of the wanted windows: a profile whose
+/// Aggregates a trace and returns the stacks of the wanted windows: a profile whose
 /// processes are those windows, in the order of `wanted`, each once. Sites, totals,
 /// threads and entry points count the events that belong to the window; *leaked* blocks
 /// are those that were live when it closed, and the peak is the window's.
@@ -24,15 +24,15 @@ use crate::windows::{WindowKey, WindowRun};
 ///
 /// # Errors
 ///
-/// [`ReplayError::NoSuchWindow`] for a window that the trace does not have.
-pub fn replay_windows<S: TraceSource>(
+/// [`AggregateError::NoSuchWindow`] for a window that the trace does not have.
+pub fn aggregate_windows<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
     wanted: &[WindowKey],
-) -> Result<Profile, ReplayError> {
+) -> Result<Profile, AggregateError> {
     let (mut index, names) = index(source)?;
     let detailed = find(&index, wanted)?;
-    let done = Replayer::new(source, &index, options, None, Some(&detailed)).run()?;
+    let done = Aggregator::new(source, &index, options, None, Some(&detailed)).run()?;
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
     let mut found = FxHashMap::default();
@@ -99,10 +99,10 @@ fn restrict_to_counts(process: &mut Process, run: &WindowRun) {
 }
 
 /// The wanted windows by image and index.
-fn find<H>(index: &Index<H>, wanted: &[WindowKey]) -> Result<Detailed, ReplayError> {
+fn find<H>(index: &Index<H>, wanted: &[WindowKey]) -> Result<Detailed, AggregateError> {
     let mut detailed = Detailed::default();
     for &WindowKey { image, opened } in wanted {
-        let missing = ReplayError::NoSuchWindow { image, opened };
+        let missing = AggregateError::NoSuchWindow { image, opened };
         let spans = index.images.get(&image).map(|it| it.windows.spans());
         let spans = spans.unwrap_or_default();
         let at = spans.binary_search_by_key(&opened, |span| span.window.opened);

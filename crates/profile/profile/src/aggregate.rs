@@ -5,26 +5,29 @@ use std::cell::RefCell;
 use allotrope_trace::model::{ImageId, StackId};
 use allotrope_trace::{ReadError, Source, TraceReader};
 
-use crate::error::ReplayError;
+use crate::aggregator::Aggregator;
+use crate::error::AggregateError;
 use crate::frames::FrameTable;
 use crate::index::index;
 use crate::model::Profile;
 use crate::observer::{Block, BlockEvent, Observer};
 use crate::options::Options;
 use crate::process::{number_sites, process};
-use crate::replayer::Replayer;
 use crate::source::TraceSource;
 use crate::window_runs::window_runs;
 
-/// Replays a trace. Memory is bounded by the live blocks, the sites and a few
+/// Aggregates a trace. Memory is bounded by the live blocks, the sites and a few
 /// decoded chunks of events for each stream.
 ///
 /// # Errors
 ///
 /// If the trace cannot be read, or a chunk of it is damaged.
-pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
+pub fn aggregate<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+) -> Result<Profile, AggregateError> {
     let (mut index, names) = index(source)?;
-    let mut done = Replayer::new(source, &index, options, None, None).run()?;
+    let mut done = Aggregator::new(source, &index, options, None, None).run()?;
     done.sort_by_key(|done| done.image);
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
@@ -55,22 +58,22 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
     Ok(profile)
 }
 
-/// Like [`replay`], but if a chunk turns out to be damaged, replays the part of the trace
+/// Like [`aggregate`], but if a chunk turns out to be damaged, aggregates the part of the trace
 /// before it. [`Profile::cut`] then has where that part ends and how much is missing. The
 /// reader is cut to that part.
-pub fn replay_readable<S: Source>(
+pub fn aggregate_readable<S: Source>(
     trace: &mut TraceReader<S>,
     options: &Options<'_>,
-) -> Result<Profile, ReplayError> {
-    match replay(trace, options) {
-        Err(ReplayError::Read(ReadError::Damaged { .. })) => {}
+) -> Result<Profile, AggregateError> {
+    match aggregate(trace, options) {
+        Err(AggregateError::Read(ReadError::Damaged { .. })) => {}
         result => return result,
     }
     trace.cut_at_damage()?;
-    replay(trace, options)
+    aggregate(trace, options)
 }
 
-/// Replays a trace once more and calls `callback` with each block of the given sites
+/// Aggregates a trace once more and calls `callback` with each block of the given sites
 /// (image, stack id), in the order in which they were freed. Those that are live at the
 /// end of their image follow in order of allocation. The blocks are not collected in
 /// memory.
@@ -79,7 +82,7 @@ pub fn blocks_of_sites<S: TraceSource>(
     options: &Options<'_>,
     sites: &[(ImageId, StackId)],
     callback: &mut dyn FnMut(&Block),
-) -> Result<(), ReplayError> {
+) -> Result<(), AggregateError> {
     block_events(source, options, sites, &mut |event, block| {
         if event != BlockEvent::Allocated {
             callback(block);
@@ -87,20 +90,20 @@ pub fn blocks_of_sites<S: TraceSource>(
     })
 }
 
-/// The same with all events of these blocks, also that they are allocated, in the order in
-/// which they happened in their image. A child's events are among those of its parent, at the
-/// fork.
+/// Like [`blocks_of_sites`], but calls `callback` with each event of the blocks, allocations as
+/// well, in the order in which they happened in their image. A child's events are among those of
+/// its parent, at the fork.
 pub fn block_events<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
     sites: &[(ImageId, StackId)],
     callback: &mut dyn FnMut(BlockEvent, &Block),
-) -> Result<(), ReplayError> {
+) -> Result<(), AggregateError> {
     let (index, _) = index(source)?;
     let observer = Observer {
         wanted: sites.iter().copied().collect(),
         callback: RefCell::new(callback),
     };
-    Replayer::new(source, &index, options, Some(&observer), None).run()?;
+    Aggregator::new(source, &index, options, Some(&observer), None).run()?;
     Ok(())
 }
