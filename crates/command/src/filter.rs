@@ -16,9 +16,9 @@ const MAX_PROPOSED: usize = 3;
 /// What `--filter` was given.
 #[derive(Debug, Default, clap::Args)]
 pub struct FilterArguments {
-    /// Show only stacks with PATTERN in a function, file or module
+    /// Show only stacks with PATTERN in a frame
     ///
-    /// `*` stands for any text.
+    /// In the name of a function, file or module; `*` stands for any text.
     #[arg(long = "filter", alias = "stack", value_name = "PATTERN")]
     filter: Option<String>,
     /// Let upper and lower case differ in the pattern of --filter

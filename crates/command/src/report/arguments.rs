@@ -37,9 +37,9 @@ pub struct Arguments {
     /// processes and functions are chosen on the page.
     #[arg(long, value_name = "OUT.html")]
     pub(super) html: Option<PathBuf>,
-    /// Show totals, warnings and five lists of stacks in full
+    /// Show totals, warnings and five lists in full
     ///
-    /// Each list is ranked by another metric.
+    /// The lists have stacks; each is ranked by another metric.
     #[arg(long, conflicts_with_all = ["tree", "site", "by"])]
     pub(super) lists: bool,
     /// Show one list, with a line for each WHAT
@@ -84,7 +84,7 @@ pub struct Arguments {
     /// Show only the process image with this id
     #[arg(long, value_name = "ID")]
     pub(super) process: Option<u32>,
-    /// Show only what happened in the window with this name
+    /// Show only what happened in this window
     #[arg(long, value_name = "NAME", conflicts_with = "events")]
     pub(super) window: Option<String>,
     /// Show the Nth run of the window [default: the one with the fewest allocations]
@@ -125,7 +125,9 @@ pub struct Arguments {
     #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = parse_source_path,
           hide_short_help = true)]
     pub(super) source_path: Vec<(PathBuf, PathBuf)>,
-    /// Show frames of allocators and standard libraries, too
+    /// Show the frames of allocators, too
+    ///
+    /// And those of standard libraries.
     #[arg(long)]
     pub(super) all_frames: bool,
     /// Write a flame graph, and no report
