@@ -11,8 +11,9 @@ mod sides;
 
 use std::path::{Path, PathBuf};
 
+use allotrope_attribution::{Glue, Suppressions};
 use allotrope_diff::chance::add_intervals;
-use allotrope_diff::{Diff, DiffOptions, Glue, Suppressions, compare};
+use allotrope_diff::{Diff, DiffOptions, compare};
 use allotrope_formats::Limits;
 use allotrope_profile::{Metric, MetricSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};

@@ -48,7 +48,7 @@ impl FilterArguments {
                     filter.matches(&frame.function, &frame.file, &profile.module_name(frame))
                 })
             },
-            frames().map(|frame| frame.function.as_str()),
+            frames().map(|frame| &*frame.function),
         )
     }
 
@@ -59,8 +59,8 @@ impl FilterArguments {
     ) -> Result<(), Failure> {
         let frames = || sets.clone().flat_map(|set| &set.frames);
         self.check(
-            |filter| frames().any(|frame| frame.matches(filter)),
-            frames().map(|frame| frame.function.as_str()),
+            |filter| frames().any(|frame| filter.selects(frame)),
+            frames().map(|frame| &*frame.function),
         )
     }
 

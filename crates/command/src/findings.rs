@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use allotrope_findings::{FindingOptions, Rule};
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};

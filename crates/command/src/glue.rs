@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allotrope_diff::Glue;
+use allotrope_attribution::Glue;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_diff::{Glue, Headlines, Suppressions};
+use allotrope_attribution::{Attributed, Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
 use allotrope_page::{Page, boundaries, profile_of_samples};
@@ -94,16 +94,16 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
     };
     let profile = recording.profile_with(wanted)?;
     recording.notes().iter().for_each(message::print);
-    let headlines = Headlines::new(&profile, &options.glue);
+    let attributed = Attributed::new(&profile, &options.glue);
     let how = options.findings.options(&options.suppressions)?;
     let findings = match profile.is_counts_only() {
         true => Vec::new(),
-        false => find(&profile, &headlines, &how),
+        false => find(&attributed, &how),
     };
     let source = source(options, &profile);
     let page = render(&Page {
         profile: &profile,
-        headlines: &headlines,
+        headlines: &attributed.headlines,
         findings: &findings,
         file: &path.shown(),
         sampled: None,

@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::rc::Rc;
 
-use allotrope_diff::{Headlines, Suppressions};
+use allotrope_attribution::{Attributed, Suppressions};
 use allotrope_profile::{Metric, Profile, StackSet};
 use allotrope_reading::{Recording, recorded_at};
 use allotrope_report::json::JsonOptions;
@@ -75,6 +75,8 @@ fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
     let mut options = text_options(arguments, &profile)?;
     select(arguments, request, &recording, &mut profile, &mut options)?;
     let profile = &*profile;
+    let glue = arguments.glue.read()?;
+    let attributed = || Attributed::new(profile, &glue);
     match request.mode {
         Mode::FlameGraph(output) => {
             let set = match request.time.is_moment() {
@@ -85,18 +87,18 @@ fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
             let about = options.window.as_deref();
             return flame::write(arguments, path, set, metric, about, output);
         }
-        Mode::Json { has_findings } => print_json(arguments, profile, options, has_findings)?,
+        Mode::Json { has_findings } => print_json(arguments, &attributed(), options, has_findings)?,
         Mode::Site { number, blocks } => {
-            site::print(&recording, number, blocks, profile, &options)?;
+            site::print(&recording, number, blocks, &attributed(), &options)?;
         }
-        Mode::List(by) => print_list(arguments, by, profile, &options)?,
+        Mode::List(by) => print_list(arguments, by, profile, attributed, &options)?,
         Mode::Screen if !profile.is_counts_only() => {
-            screen::print(arguments, path, profile, &options)?;
+            screen::print(arguments, path, &attributed(), &options)?;
         }
-        Mode::Screen => print_stacks(arguments, profile, &options)?,
+        Mode::Screen => print_stacks(arguments, &attributed(), &options)?,
         Mode::Stacks(tree) => {
             options.tree = tree;
-            print_stacks(arguments, profile, &options)?;
+            print_stacks(arguments, &attributed(), &options)?;
         }
     }
     Ok(FINE)
@@ -141,28 +143,23 @@ fn select(
 
 fn print_json(
     arguments: &Arguments,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: TextOptions,
     has_findings: bool,
 ) -> Result<(), Failure> {
-    let findings = match has_findings && !profile.is_counts_only() {
-        true => {
-            let headlines = Headlines::new(profile, &options.glue);
-            let found = findings(profile, &headlines, &options, &arguments.findings)?;
-            Some(found)
-        }
+    let findings = match has_findings && !attributed.profile.is_counts_only() {
+        true => Some(findings(attributed, &options, &arguments.findings)?),
         false => None,
     };
     let source = options.source.as_deref();
     let options = JsonOptions {
         source,
-        glue: options.glue,
         suppressions: options.suppressions,
         per: arguments.per,
         is_window: options.window.is_some(),
         findings: findings.as_deref(),
     };
-    standard_output::print(|output| json::write(profile, &options, output))?;
+    standard_output::print(|output| json::write(attributed, &options, output))?;
     for warning in source.iter().flat_map(|source| source.warnings()) {
         message::print(format_args!("warning: {warning}"));
     }
@@ -171,27 +168,28 @@ fn print_json(
 
 fn print_stacks(
     arguments: &Arguments,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
     let pager = arguments.pager;
-    pager.print(|output| text::write(profile, options, output))
+    pager.print(|output| text::write(attributed, options, output))
 }
 
-fn print_list(
+fn print_list<'p>(
     arguments: &Arguments,
     by: By,
-    profile: &Profile,
+    profile: &'p Profile,
+    attributed: impl Fn() -> Attributed<'p>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
     arguments.pager.print(|output| match by {
-        By::Function => text::write_by(profile, Grouping::Function, options, output),
-        By::Module => text::write_by(profile, Grouping::Module, options, output),
+        By::Function => text::write_by(&attributed(), Grouping::Function, options, output),
+        By::Module => text::write_by(&attributed(), Grouping::Module, options, output),
         By::Process => text::write_processes(profile, arguments.merge, options, output),
         By::Thread => text::write_threads(profile, options, output),
         By::Size => text::write_sizes(profile, options, output),
         By::Entry => text::write_entries(profile, options, output),
-        By::Stack => text::write(profile, options, output),
+        By::Stack => text::write(&attributed(), options, output),
     })
 }
 
@@ -269,7 +267,6 @@ fn text_options(arguments: &Arguments, profile: &Profile) -> Result<TextOptions,
         all_frames: arguments.all_frames,
         per: arguments.per,
         source: arguments.source.then(lines),
-        glue: arguments.glue.read()?,
         suppressions: suppressions(arguments)?,
         ..TextOptions::default()
     })

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Attributed;
 use allotrope_findings::Finding;
-use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
+use allotrope_profile::{Metric, Options, blocks_of_sites};
 use allotrope_reading::{Moment, Wanted, recorded_at, split};
 use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, Screen, Subject, TextOptions};
@@ -118,16 +118,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let options = TextOptions {
         style: style(arguments.color),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
-        glue: arguments.glue.read()?,
         all_frames: arguments.all_frames,
         source: Some(Rc::new(lines.compared_with_build(&profile))),
         ..TextOptions::default()
     };
-    let headlines = Headlines::new(&profile, &options.glue);
-    let findings = report::findings(&profile, &headlines, &options, &arguments.findings)?;
+    let attributed = Attributed::new(&profile, &arguments.glue.read()?);
+    let findings = report::findings(&attributed, &options, &arguments.findings)?;
     let screen = Screen {
-        profile: &profile,
-        headlines: &headlines,
+        attributed: &attributed,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
@@ -174,7 +172,7 @@ fn subject<'a>(
         .strip_prefix("site:")
         .or_else(|| what.strip_prefix('#'));
     match site.map(str::parse::<u32>) {
-        Some(Ok(number)) => site_subject(number, path, screen.profile, options),
+        Some(Ok(number)) => site_subject(number, path, screen.attributed, options),
         Some(Err(_)) => Err(Failure::new(
             BAD_INPUT,
             anyhow!(
@@ -217,10 +215,11 @@ fn finding<'a>(
 fn site_subject(
     number: u32,
     path: &Path,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<Subject<'static>, Failure> {
-    let row = sites_of_row(profile, number, options);
+    let profile = attributed.profile;
+    let row = sites_of_row(attributed, number, options);
     if row.is_empty() {
         let last: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
         let known = match last {
@@ -248,10 +247,8 @@ fn site_subject(
 /// The sites that a function heads; those that it is a caller of if it heads none. Its
 /// name, the last part of its name, or a part of it that no other function has.
 fn function(what: &str, path: &Path, screen: &Screen<'_>) -> Result<Subject<'static>, Failure> {
-    let Screen {
-        profile, headlines, ..
-    } = *screen;
-    let names = profile.frames.iter().map(|frame| frame.function.as_str());
+    let Attributed { profile, headlines } = screen.attributed;
+    let names = profile.frames.iter().map(|frame| &*frame.function);
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     names.dedup();
@@ -264,7 +261,7 @@ fn function(what: &str, path: &Path, screen: &Screen<'_>) -> Result<Subject<'sta
     let sites = || profile.processes.iter().flat_map(|process| &process.sites);
     let name_of = |frame: u32| {
         let frame = profile.frames.get(frame as usize);
-        frame.map_or("", |frame| frame.function.as_str())
+        frame.map_or("", |frame| &*frame.function)
     };
     let mut found: Vec<&str> = Vec::new();
     for test in tests {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 

@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use anyhow::{Context, anyhow};
 use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

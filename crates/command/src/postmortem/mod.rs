@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use allotrope_files::Output as OutputFile;
 use allotrope_shm::samples::file::{Mapped, find, kept};
 use allotrope_shm::samples::reader::State;

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_findings::{Finding, find};
 use allotrope_formats::Limits;
-use allotrope_profile::Profile;
 use allotrope_reading::Wanted;
 use allotrope_report::markdown;
 use allotrope_report::text::{self, Screen, TextOptions};
@@ -27,11 +26,10 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
         style: style(Color::Auto),
         ..TextOptions::default()
     };
-    let headlines = Headlines::new(&profile, &options.glue);
-    let findings = findings(&profile, &headlines, &options, &FindingArguments::default())?;
+    let attributed = Attributed::new(&profile, &Glue::default());
+    let findings = findings(&attributed, &options, &FindingArguments::default())?;
     let screen = Screen {
-        profile: &profile,
-        headlines: &headlines,
+        attributed: &attributed,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
@@ -43,14 +41,12 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
 pub fn print(
     arguments: &Arguments,
     path: &Path,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let headlines = Headlines::new(profile, &options.glue);
-    let findings = findings(profile, &headlines, options, &arguments.findings)?;
+    let findings = findings(attributed, options, &arguments.findings)?;
     let screen = Screen {
-        profile,
-        headlines: &headlines,
+        attributed,
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: arguments.merge,
@@ -67,11 +63,10 @@ pub fn print(
 
 /// What stands out in a profile, which has [evidence](Wanted::FINDINGS).
 pub fn findings(
-    profile: &Profile,
-    headlines: &Headlines,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
     arguments: &FindingArguments,
 ) -> Result<Vec<Finding>, Failure> {
     let how = arguments.options(&options.suppressions)?;
-    Ok(find(profile, headlines, &how))
+    Ok(find(attributed, &how))
 }

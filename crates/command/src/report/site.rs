@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use allotrope_profile::{AggregateError, Block, Options, Profile, blocks_of_sites};
+use allotrope_attribution::Attributed;
+use allotrope_profile::{AggregateError, Block, Options, blocks_of_sites};
 use allotrope_reading::Recording;
 use allotrope_report::text::{self, BlockList, TextOptions};
 use allotrope_report::{BlockRecords, sites_of_row};
@@ -19,10 +20,10 @@ pub fn print(
     recording: &Recording,
     number: u32,
     blocks: Option<BlockOptions>,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let sites = sites_of_row(profile, number, options);
+    let sites = sites_of_row(attributed, number, options);
     if sites.is_empty() {
         let sentence = anyhow!(
             "there is no site {number} in {}; `allotrope report` shows their numbers",
@@ -32,7 +33,7 @@ pub fn print(
     }
     if blocks.is_none_or(|it| it.format.is_none()) {
         standard_output::print_text(|output| {
-            text::write_site(profile, number, options, output)?;
+            text::write_site(attributed, number, options, output)?;
             if blocks.is_some() {
                 writeln!(output)?;
             }
@@ -43,18 +44,18 @@ pub fn print(
         let trace = recording.trace();
         let mut output = io::BufWriter::new(io::stdout().lock());
         let printed = match format {
-            None => BlockList::new(profile, options, &mut output).and_then(|mut list| {
+            None => BlockList::new(attributed, options, &mut output).and_then(|mut list| {
                 let write = &mut |block: &Block| list.write(block);
                 let (written, aggregated) = events(trace, &sites, limit, write);
                 written.and_then(|()| list.finish()).map(|()| aggregated)
             }),
-            Some(format) => {
-                BlockRecords::new(profile, format, &mut output).and_then(|mut records| {
+            Some(format) => BlockRecords::new(attributed.profile, format, &mut output).and_then(
+                |mut records| {
                     let write = &mut |block: &Block| records.write(block);
                     let (written, aggregated) = events(trace, &sites, limit, write);
                     written.map(|()| aggregated)
-                })
-            }
+                },
+            ),
         };
         let printed = printed.and_then(|aggregated| output.flush().map(|()| aggregated));
         leave_if_closed(&printed);

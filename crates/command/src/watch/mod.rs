@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allotrope_diff::Suppressions;
+use allotrope_attribution::Suppressions;
 use allotrope_sampling::Period;
 use allotrope_symbols::IndexCache;
 use allotrope_text::Shown;

@@ -20,7 +20,7 @@ use crate::budgets::{BudgetFolder, FOLDER};
 use crate::cargo_tests::CargoTests;
 use crate::paths::Project;
 use crate::tolerance::Tolerance;
-use allotrope_diff::{Glue, Suppressions};
+use allotrope_attribution::{Glue, Suppressions};
 use allotrope_profile::Metric;
 
 /// The file's usual name.

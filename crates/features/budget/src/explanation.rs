@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use allotrope_diff::{Diff, DiffOptions, Origin};
+use allotrope_attribution::Origin;
+use allotrope_diff::{Diff, DiffOptions};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 
 use crate::budgets::{Budget, CallTree, fold_like};
@@ -174,7 +175,7 @@ pub(crate) fn location(diff: &Diff, root: &Path) -> Option<(String, u32)> {
     let blamed = explaining_entries(diff).next()?.blame as usize;
     let frame = diff.frames.get(blamed)?;
     let is_ours = diff.origins.get(blamed) == Some(&Origin::Repository);
-    (is_ours && exists(root, &frame.file)).then(|| (frame.file.clone(), frame.line.max(1)))
+    (is_ours && exists(root, &frame.file)).then(|| (frame.file.to_string(), frame.line.max(1)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_diff::{Glue, Heads};
+use allotrope_attribution::{Glue, Heads};
 use allotrope_profile::{Metric, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
@@ -204,7 +204,7 @@ mod tests {
         let stacks: Vec<_> = found
             .stacks
             .iter()
-            .map(|(range, frames)| (*range, frames[0].function.as_str()))
+            .map(|(range, frames)| (*range, &*frames[0].function))
             .collect();
         assert_eq!(stacks, [([1, 9], "often"), ([0, 3], "sometimes")]);
         assert_eq!(found.threads, [([14, 19], "worker".to_owned())]);

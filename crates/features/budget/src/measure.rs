@@ -292,7 +292,7 @@ impl Measured {
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let runs = self.cases.iter().flat_map(|case| &case.runs);
         let frames = runs.flat_map(|run| &run.stacks.frames);
-        frames.map(|frame| frame.file.as_str())
+        frames.map(|frame| &*frame.file)
     }
 
     fn add_notes(&mut self, notes: impl Iterator<Item = String>) {

@@ -61,14 +61,12 @@ impl Project {
     pub fn frame(&self, frame: &StackFrame) -> StackFrame {
         StackFrame {
             function: frame.function.clone(),
-            signature: String::new(),
-            module: module(&frame.module),
-            file: self.file(&frame.file),
+            module: module(&frame.module).into(),
+            file: self.file(&frame.file).into(),
             line: frame.line,
-            column: 0,
-            offset: None,
             inlined: frame.inlined,
             generated: frame.generated,
+            ..StackFrame::default()
         }
     }
 

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use allotrope_shm::numbers::stack_end;
 use allotrope_shm::samples::reader::Module;
-use allotrope_symbols::{FileIdentity, Frame, Locator, ModuleSymbols, Ran, open_mapped};
+use allotrope_symbols::{
+    FileIdentity, Locator, ModuleSymbols, NamedFrame as Frame, Ran, open_mapped,
+};
 use allotrope_text::text_of;
 use rustc_hash::{FxHashMap, FxHashSet};
 

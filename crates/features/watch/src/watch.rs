@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use allotrope_diff::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
+use allotrope_attribution::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -317,10 +317,13 @@ impl Watch {
 fn headline(glue: &Glue, stack: &[NamedFrame]) -> usize {
     let code = |frame: &NamedFrame| -> Code {
         let module = frame.module.rsplit('/').next().unwrap_or_default();
-        glue.code(
-            [module, &frame.function, &frame.signature, &frame.file],
-            false,
-        )
+        let named = allotrope_symbols::NamedFrame::<()> {
+            function: frame.function.clone(),
+            signature: frame.signature.clone(),
+            file: frame.file.clone(),
+            ..Default::default()
+        };
+        glue.code(&named, module)
     };
     let codes: Vec<Code> = stack.iter().map(code).collect();
     Heads::of(codes.into_iter()).headline as usize

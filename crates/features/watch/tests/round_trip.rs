@@ -51,7 +51,7 @@ fn huge_blocks_come_back_exactly() {
     };
     assert_eq!((blocks(first), blocks(second)), ((10.0, 12.0), (3.0, 3.0)));
     let names = first.stack.iter();
-    let names = names.map(|&it| profile.frames[it as usize].function.as_str());
+    let names = names.map(|&it| &*profile.frames[it as usize].function);
     assert_eq!(names.collect::<Vec<_>>(), ["server+0x1000", "server+0x20"]);
 }
 

@@ -8,7 +8,8 @@ mod curves;
 mod frames;
 mod meta;
 
-use allotrope_diff::{Diff, Entry, EntryStack, Glue, Kind};
+use allotrope_attribution::Glue;
+use allotrope_diff::{Diff, Entry, EntryStack, Kind};
 use allotrope_profile::{CountedStack, Filter, Profile, Stack, StackSet};
 use allotrope_report::diff::flame::{compared_run, unchanged_stacks};
 use allotrope_report::diff::{Selection, Sum, sentences, sum};

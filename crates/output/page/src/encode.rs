@@ -1,7 +1,7 @@
 //! Turns a profile into the columns of the page, within limits. The order and meaning of
 //! the columns is in `docs/page-data.md`; whoever changes it raises the version there.
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::{FreePlace, PARTS_OF_SUM, Process, Profile, RunTimes, Stack, TimeTable};
 use rustc_hash::FxHashMap;
 

@@ -69,7 +69,7 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use allotrope_diff::{Glue, Headlines};
+    use allotrope_attribution::{Glue, Headlines};
     use allotrope_profile::{Frame, Profile, Site, Stack};
 
     use super::*;
@@ -91,7 +91,7 @@ mod tests {
     fn profile(sites: u32, characters: usize) -> Profile {
         let mut state = 7;
         let frame = |function: String| Frame {
-            function,
+            function: function.into(),
             ..Frame::default()
         };
         let mut frames = vec![frame("main".to_owned())];

@@ -43,7 +43,7 @@ mod stacks;
 
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_profile::{Peak, Profile};

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::{
     Lifetimes, Process, Site, SiteDetails, Stack, TimeCell, TimeTable, Totals,

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::Process;
 use rustc_hash::FxHashSet;
 
@@ -89,7 +89,7 @@ fn places<'a>(page: &Page<'a>, sites: &[PageSite], processes: &[&Process]) -> Ve
                 continue;
             };
             let is_shown = page.headlines.origin(at) != Origin::Glue;
-            let place = (frame.file.as_str(), frame.line);
+            let place = (&*frame.file, frame.line);
             if is_shown && !place.0.is_empty() && place.1 > 0 && seen.insert(place) {
                 places.push(place);
             }
@@ -146,7 +146,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use allotrope_diff::{Glue, Headlines};
+    use allotrope_attribution::{Glue, Headlines};
     use allotrope_profile::{Frame, Profile, Site, Stack};
     use allotrope_report::SourceLines;
 
@@ -159,8 +159,8 @@ mod tests {
         let mut frames = Vec::new();
         for (number, &(line, bytes)) in (1..).zip(sites) {
             frames.push(Frame {
-                function: format!("function_{number}"),
-                file: file.to_string_lossy().into_owned(),
+                function: format!("function_{number}").into(),
+                file: file.to_string_lossy().into(),
                 line,
                 ..Frame::default()
             });

@@ -170,7 +170,7 @@ pub(crate) fn folded(
 /// Whether a stack of these frames is selected by the filter.
 pub(crate) fn wanted(frames: &[StackFrame], filter: Option<&Filter>) -> impl Fn(&[u32]) -> bool {
     let matching: Option<Vec<bool>> =
-        filter.map(|filter| frames.iter().map(|frame| frame.matches(filter)).collect());
+        filter.map(|filter| frames.iter().map(|frame| filter.selects(frame)).collect());
     move |stack| match &matching {
         None => true,
         Some(matching) => {
@@ -385,7 +385,7 @@ mod tests {
             let first = set.frames.len() as u32;
             for name in *names {
                 set.frames.push(StackFrame {
-                    function: (*name).to_owned(),
+                    function: (*name).into(),
                     ..StackFrame::default()
                 });
             }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_diff::{Headlines, Origin};
+use allotrope_attribution::{Headlines, Origin};
 use allotrope_profile::{Frame, Metric, Process, Profile, Site};
 use rustc_hash::FxHashMap;
 

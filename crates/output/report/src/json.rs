@@ -17,10 +17,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_diff::{Glue, Rule, Suppressions};
+use allotrope_attribution::{Attributed, Rule, Suppressions};
 use allotrope_findings::Finding;
 use allotrope_profile::warnings::{all_warnings, waits};
-use allotrope_profile::{Frame, Process, Profile, SizeFigures, Totals};
+use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Origin};
 use serde::Serialize;
@@ -41,8 +41,6 @@ use crate::text::iterations;
 pub struct JsonOptions<'a> {
     /// Each frame whose line of code is found has it in the field `source`.
     pub source: Option<&'a SourceLines>,
-    /// The frames that are not the user's own.
-    pub glue: Glue,
     /// The leaks that are marked as suppressed.
     pub suppressions: Suppressions,
     /// Figures are also divided by this number.
@@ -64,8 +62,13 @@ impl JsonOptions<'_> {
 }
 
 /// Writes the whole profile and a newline.
-pub fn write(profile: &Profile, options: &JsonOptions<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut rules = RuleFinder::new(profile, &options.glue, &options.suppressions);
+pub fn write(
+    attributed: &Attributed<'_>,
+    options: &JsonOptions<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let profile = attributed.profile;
+    let mut rules = RuleFinder::new(attributed, &options.suppressions);
     let mut out = io::BufWriter::new(out);
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, options.source))?;
@@ -189,16 +192,9 @@ struct Windows<'a>(&'a Process, bool);
 pub(crate) struct ExitForm(pub Exit);
 
 #[derive(Serialize)]
-struct FrameForm<'a> {
-    function: &'a str,
-    signature: &'a str,
-    module: Cow<'a, str>,
-    file: &'a str,
-    line: u32,
-    column: u32,
-    offset: u64,
-    inlined: bool,
-    generated: bool,
+struct RecordedFrameForm<'a> {
+    #[serde(flatten)]
+    frame: FrameForm<'a>,
     /// Index into the modules; null if the frame is in none.
     module_index: Option<u32>,
     /// The line of code, if lines were requested and it was found.
@@ -346,17 +342,13 @@ fn frame_form<'a>(
     profile: &'a Profile,
     source: Option<&SourceLines>,
     frame: &'a Frame,
-) -> FrameForm<'a> {
-    FrameForm {
-        function: &frame.function,
-        signature: &frame.signature,
-        module: profile.module_name(frame),
-        file: &frame.file,
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset,
-        inlined: frame.inlined,
-        generated: frame.generated,
+) -> RecordedFrameForm<'a> {
+    RecordedFrameForm {
+        frame: FrameForm {
+            offset: frame.offset.or(Some(0)),
+            generated: Some(frame.generated),
+            ..FrameForm::new(frame, profile.module_name(frame))
+        },
         module_index: ((frame.module as usize) < profile.modules.len()).then_some(frame.module),
         source: source.and_then(|source| source.line(frame)),
     }

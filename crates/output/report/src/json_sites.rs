@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread;
 
-use allotrope_diff::Rule;
+use allotrope_attribution::Rule;
 use allotrope_profile::{Metric, Site};
 
 use crate::json_append::{append_float, append_lifetimes, append_number};

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use allotrope_attribution::Attributed;
 use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Frame, Process, command_text};
 
@@ -20,7 +21,7 @@ const COLUMNS: usize = 60;
 
 /// Writes the answer of the first screen.
 pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let profile = screen.profile;
+    let profile = screen.attributed.profile;
     let shown: Vec<&Process> = processes(profile, options).collect();
     let command = match shown.as_slice() {
         [one] => command_text(&one.command),
@@ -91,7 +92,7 @@ fn write_findings(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let profile = screen.profile;
+    let profile = screen.attributed.profile;
     let wanted = options.process;
     let findings = screen.findings.iter();
     let mut findings = findings
@@ -119,9 +120,7 @@ fn write_findings(
 }
 
 fn write_functions(screen: &Screen<'_>, shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
-    let Screen {
-        profile, headlines, ..
-    } = *screen;
+    let Attributed { profile, headlines } = screen.attributed;
     let of_shown = shown.iter().copied();
     let mut all = groups(profile, of_shown, headlines, Grouping::Function);
     all.retain(|group| group.peak_bytes > 0);

@@ -3,7 +3,7 @@
 
 use std::hash::Hasher;
 
-use allotrope_diff::{Glue, Headlines, Rule};
+use allotrope_attribution::{Attributed, Headlines, Rule};
 use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use hashbrown::HashTable;
@@ -121,7 +121,7 @@ impl Row<'_> {
 /// which stacks are compared.
 struct FrameTable<'a> {
     profile: &'a Profile,
-    headlines: Headlines,
+    headlines: &'a Headlines,
     /// By frame: frames with equal numbers look the same as the frame that heads a row.
     headline: Vec<u32>,
     /// By frame: frames with equal numbers look the same as a caller.
@@ -129,12 +129,13 @@ struct FrameTable<'a> {
 }
 
 impl<'a> FrameTable<'a> {
-    fn new(profile: &'a Profile, glue: &Glue) -> Self {
+    fn new(attributed: &'a Attributed<'a>) -> Self {
+        let profile = attributed.profile;
         let mut headlines = FxHashMap::default();
         let mut callers = FxHashMap::default();
         let mut table = Self {
             profile,
-            headlines: Headlines::new(profile, glue),
+            headlines: &attributed.headlines,
             headline: Vec::new(),
             caller: Vec::new(),
         };
@@ -194,11 +195,11 @@ impl<'a> FrameTable<'a> {
 }
 
 /// The rows that the options select, in the order of their numbers.
-pub(crate) fn rows<'a>(profile: &'a Profile, options: &'a TextOptions) -> Vec<Row<'a>> {
-    let mut rules = RuleFinder::new(profile, &options.glue, &options.suppressions);
-    let table = FrameTable::new(profile, &options.glue);
+pub(crate) fn rows<'a>(attributed: &'a Attributed<'a>, options: &'a TextOptions) -> Vec<Row<'a>> {
+    let mut rules = RuleFinder::new(attributed, &options.suppressions);
+    let table = FrameTable::new(attributed);
     let mut rows: Vec<Row<'a>> = Vec::new();
-    for process in processes(profile, options) {
+    for process in processes(attributed.profile, options) {
         // By key: its hash and the index of its row.
         let mut by_key: HashTable<(u64, usize)> = HashTable::new();
         for site in &process.sites {
@@ -278,7 +279,6 @@ pub(crate) fn options_of_site(
     Some(TextOptions {
         process: Some(process.id),
         all_frames: options.all_frames,
-        glue: options.glue.clone(),
         suppressions: options.suppressions.clone(),
         ..TextOptions::default()
     })
@@ -287,14 +287,14 @@ pub(crate) fn options_of_site(
 /// The sites (image, stack id) of the row that has this number; empty if no site
 /// has it.
 pub fn sites_of_row(
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     number: u32,
     options: &TextOptions,
 ) -> Vec<(ImageId, StackId)> {
-    let Some(options) = options_of_site(profile, number, options) else {
+    let Some(options) = options_of_site(attributed.profile, number, options) else {
         return Vec::new();
     };
-    let Some(row) = row_of(profile, number, &options) else {
+    let Some(row) = row_of(attributed, number, &options) else {
         return Vec::new();
     };
     let of_site = |site: &&Site| (row.process.id, site.stack_id);
@@ -303,10 +303,10 @@ pub fn sites_of_row(
 
 /// The row that the site of this number is in, among the rows of [`options_of_site`].
 pub(crate) fn row_of<'a>(
-    profile: &'a Profile,
+    attributed: &'a Attributed<'a>,
     number: u32,
     options: &'a TextOptions,
 ) -> Option<Row<'a>> {
-    let mut rows = rows(profile, options).into_iter();
+    let mut rows = rows(attributed, options).into_iter();
     rows.find(|row| row.sites.iter().any(|site| site.number == number))
 }

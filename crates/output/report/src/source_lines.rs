@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allotrope_files::open_stored;
@@ -33,7 +34,7 @@ pub struct SourceLines {
     /// When the program ran: a file modified later may differ.
     recorded: Option<SystemTime>,
     /// By path: the file as it was compiled.
-    compiled: FxHashMap<String, Compiled>,
+    compiled: FxHashMap<Arc<str>, Compiled>,
     state: RefCell<State>,
 }
 
@@ -89,7 +90,7 @@ impl SourceLines {
             };
         }
         for (file, md5) in profile.modules.iter().flat_map(|it| &it.sources) {
-            self.compiled.entry(file.clone()).or_default().md5 = Some(*md5);
+            self.compiled.entry((&**file).into()).or_default().md5 = Some(*md5);
         }
         self
     }
@@ -252,7 +253,7 @@ mod tests {
 
     fn frame(file: &Path, line: u32) -> Frame {
         Frame {
-            file: file.to_string_lossy().into_owned(),
+            file: file.to_string_lossy().into(),
             line,
             ..Frame::default()
         }

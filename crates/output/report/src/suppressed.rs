@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use allotrope_diff::{FrameText, Glue, Matcher, Rule, Suppressions};
-use allotrope_profile::{Profile, Site};
-use allotrope_text::text_of_path;
+use allotrope_attribution::{Attributed, FrameText, Matcher, Rule, Suppressions};
+use allotrope_profile::Site;
 
 use crate::numbers::{bytes, count};
 
@@ -19,27 +18,10 @@ pub(crate) struct RuleFinder<'a> {
 }
 
 impl<'a> RuleFinder<'a> {
-    pub(crate) fn new(
-        profile: &'a Profile,
-        glue: &'a Glue,
-        suppressions: &'a Suppressions,
-    ) -> Self {
-        let texts = move |index: u32| {
-            let frame = profile.frames.get(index as usize)?;
-            let name = profile.module_name(frame);
-            let names = [&*name, &*frame.function, &*frame.signature, &*frame.file];
-            let origin = glue.origin(names, frame.generated);
-            let module = profile.modules.get(frame.module as usize);
-            Some(FrameText {
-                function: &frame.function,
-                signature: &frame.signature,
-                file: &frame.file,
-                module: module.map_or(name, |module| text_of_path(&module.path)),
-                origin,
-            })
-        };
+    pub(crate) fn new(attributed: &'a Attributed<'a>, suppressions: &'a Suppressions) -> Self {
+        let text = |frame| attributed.text(frame);
         Self {
-            matcher: Matcher::new(suppressions, Box::new(texts)),
+            matcher: Matcher::new(suppressions, Box::new(text)),
         }
     }
 

@@ -24,6 +24,7 @@ mod windows;
 
 use std::io::{self, Write};
 
+use allotrope_attribution::Attributed;
 use allotrope_profile::warnings::{waits, warnings};
 use allotrope_profile::{Metric, Process, Profile, Unit, WindowRun};
 use allotrope_text::TextWriter;
@@ -54,7 +55,12 @@ fn divided_by(per: Option<f64>) -> String {
 }
 
 /// Writes the report.
-pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    attributed: &Attributed<'_>,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let profile = attributed.profile;
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let out: &mut dyn Write = &mut out;
     header::write(profile, options, out)?;
@@ -70,7 +76,7 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
         return out.flush();
     }
     windows::write(profile, options, out)?;
-    let rows = rows(profile, options);
+    let rows = rows(attributed, options);
     let many = processes(profile, options).nth(1).is_some();
     if let Some(order) = options.tree {
         let metric = options.metric.unwrap_or(Metric::Allocations);

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_profile::warnings::warnings;
 use allotrope_profile::{
     Filter, MemoryTrace, Metric, Options, Profile, aggregate, blocks_of_sites,
@@ -33,20 +34,20 @@ const NODES: [(u32, u64, u32); 14] = [
     (11, APP + 0x48, 0),          // 21 operator new, from elsewhere in it
 ];
 
-fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) -> Frame {
-    Frame {
+fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) -> NamedFrame {
+    NamedFrame {
         function: function.into(),
         signature: signature.into(),
         file: file.into(),
         line,
         column: u32::from(line > 0) * 5,
-        offset: 16,
+        offset: Some(16),
         inlined,
-        generated: false,
+        ..NamedFrame::default()
     }
 }
 
-fn symbols(module: ModuleId, named: &[(u64, &[Frame])]) -> Record {
+fn symbols(module: ModuleId, named: &[(u64, &[NamedFrame])]) -> Record {
     let mut symbols = Symbols {
         module,
         unoptimised: (module == 0).then_some(true),
@@ -383,9 +384,13 @@ fn profile(records: Vec<Record>) -> Profile {
     aggregate(&trace, &Options::default()).expect("the recording can be aggregated")
 }
 
+fn attributed(profile: &Profile) -> Attributed<'_> {
+    Attributed::new(profile, &Glue::default())
+}
+
 fn shown(profile: &Profile, options: &TextOptions) -> String {
     let mut out = Vec::new();
-    text::write(profile, options, &mut out).expect("memory takes everything");
+    text::write(&attributed(profile), options, &mut out).expect("memory takes everything");
     let text = String::from_utf8(out).expect("text is UTF-8");
     for line in text.lines() {
         assert!(line.chars().count() <= options.style.width, "{line}");
@@ -473,24 +478,25 @@ fn one_site_with_its_single_allocations() {
         .find(|site| site.stack_id == 16);
     let number = grown.expect("stack 16 allocated").number;
     let mut out = Vec::new();
-    assert!(write_site(&profile, number, &wide(80), &mut out).expect("memory"));
+    let attributed = attributed(&profile);
+    assert!(write_site(&attributed, number, &wide(80), &mut out).expect("memory"));
     writeln!(out).expect("memory");
-    let sites = sites_of_row(&profile, number, &wide(80));
-    let mut list = BlockList::new(&profile, &wide(80), &mut out).expect("memory");
+    let sites = sites_of_row(&attributed, number, &wide(80));
+    let mut list = BlockList::new(&attributed, &wide(80), &mut out).expect("memory");
     blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
         list.write(block).expect("memory");
     })
     .expect("can be aggregated");
     list.finish().expect("memory");
     insta::assert_snapshot!(String::from_utf8(out).expect("UTF-8"));
-    assert!(!write_site(&profile, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
+    assert!(!write_site(&attributed, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
 }
 
 #[test]
 fn json_of_a_troubled_recording() {
     let profile = aggregate(&with_problems(), &Options::default()).expect("can be aggregated");
     let mut out = Vec::new();
-    json::write(&profile, &JsonOptions::default(), &mut out).expect("memory");
+    json::write(&attributed(&profile), &JsonOptions::default(), &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
     // Frames come before processes.
@@ -500,7 +506,12 @@ fn json_of_a_troubled_recording() {
 #[test]
 fn json_sites_are_sorted_complete_and_sum_up() {
     let mut out = Vec::new();
-    json::write(&without_child(), &JsonOptions::default(), &mut out).expect("memory");
+    json::write(
+        &attributed(&without_child()),
+        &JsonOptions::default(),
+        &mut out,
+    )
+    .expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     let process = &value["processes"][0];
     let sites = process["sites"].as_array().expect("a list");
@@ -538,7 +549,7 @@ fn colours_are_optional_and_change_no_text() {
     let mut painted = plain.clone();
     painted.style.color = true;
     let mut out = Vec::new();
-    text::write(&without_child(), &painted, &mut out).expect("memory");
+    text::write(&attributed(&without_child()), &painted, &mut out).expect("memory");
     let mut text = String::from_utf8(out).expect("UTF-8");
     assert!(text.contains("\x1b[36m"));
     for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[36m"] {

@@ -164,9 +164,9 @@ fn stack(numbers: &mut Numbers) -> Vec<u32> {
 
 fn frame(function: String) -> StackFrame {
     StackFrame {
-        function,
-        module: "program".to_owned(),
-        file: "program.cc".to_owned(),
+        function: function.into(),
+        module: "program".into(),
+        file: "program.cc".into(),
         line: 1,
         ..StackFrame::default()
     }

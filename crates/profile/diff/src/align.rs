@@ -6,8 +6,9 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 
+use crate::Side;
 use crate::frames::FrameTable;
-use crate::{Side, names};
+use crate::similarity::{bigram_similarity, operator_of};
 
 /// Weights are in sixteenths of a bit of information: integers, so that sums
 /// are exact.
@@ -194,13 +195,13 @@ impl<'t, 'a> Aligner<'t, 'a> {
         let pair = (x.min(y), x.max(y));
         *self.renames.borrow_mut().entry(pair).or_insert_with(|| {
             let (x, y) = (self.table.spelling(pair.0), self.table.spelling(pair.1));
-            if names::operator_of(x) != names::operator_of(y) {
+            if operator_of(x) != operator_of(y) {
                 return None;
             }
             let both = self.weight(pair.0) + self.weight(pair.1);
             // Half of what removing one and inserting the other costs; an
             // eighth if the names are nearly the same.
-            let dissimilarity = 256 - names::bigram_similarity(x, y).min(192);
+            let dissimilarity = 256 - bigram_similarity(x, y).min(192);
             Some((u64::from(both) * u64::from(dissimilarity) / 512) as u32)
         })
     }

@@ -152,7 +152,7 @@ fn lines_of<'a>(classes: &Classes<'a>, matches: &[Match], blamed: u32) -> [Vec<L
             let Some(frame) = frames.find(named) else {
                 continue;
             };
-            let (file, number) = (table.frame(frame).file.as_str(), table.frame(frame).line);
+            let (file, number) = (&*table.frame(frame).file, table.frame(frame).line);
             let figure = classes.value(occurrence);
             let lines = &mut lines[side as usize];
             let index = indexes[side as usize].entry((file, number));

@@ -7,13 +7,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::Side;
 use crate::error::DiffError;
-use crate::glue::Glue;
 use crate::match_level::MatchLevel;
-use crate::own_code::{Code, Origin};
-use crate::roots::mark_roots;
-use crate::wrappers::{Requests, Standing, mark_forwarding};
-use crate::{Side, names};
+use crate::similarity::operator_of;
+use allotrope_attribution::{
+    Code, Glue, Origin, Requests, Standing, mark_forwarding, mark_roots, names,
+};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// The number of match levels with names of their own.
@@ -202,7 +202,7 @@ impl<'a> FrameTable<'a> {
         let mut spellings: Vec<(String, u32)> = loosest.numbers.into_iter().collect();
         spellings.sort_unstable_by_key(|&(_, number)| number);
         self.spellings = spellings.into_iter().map(|(name, _)| name).collect();
-        let is_operator = |name: &String| names::operator_of(name).is_some();
+        let is_operator = |name: &String| operator_of(name).is_some();
         self.is_operator = self.spellings.iter().map(is_operator).collect();
     }
 

@@ -10,14 +10,14 @@
 //!
 //! The steps, one file each:
 //!
-//! 1. `frames`, `names`: number the frames of both sides, and normalise their
-//!    names at several match levels.
+//! 1. `frames`: number the frames of both sides, and normalise their names at several
+//!    match levels.
 //! 2. `classes`: group stacks with the same exact names.
 //! 3. `keys`, `match_by_name`: match classes with equal names, level by level.
 //! 4. `net`: merge matches that rose with matches that fell if their functions are
 //!    the same and a compiler only inlined them differently.
 //! 5. `replaced`: match functions that replaced others at many call sites.
-//! 6. `candidates`, `align`, `assign`, `hungarian`: match the rest by
+//! 6. `candidates`, `align`, `similarity`, `assign`, `hungarian`: match the rest by
 //!    similarity.
 //! 7. `noise`: separate the differences that runs of one side have too.
 //! 8. `blame`, `call_changes`: group the remaining differences by cause.
@@ -38,32 +38,21 @@ mod differing_frame;
 mod entries;
 mod error;
 mod frames;
-mod glue;
-mod headlines;
 mod hungarian;
 mod keys;
 mod match_by_name;
 mod match_level;
-mod names;
 mod net;
 mod noise;
-mod own_code;
 mod replaced;
-mod roots;
-mod suppressions;
-mod wrappers;
+mod similarity;
 
 use std::fmt;
 
 pub use error::DiffError;
 
 pub use crate::chance::Interval;
-pub use crate::glue::Glue;
-pub use crate::headlines::Headlines;
-pub use crate::own_code::{Code, Origin};
-pub use crate::roots::mark_roots;
-pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
-pub use crate::wrappers::{Heads, Requests, mark_forwarding};
+use allotrope_attribution::{FrameText, Glue, Matcher, Origin, Rule, Suppressions};
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].
@@ -270,7 +259,7 @@ pub fn compare(
 ) -> Result<Diff, DiffError> {
     check(before, after, options)?;
     let nothing = StackFrame {
-        function: "[no stack]".to_owned(),
+        function: "[no stack]".into(),
         ..StackFrame::default()
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
@@ -354,13 +343,8 @@ fn mark_suppressed(
 ) {
     let mut matcher = Matcher::new(suppressions, |index| {
         let frame = frames.get(index as usize)?;
-        Some(FrameText {
-            function: &frame.function,
-            signature: &frame.signature,
-            file: &frame.file,
-            module: frame.module.as_str().into(),
-            origin: *origins.get(index as usize)?,
-        })
+        let origin = *origins.get(index as usize)?;
+        Some(FrameText::new(frame, (&*frame.module).into(), origin))
     });
     for entry in entries {
         let stacks = entry.stacks.iter();

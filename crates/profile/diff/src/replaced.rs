@@ -16,7 +16,7 @@ use crate::frames::FrameTable;
 use crate::keys;
 use crate::match_by_name::Match;
 use crate::match_level::MatchLevel;
-use crate::names;
+use crate::similarity::operator_of;
 
 /// The number of stacks of the other side that a function must have replaced.
 const MANY: usize = 8;
@@ -210,7 +210,7 @@ fn contexts(classes: &Classes<'_>, gaps: &[Gap], matches: &[Match]) -> Vec<CallC
 /// all are the same operator or none is an operator, and no function is in both
 /// lists, which are sorted.
 fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
-    let operator = |&name: &u32| names::operator_of(classes.table.spelling(name));
+    let operator = |&name: &u32| operator_of(classes.table.spelling(name));
     let Some(first) = were.first() else {
         return false;
     };

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use allotrope_diff::{Glue, Headlines};
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_findings::{FindingOptions, find};
 use allotrope_profile::{Options, aggregate};
 use allotrope_trace::TraceReader;
@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..Options::default()
         };
         let profile = aggregate(&trace, &options)?;
-        let frames = Headlines::new(&profile, &Glue::default());
-        for found in find(&profile, &frames, &FindingOptions::default()) {
+        let attributed = Attributed::new(&profile, &Glue::default());
+        for found in find(&attributed, &FindingOptions::default()) {
             let frame = found.frame.and_then(|at| profile.frames.get(at as usize));
             let function = frame.map_or("-", |frame| &frame.function);
             let (rule, severity) = (found.rule.name(), found.severity.name());

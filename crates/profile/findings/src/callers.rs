@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::{Frame, Site};
 use rustc_hash::FxHashMap;
 
@@ -59,7 +59,7 @@ impl Context<'_> {
 
     /// The language of a frame's source file.
     pub(crate) fn language(&self, frame: Option<u32>) -> Language {
-        let file = self.of_frame(frame).map(|frame| Path::new(&frame.file));
+        let file = self.of_frame(frame).map(|frame| Path::new(&*frame.file));
         match file.and_then(Path::extension).and_then(|it| it.to_str()) {
             Some("rs") => Language::Rust,
             Some("c") => Language::C,

@@ -1,11 +1,10 @@
 //! What the rules look at: a process, its groups of sites and their sums.
 
-use allotrope_diff::{FrameText, Headlines, Matcher, Origin};
+use allotrope_attribution::{Attributed, Headlines, Matcher, Origin};
 use allotrope_profile::{
     Evidence, GrowthEvidence, LIVE_AT_END, Lifetimes, Process, Profile, Site, SiteEvidence,
     TimeCell, TimeTable,
 };
-use allotrope_text::text_of_path;
 use rustc_hash::FxHashMap;
 
 use crate::FindingOptions;
@@ -88,6 +87,7 @@ fn active(table: &TimeTable) -> [u64; 2] {
 
 /// A process, as the rules look at it.
 pub(crate) struct Context<'a> {
+    attributed: &'a Attributed<'a>,
     pub profile: &'a Profile,
     pub process: &'a Process,
     pub table: &'a TimeTable,
@@ -106,20 +106,20 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// `None` if the profile has no evidence about the process, or it allocated nothing.
     pub(crate) fn new(
-        profile: &'a Profile,
+        attributed: &'a Attributed<'a>,
         process: &'a Process,
-        frames: &'a Headlines,
         options: &'a FindingOptions,
     ) -> Option<Self> {
         let table = process.times.as_ref()?;
         let evidence = process.evidence.as_ref()?;
         let start_ns = table.starts_ns.first().copied()?;
         let mut context = Self {
-            profile,
+            attributed,
+            profile: attributed.profile,
             process,
             table,
             evidence,
-            frames,
+            frames: &attributed.headlines,
             options,
             groups: Vec::new(),
             start_ns,
@@ -128,8 +128,8 @@ impl<'a> Context<'a> {
         };
         let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (index, site) in (0..).zip(&process.sites) {
-            let head = frames.head(site);
-            let function = head.map_or(u32::MAX, |head| frames.function(head));
+            let head = context.frames.head(site);
+            let function = head.map_or(u32::MAX, |head| context.frames.function(head));
             by_function.entry(function).or_default().push(index);
         }
         let groups = by_function.into_iter().map(|(function, sites)| Group {
@@ -217,18 +217,8 @@ impl<'a> Context<'a> {
 
     /// Whether the leaks of a site are expected.
     pub(crate) fn is_suppressed(&self, site: u32) -> bool {
-        let texts = |index: u32| {
-            let frame = self.profile.frames.get(index as usize)?;
-            let module = self.profile.modules.get(frame.module as usize);
-            Some(FrameText {
-                function: &frame.function,
-                signature: &frame.signature,
-                file: &frame.file,
-                module: module.map(|it| text_of_path(&it.path)).unwrap_or_default(),
-                origin: self.frames.origin(index),
-            })
-        };
-        let mut matcher = Matcher::new(&self.options.suppressions, texts);
+        let text = |frame| self.attributed.text(frame);
+        let mut matcher = Matcher::new(&self.options.suppressions, text);
         matcher.rule(&self.site(site).stack).is_some()
     }
 

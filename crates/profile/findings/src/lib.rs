@@ -5,7 +5,7 @@
 //! has the formula of each rule and how often it was wrong.
 //!
 //! The rules look at *groups*: the sites of a process whose headline frame (the innermost
-//! frame of the user's own code, see [`Origin`](allotrope_diff::Origin)) is in the same
+//! frame of the user's own code, see [`Origin`](allotrope_attribution::Origin)) is in the same
 //! function. They need a profile with [time tables](allotrope_profile::Options::time_table)
 //! and [evidence](allotrope_profile::Options::evidence); without them there are no
 //! findings.
@@ -22,8 +22,7 @@ pub mod series;
 
 use std::collections::BTreeSet;
 
-use allotrope_diff::{Headlines, Suppressions};
-use allotrope_profile::Profile;
+use allotrope_attribution::{Attributed, Suppressions};
 
 pub use finding::{Finding, Number, Rule, Severity, Value};
 
@@ -38,11 +37,11 @@ pub struct FindingOptions {
     pub off: BTreeSet<Rule>,
 }
 
-/// The findings of all processes, best first. `frames` are the profile's.
-pub fn find(profile: &Profile, frames: &Headlines, options: &FindingOptions) -> Vec<Finding> {
+/// The findings of all processes, best first.
+pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
     let mut found = Vec::new();
-    for process in &profile.processes {
-        let Some(context) = Context::new(profile, process, frames, options) else {
+    for process in &attributed.profile.processes {
+        let Some(context) = Context::new(attributed, process, options) else {
             continue;
         };
         let mut of_process = rules::find(&context);

@@ -94,7 +94,7 @@ impl StackSetBuilder {
     ) -> Result<u32, Problem> {
         let hash = HalfHash::of(&self.hasher, text);
         let is_this = |entry: &Entry| {
-            entry.hash == hash && self.frames[entry.index as usize].function == text
+            entry.hash == hash && &*self.frames[entry.index as usize].function == text
         };
         if let Some(entry) = self.functions.find(hash.spread(), is_this) {
             return Ok(entry.index);
@@ -103,7 +103,7 @@ impl StackSetBuilder {
             return Ok(*index);
         }
         let index = self.frame(parse(self.budget.names(), text))?;
-        if self.frames[index as usize].function == text {
+        if &*self.frames[index as usize].function == text {
             self.budget.take(ENTRY)?;
             insert(&mut self.functions, Entry { hash, index });
         } else {

@@ -26,57 +26,5 @@
 //! {"leaked_bytes":…,"leaked_bytes_low":…,"leaked_bytes_high":…,…}}`.
 //! Readers ignore unknown fields.
 
-use std::borrow::Cow;
-
-use allotrope_profile::StackFrame;
-use serde::{Deserialize, Serialize};
-
 /// The value of the field `format`.
 pub(crate) const FORMAT: &str = "allotrope-stacks/1";
-
-/// A frame in the file.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct FrameForm<'a> {
-    pub function: Cow<'a, str>,
-    pub signature: Cow<'a, str>,
-    pub module: Cow<'a, str>,
-    pub file: Cow<'a, str>,
-    pub line: u32,
-    pub column: u32,
-    pub offset: Option<u64>,
-    pub inlined: bool,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub generated: bool,
-}
-
-impl<'a> From<&'a StackFrame> for FrameForm<'a> {
-    fn from(frame: &'a StackFrame) -> Self {
-        Self {
-            function: Cow::Borrowed(&frame.function),
-            signature: Cow::Borrowed(&frame.signature),
-            module: Cow::Borrowed(&frame.module),
-            file: Cow::Borrowed(&frame.file),
-            line: frame.line,
-            column: frame.column,
-            offset: frame.offset,
-            inlined: frame.inlined,
-            generated: frame.generated,
-        }
-    }
-}
-
-impl From<FrameForm<'_>> for StackFrame {
-    fn from(form: FrameForm<'_>) -> Self {
-        Self {
-            function: form.function.into_owned(),
-            signature: form.signature.into_owned(),
-            module: form.module.into_owned(),
-            file: form.file.into_owned(),
-            line: form.line,
-            column: form.column,
-            offset: form.offset,
-            inlined: form.inlined,
-            generated: form.generated,
-        }
-    }
-}

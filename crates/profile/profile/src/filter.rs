@@ -1,6 +1,8 @@
 //! What `--filter` means in every command: which frames, and so which stacks, a pattern
 //! selects.
 
+use crate::named_frame::StackFrame;
+
 /// A pattern that a frame's function, source file or module has to contain. `*` stands
 /// for any text, also none; no other character is special.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,11 @@ impl Filter {
         [function, file, module]
             .into_iter()
             .any(|text| self.is_in(text))
+    }
+
+    /// Whether it selects a frame of a set of stacks.
+    pub fn selects(&self, frame: &StackFrame) -> bool {
+        self.matches(&frame.function, &frame.file, &frame.module)
     }
 
     fn is_in(&self, text: &str) -> bool {

@@ -12,8 +12,8 @@ use std::hash::BuildHasher;
 use std::path::Path;
 
 use allotrope_trace::model::{
-    Frame as SymbolFrame, ImageId, Mapping, MappingId, Module as TraceModule, ModuleId, NO_MAPPING,
-    StackId, StackNode, Symbols, stack_end,
+    ImageId, Mapping, MappingId, Module as TraceModule, ModuleId, NO_MAPPING, NamedFrame, StackId,
+    StackNode, Symbols, stack_end,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -21,7 +21,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::index::Image;
 use crate::jit_code::JitCode;
-use crate::model::{Frame, Module, UNKNOWN_MODULE};
+use crate::model::{Module, UNKNOWN_MODULE};
+use crate::named_frame::Frame;
 use crate::stack::Stacks;
 use crate::stack_tree::StackTree;
 
@@ -272,7 +273,7 @@ impl FrameTable {
     /// The frame that stands for the missing outer part of a truncated stack.
     fn truncated(&mut self) -> u32 {
         self.intern(Frame {
-            function: "[truncated]".to_owned(),
+            function: "[truncated]".into(),
             module: UNKNOWN_MODULE,
             ..Frame::default()
         })
@@ -342,7 +343,7 @@ impl FrameTable {
     fn name(&self, location: CodeLocation) -> Vec<Frame> {
         let Some(id) = location.module else {
             return vec![Frame {
-                function: format!("{:#x}", location.address),
+                function: format!("{:#x}", location.address).into(),
                 module: UNKNOWN_MODULE,
                 ..Frame::default()
             }];
@@ -363,7 +364,7 @@ impl FrameTable {
             .collect();
         if found.is_empty() {
             return vec![Frame {
-                function: unnamed(),
+                function: unnamed().into(),
                 module: module.unwrap_or(UNKNOWN_MODULE),
                 ..Frame::default()
             }];
@@ -393,24 +394,16 @@ impl FrameTable {
     }
 }
 
-/// Converts a frame of the trace; `unnamed` makes the name if it has none.
-fn frame_of(symbol: &SymbolFrame, module: u32, unnamed: &dyn Fn() -> String) -> Frame {
-    let named = !symbol.function.is_empty();
-    Frame {
-        function: if named {
-            symbol.function.clone()
-        } else {
-            unnamed()
+/// A frame of the trace as one of a module; `unnamed` makes the name if it has none.
+fn frame_of(symbol: &NamedFrame, module: u32, unnamed: &dyn Fn() -> String) -> Frame {
+    let frame = symbol.with_module(module);
+    match frame.function.is_empty() {
+        true => Frame {
+            function: unnamed().into(),
+            offset: None,
+            ..frame
         },
-        signature: symbol.signature.clone(),
-        module,
-        file: symbol.file.clone(),
-        line: symbol.line,
-        column: symbol.column,
-        offset: if named { symbol.offset } else { 0 },
-        inlined: symbol.inlined,
-        generated: symbol.generated,
-        interrupted: false,
+        false => frame,
     }
 }
 
@@ -425,7 +418,7 @@ impl ModuleSymbols {
         Self { records, locations }
     }
 
-    fn frames(&self, address: u64, exact: bool) -> impl Iterator<Item = &SymbolFrame> {
+    fn frames(&self, address: u64, exact: bool) -> impl Iterator<Item = &NamedFrame> {
         let found = self.locations.get(&(address, exact)).map(|&(r, l)| {
             let record = &self.records[r as usize];
             (record, &record.locations[l as usize])

@@ -4,7 +4,7 @@
 //! These stacks get additional ids here, after those of the trace.
 
 use allotrope_trace::model::{
-    Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
+    JitSymbols, Location, NO_MAPPING, NamedFrame, StackId, StackNode, stack_end,
 };
 use rustc_hash::FxHashMap;
 
@@ -139,7 +139,7 @@ impl JitCode {
         address: u64,
         exact: bool,
         name: u32,
-    ) -> impl Iterator<Item = &Frame> {
+    ) -> impl Iterator<Item = &NamedFrame> {
         let names = self.names.get(&(address, exact));
         let found = names.and_then(|names| names.get(name as usize));
         let found = found.map(|(_, r, l)| {

@@ -53,6 +53,7 @@ mod details;
 mod error;
 pub mod evidence;
 mod filter;
+mod frame_form;
 mod frames;
 mod gap;
 mod gaps;
@@ -65,6 +66,7 @@ mod live;
 mod merge;
 mod metric;
 pub mod model;
+mod named_frame;
 mod observer;
 pub mod operations;
 mod options;
@@ -101,6 +103,7 @@ mod window_table;
 pub mod windows;
 
 pub use aggregate::{aggregate, aggregate_readable, block_events, blocks_of_sites};
+pub use allotrope_trace::model::NamedFrame;
 pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, StackId};
 pub use details::{
     FreePlace, FreeStack, FreeingThread, SiteDetails, SiteEntry, SiteThread, SizeClass,
@@ -109,15 +112,17 @@ pub use details::{
 pub use error::AggregateError;
 pub use evidence::{Evidence, GrowthEvidence, SiteEvidence};
 pub use filter::Filter;
+pub use frame_form::FrameForm;
 pub use gap::Gap;
 pub use heap_curve::HeapPoint;
 pub use heap_curves::{HeapCurve, heap_curves};
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
-    EntryTotals, Frame, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
+    EntryTotals, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
+pub use named_frame::{Frame, StackFrame};
 pub use observer::{Block, BlockEvent};
 pub use options::{Helpers, Options};
 pub use peak::Peak;
@@ -129,7 +134,7 @@ pub use source::{
     EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
 };
 pub use stack::Stack;
-pub use stack_set::{CountedStack, Maximum, StackFrame, StackSet};
+pub use stack_set::{CountedStack, Maximum, StackSet};
 pub use sum_curve::{PARTS_OF_SUM, sum_of_live, sum_of_resident};
 pub use time_range::aggregate_range;
 pub use time_table::{BlockSum, LIVE_AT_END, RangeFigures, TimeCell, TimeTable};

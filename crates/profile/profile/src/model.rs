@@ -17,6 +17,7 @@ use crate::evidence::Evidence;
 use crate::filter::Filter;
 use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
+use crate::named_frame::Frame;
 use crate::series::{ResidentPoint, Series};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
@@ -97,35 +98,6 @@ pub(crate) fn file_name(path: &str) -> &str {
 pub fn command_text(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| text_of_os(word)).collect();
     words.join(" ")
-}
-
-/// A frame of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Frame {
-    /// Qualified name without parameters; `module+0x1f` if the address has no name,
-    /// `0x7f…` if it is in no module, `[truncated]` in place of the frames beyond the
-    /// depth limit of the walk.
-    pub function: String,
-    /// The full demangled form; empty if the address has no name.
-    pub signature: String,
-    /// Index into [`Profile::modules`], or [`UNKNOWN_MODULE`].
-    pub module: u32,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line from 1; 0 if unknown.
-    pub line: u32,
-    /// Column from 1; 0 if unknown.
-    pub column: u32,
-    /// Bytes from the start of the function; 0 if the address has no name.
-    pub offset: u64,
-    /// Inlined into the next frame of the stack.
-    pub inlined: bool,
-    /// The compiler wrote the function: a derived trait's method, an implicit copy
-    /// constructor.
-    pub generated: bool,
-    /// A signal interrupted the program here: the frames inside of it are those of the
-    /// signal's handler.
-    pub interrupted: bool,
 }
 
 /// One process image: a process (pid) between two calls of `exec`.

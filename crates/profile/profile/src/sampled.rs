@@ -20,7 +20,8 @@ use allotrope_trace::model::{Exit, ImageId, Recording, Sampling};
 use allotrope_trace::{Cut, ReadError};
 
 use crate::metric::{Metric, MetricSet};
-use crate::model::{Frame, Module};
+use crate::model::Module;
+use crate::named_frame::Frame;
 use crate::stack::Stack;
 
 /// Most samples and totals of a file.

@@ -5,41 +5,13 @@
 //! of the run that other tools' formats contain. A [`Profile`], which has everything, can be
 //! converted to one.
 
+use std::sync::Arc;
+
 use crate::filter::Filter;
 use crate::metric::{Metric, MetricSet, MetricValues};
-use crate::model::{Process, Profile, Site, command_text};
+use crate::model::{Module, Process, Profile, Site, command_text};
+use crate::named_frame::{Frame, StackFrame};
 use crate::run_info::RunInfo;
-
-/// A frame, with everything that its source has.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct StackFrame {
-    /// Qualified name without parameters, or the source's own text where no such name can
-    /// be made of it.
-    pub function: String,
-    /// The full form of the name; empty if the source has none.
-    pub signature: String,
-    /// File name of the module, without its folders; empty if unknown.
-    pub module: String,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line from 1; 0 if unknown.
-    pub line: u32,
-    /// Column from 1; 0 if unknown.
-    pub column: u32,
-    /// Bytes from the start of the function; `None` if unknown.
-    pub offset: Option<u64>,
-    /// Inlined into the next frame of the stack.
-    pub inlined: bool,
-    /// The compiler wrote the function.
-    pub generated: bool,
-}
-
-impl StackFrame {
-    /// Whether the filter selects it.
-    pub fn matches(&self, filter: &Filter) -> bool {
-        filter.matches(&self.function, &self.file, &self.module)
-    }
-}
 
 /// A stack and its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -80,9 +52,9 @@ pub struct StackSet {
 }
 
 impl StackSet {
-    /// Keeps only the stacks with a frame that [matches](StackFrame::matches).
+    /// Keeps only the stacks with a frame that the filter selects.
     pub fn filter(&mut self, filter: &Filter) {
-        let matching = self.frames.iter().map(|frame| frame.matches(filter));
+        let matching = self.frames.iter().map(|frame| filter.selects(frame));
         let matching: Vec<bool> = matching.collect();
         let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
         self.stacks
@@ -161,30 +133,28 @@ impl StackSet {
     }
 
     fn of_processes(profile: &Profile, processes: &[Process]) -> Self {
-        let frames = profile
-            .frames
-            .iter()
-            .map(|frame| StackFrame {
-                function: frame.function.clone(),
-                signature: frame.signature.clone(),
-                module: profile.module_name(frame).into_owned(),
-                file: frame.file.clone(),
-                line: frame.line,
-                column: frame.column,
-                offset: Some(frame.offset),
-                inlined: frame.inlined,
-                generated: frame.generated,
-            })
-            .collect();
         let sites = processes.iter().flat_map(|process| &process.sites);
         Self {
             title: command_text(&profile.recording.command),
-            frames,
+            frames: stack_frames(&profile.frames, &profile.modules),
             stacks: sites.map(counted).collect(),
             known: MetricSet::OF_STACKS,
             run: RunInfo::of_processes(profile, processes),
         }
     }
+}
+
+/// The frames of a profile as those of a set of stacks.
+pub(crate) fn stack_frames(frames: &[Frame], modules: &[Module]) -> Vec<StackFrame> {
+    let modules: Vec<Arc<str>> = modules.iter().map(|it| it.name().into()).collect();
+    let module = |frame: &Frame| modules.get(frame.module as usize).cloned();
+    let frames = frames.iter().map(|frame| StackFrame {
+        // No offset is that of an address without a name: it is in the name.
+        offset: frame.offset.or(Some(0)),
+        interrupted: false,
+        ..frame.with_module(module(frame).unwrap_or_default())
+    });
+    frames.collect()
 }
 
 fn counted(site: &Site) -> CountedStack {

@@ -25,9 +25,9 @@ fn named(tick: u64, address: u64, function: &str) -> Record {
     Record::JitSymbols(JitSymbols {
         image: 0,
         tick,
-        frames: vec![Frame {
+        frames: vec![NamedFrame {
             function: function.into(),
-            ..Frame::default()
+            ..NamedFrame::default()
         }],
         locations: vec![Location {
             address,
@@ -68,7 +68,7 @@ fn stacks(profile: &Profile) -> Vec<(Vec<&str>, u64)> {
     let process: &Process = &profile.processes[0];
     let functions = |stack: &[u32]| -> Vec<&str> {
         let frames = stack.iter().map(|&frame| &profile.frames[frame as usize]);
-        frames.map(|frame| frame.function.as_str()).collect()
+        frames.map(|frame| &*frame.function).collect()
     };
     let sites = process.sites.iter();
     let mut stacks: Vec<_> = sites
@@ -117,7 +117,7 @@ fn code_that_replaces_other_code_has_its_own_stacks() {
     // The blocks are assigned to the stacks accordingly.
     let second = profile.processes[0].sites.iter().find(|site| {
         let frame = &profile.frames[site.stack[0] as usize];
-        frame.function == "second"
+        &*frame.function == "second"
     });
     let wanted = [(0, second.unwrap().stack_id)];
     let mut seen = Vec::new();

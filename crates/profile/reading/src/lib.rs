@@ -28,7 +28,7 @@
 //!     Ok(top.map(|site| {
 //!         // The first frame of a stack is the innermost one.
 //!         let frame = site.stack.first().and_then(|&frame| profile.frames.get(frame as usize));
-//!         let function = frame.map_or("", |frame| &frame.function);
+//!         let function = frame.map_or("", |frame| &*frame.function);
 //!         (function.to_owned(), site.allocated_bytes)
 //!     }))
 //! }

@@ -106,7 +106,7 @@ impl Source {
     /// Keeps only the stacks with a frame that matches.
     pub fn filter(&mut self, filter: &Filter) {
         if let Some(sampled) = &mut self.sampled {
-            let matching = self.set.frames.iter().map(|frame| frame.matches(filter));
+            let matching = self.set.frames.iter().map(|frame| filter.selects(frame));
             let matching: Vec<bool> = matching.collect();
             let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
             let mut stacks = self.set.stacks.iter();

@@ -13,13 +13,14 @@ use rustc_hash::FxHashMap;
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
 use crate::error::SymbolError;
-use crate::frame::{Frame, Resolved};
 use crate::index::{self, Index, IndexCache};
 use crate::locator::Locator;
 use crate::progress::Progress;
 use crate::proof::Ran;
+use crate::resolved::Resolved;
 use crate::shared_strings::{Md5, SharedStrings};
 use crate::symbol_table::SymbolTable;
+use allotrope_trace::model::NamedFrame;
 
 /// The symbols of one loaded module.
 #[derive(Debug)]
@@ -302,12 +303,11 @@ impl<'a> Resolver<'a> {
             };
             // A frame without a name is left out; the others are still right.
             let Some(name) = name else { continue };
-            frames.push(Frame {
+            frames.push(NamedFrame {
                 file: from.file,
                 line: from.line,
                 column: from.column,
                 inlined: index != outermost,
-                generated: false,
                 ..self.frame(name, offset)
             });
         }
@@ -317,7 +317,7 @@ impl<'a> Resolver<'a> {
         Resolved { frames }
     }
 
-    fn frame(&mut self, name: Name<'a>, offset: u64) -> Frame {
+    fn frame(&mut self, name: Name<'a>, offset: u64) -> NamedFrame {
         let (strings, demangler) = (&mut self.strings, self.demangler);
         let (function, signature) = self.names.entry(name).or_insert_with_key(|name| {
             let text = String::from_utf8_lossy(&name.text);
@@ -330,11 +330,11 @@ impl<'a> Resolver<'a> {
                 strings.share(&names.signature),
             )
         });
-        Frame {
+        NamedFrame {
             function: function.clone(),
             signature: signature.clone(),
-            offset,
-            ..Frame::default()
+            offset: Some(offset),
+            ..NamedFrame::default()
         }
     }
 }

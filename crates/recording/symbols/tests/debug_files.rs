@@ -287,14 +287,14 @@ fn the_c_library_has_lines_if_its_debug_package_is_installed() {
     let resolved = symbols.resolve(&[(address, true), (address + 4, true)]);
     let frame = resolved[0].frames.last().unwrap();
     assert!(frame.function.ends_with("malloc"), "{frame:?}");
-    assert_eq!(frame.offset, 0);
+    assert_eq!(frame.offset, Some(0));
     if !frame.file.is_empty() {
         assert!(
             frame.file.ends_with("malloc.c") && frame.line > 0,
             "{frame:?}"
         );
     }
-    assert_eq!(resolved[1].frames.last().unwrap().offset, 4);
+    assert_eq!(resolved[1].frames.last().unwrap().offset, Some(4));
 }
 
 /// A function whose name is in the supplementary file, as dwz writes it

@@ -87,7 +87,7 @@ fn functions_of_a_running_node_have_names() {
     let frame = code.frame(start + 1);
     assert_eq!(
         (&*frame.function, frame.offset, frame.line),
-        ("hotLoop", 1, 2)
+        ("hotLoop", Some(1), 2)
     );
     assert!(frame.file.ends_with("script.js"), "{frame:?}");
 

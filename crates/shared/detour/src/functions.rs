@@ -4,6 +4,8 @@
 
 use allotrope_shm::numbers::EntryPoint::{self, *};
 
+use crate::allocators::Allocator;
+
 /// How many bytes a call requests. Arguments are counted from the first one that
 /// [`Function`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,29 +62,6 @@ pub struct Function {
     pub entry: EntryPoint,
     /// What it does.
     pub operation: Operation,
-}
-
-/// The allocators that are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // they have the names of the allocators
-pub enum Allocator {
-    Jemalloc,
-    Tcmalloc,
-    Mimalloc,
-}
-
-impl Allocator {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Jemalloc, Self::Tcmalloc, Self::Mimalloc];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Jemalloc => "jemalloc",
-            Self::Tcmalloc => "tcmalloc",
-            Self::Mimalloc => "mimalloc",
-        }
-    }
 }
 
 /// A function with the prefix of its name.
@@ -153,28 +132,7 @@ const FAMILIES: [Family; 6] = [
     family("", 0, None, &[STANDARD, OPERATORS, JEMALLOC]),
 ];
 
-/// Functions that an allocator defines, if it is linked in as the program's `malloc`.
-const EVIDENCE: [(&[u8], Allocator); 10] = [
-    (b"mallocx", Allocator::Jemalloc),
-    (b"sdallocx", Allocator::Jemalloc),
-    (b"mallctl", Allocator::Jemalloc),
-    (b"je_arena_malloc_hard", Allocator::Jemalloc),
-    (b"je_malloc_tsd_boot0", Allocator::Jemalloc),
-    (b"TCMallocInternalMalloc", Allocator::Tcmalloc),
-    (b"tc_malloc", Allocator::Tcmalloc),
-    (b"tc_free", Allocator::Tcmalloc),
-    (b"mi_malloc", Allocator::Mimalloc),
-    (b"mi_free", Allocator::Mimalloc),
-];
-
-/// The allocator that a function belongs to, if its name shows it. A prefix of Rust's
-/// jemalloc does not: it is not the program's `malloc`.
-pub fn evidence(name: &[u8]) -> Option<Allocator> {
-    let known = EVIDENCE.iter().find(|(known, _)| *known == name);
-    known.map(|(_, allocator)| *allocator)
-}
-
-/// Whether [`by_name`] or [`evidence`] can know a name that begins so. A program may have
+/// Whether [`by_name`] or [`Allocator::of_function`] can know a name that begins so. A program may have
 /// hundreds of thousands of symbols, and this excludes nearly all of them by their first two
 /// bytes.
 #[inline(always)]
@@ -420,9 +378,6 @@ mod tests {
                 assert!(by_name(name.as_bytes()).is_some(), "{name}");
                 assert!(may_be_known(name.as_bytes()), "{name}");
             }
-        }
-        for (name, _) in EVIDENCE {
-            assert!(may_be_known(name), "{}", name.escape_ascii());
         }
         for name in [
             "",

@@ -21,6 +21,7 @@
 //!
 //! | module | responsible for |
 //! | --- | --- |
+//! | [`allocators`] | the names of all allocators that are known, for every part of Allotrope |
 //! | [`elf`] | the symbols and the code of an ELF file |
 //! | [`functions`] | which functions are entry points, and what their arguments mean |
 //! | [`survey`] | the entry points of one program, and which allocators they belong to |
@@ -34,6 +35,7 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod allocators;
 pub mod elf;
 pub mod functions;
 pub mod instruction;

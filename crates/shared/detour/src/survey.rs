@@ -1,7 +1,8 @@
 //! The entry points of the allocators that are linked into one program.
 
+use crate::allocators::Allocator;
 use crate::elf::{Bytes, Elf, Table};
-use crate::functions::{self, Allocator, Known};
+use crate::functions::{self, Known};
 
 /// Most entry points of a program: more than there are names.
 pub const MAX: usize = 256;
@@ -48,7 +49,7 @@ impl Survey {
         let mut is_malloc_known = false;
         for table in [Table::Exported, Table::All] {
             for symbol in elf.functions(table) {
-                is_malloc_known |= functions::evidence(symbol.name).is_some();
+                is_malloc_known |= Allocator::of_function(symbol.name).is_some();
                 let Some(known) = functions::by_name(symbol.name) else {
                     continue;
                 };
@@ -117,7 +118,7 @@ impl Survey {
             .chain(elf.functions(Table::Exported))
         {
             let by_prefix = || functions::by_name(symbol.name)?.allocator;
-            let allocator = functions::evidence(symbol.name).or_else(by_prefix);
+            let allocator = Allocator::of_function(symbol.name).or_else(by_prefix);
             if let Some(allocator) = allocator {
                 self.allocators[allocator as usize] = true;
             }

@@ -1,7 +1,7 @@
 //! Symbol tables of small and of damaged files.
 
+use allotrope_detour::allocators::Allocator;
 use allotrope_detour::elf::{Elf, Table};
-use allotrope_detour::functions::Allocator;
 use allotrope_detour::plan::{Plan, Refusal};
 use allotrope_detour::survey::Survey;
 use proptest::collection::vec;

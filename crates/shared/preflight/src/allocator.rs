@@ -1,6 +1,8 @@
 //! Which allocator a program uses, judged by the libraries that it names and the symbols
 //! that it defines.
 
+use allotrope_detour::allocators::ALLOCATORS;
+
 use crate::executable::Program;
 pub use crate::symbol_facts::SymbolFacts;
 
@@ -31,26 +33,15 @@ pub const OF_STRIPPED: &str = "record a build that keeps its symbols (do not str
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 
-const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
-    ("libjemalloc", "jemalloc"),
-    ("libtcmalloc", "tcmalloc"),
-    ("libmimalloc", "mimalloc"),
-    ("libsnmalloc", "snmalloc"),
-    ("librpmalloc", "rpmalloc"),
-    ("libhoard", "Hoard"),
-    ("libtbbmalloc", "tbbmalloc"),
-    ("libscudo", "Scudo"),
-];
-
 impl Allocator {
     /// The program's allocator, if it is not the C library's: one of the libraries that
     /// it names, or one that is linked into it.
     pub fn of(program: &Program, symbols: &SymbolFacts) -> Option<Self> {
         for needed in &program.needed {
-            let mut known = ALLOCATOR_LIBRARIES.iter();
-            if let Some((_, name)) = known.find(|(prefix, _)| needed.starts_with(prefix)) {
+            let mut known = ALLOCATORS.iter();
+            if let Some(row) = known.find(|row| needed.starts_with(row.library)) {
                 return Some(Self::Library {
-                    name,
+                    name: row.name,
                     file: needed.clone(),
                 });
             }

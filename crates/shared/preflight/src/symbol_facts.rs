@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use allotrope_detour::allocators::{ALLOCATORS, Allocator, Row};
 use allotrope_detour::functions;
 use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
@@ -40,20 +41,6 @@ pub struct SymbolFacts {
 /// rustc's two manglings, and the parts that such a symbol contains.
 const METHODS: [&[u8]; 2] = [b"_ZN16allotrope_client", b"_RNvM"];
 const IN_METHODS: [&[u8]; 2] = [b"16allotrope_client", b"8recorded"];
-
-/// Characteristic symbols of linked-in allocators.
-const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
-    (b"mallctl", "jemalloc"),
-    (b"je_mallctl", "jemalloc"),
-    (b"_rjem_mallctl", "jemalloc"),
-    (b"_rjem_malloc", "jemalloc"),
-    (b"_rjem_sdallocx", "jemalloc"),
-    (b"mi_malloc", "mimalloc"),
-    (b"mi_heap_malloc", "mimalloc"),
-    (b"_mi_malloc_generic", "mimalloc"),
-    (b"tc_malloc", "tcmalloc"),
-    (b"sn_malloc", "snmalloc"),
-];
 
 impl SymbolFacts {
     /// Reads all symbols of an ELF file. Symbol tables that cannot be read count
@@ -140,7 +127,7 @@ impl SymbolFacts {
                 continue;
             };
             self.names_entry_point |=
-                functions::by_name(name).is_some() || functions::evidence(name).is_some();
+                functions::by_name(name).is_some() || Allocator::of_function(name).is_some();
             if !symbol.is_definition(endian, strings) {
                 continue;
             }
@@ -151,8 +138,9 @@ impl SymbolFacts {
             self.defines_operator_new |= name == b"_Znwm";
             self.reported |= METHODS.iter().any(|begin| name.starts_with(begin))
                 && IN_METHODS.iter().all(|part| contains(name, part));
-            let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
-            self.name = self.name.or(known.map(|(_, allocator)| *allocator));
+            let is_its = |it: &&Row| it.linked.iter().any(|it| it.as_bytes() == name);
+            let known = ALLOCATORS.iter().find(is_its);
+            self.name = self.name.or(known.map(|row| row.name));
             self.sanitizer = self.sanitizer.or_else(|| sanitizer::defining(name));
         }
         Ok(())
@@ -185,7 +173,8 @@ mod tests {
 
     #[test]
     fn the_symbols_that_matter_begin_as_expected() {
-        let known = ALLOCATOR_SYMBOLS.iter().map(|(name, _)| *name);
+        let known = ALLOCATORS.iter().flat_map(|row| row.linked);
+        let known = known.map(|name| name.as_bytes());
         let known = known.chain(METHODS).chain([&b"malloc"[..], b"_Znwm"]);
         for name in known {
             assert!(may_matter(name), "{}", name.escape_ascii());

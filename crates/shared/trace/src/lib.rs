@@ -34,6 +34,7 @@
 mod chunk;
 mod error;
 mod events;
+mod frame;
 mod free_stacks;
 pub mod model;
 mod payload;

@@ -17,6 +17,7 @@ mod window;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use crate::frame::NamedFrame;
 pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
 pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
@@ -474,7 +475,7 @@ pub struct Symbols {
     /// empty if unknown.
     pub compilers: Vec<String>,
     /// Frames that `locations` refers to by index.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<NamedFrame>,
     /// Code addresses as in the module file (run-time address minus bias).
     pub locations: Vec<Location>,
     /// Why addresses of the module have no names, if it is known.
@@ -522,7 +523,7 @@ pub struct JitSymbols {
     /// When the names become valid.
     pub tick: u64,
     /// Frames that `locations` refers to by index.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<NamedFrame>,
     /// Run-time code addresses. A location without frames means that the code at
     /// the address was removed.
     pub locations: Vec<Location>,
@@ -538,28 +539,6 @@ pub struct Location {
     /// Indexes into the record's `frames`, innermost first. Each frame but the last
     /// is inlined into the next.
     pub frames: Vec<u32>,
-}
-
-/// One named frame.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Frame {
-    /// Qualified function name without parameters, return type and compiler suffix.
-    pub function: String,
-    /// The full demangled name.
-    pub signature: String,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line from 1; 0 if unknown.
-    pub line: u32,
-    /// Column from 1; 0 if unknown.
-    pub column: u32,
-    /// Offset of the address in the outermost, not inlined function, in bytes.
-    pub offset: u64,
-    /// The function was inlined into that of the next frame.
-    pub inlined: bool,
-    /// The compiler wrote the function: a derived trait's method, an implicit copy
-    /// constructor.
-    pub generated: bool,
 }
 
 /// An image that could not be recorded.

@@ -187,7 +187,7 @@ fn record(record: &mut Record, numbers: &mut Numbers) {
     }
 }
 
-fn names(frames: &mut [Frame], locations: &mut [Location], numbers: &mut Numbers) {
+fn names(frames: &mut [NamedFrame], locations: &mut [Location], numbers: &mut Numbers) {
     if let Some(at) = numbers.below(locations.len() + 1).checked_sub(1) {
         match numbers.below(3) {
             0 => locations[at].address = numbers.odd(),
@@ -202,7 +202,7 @@ fn names(frames: &mut [Frame], locations: &mut [Location], numbers: &mut Numbers
         frames[at].function =
             (*numbers.one_of(&["", "\u{202e}x\u{1b}[2J", "a\nb", "é", "\0"])).into();
         frames[at].line = numbers.odd() as u32;
-        frames[at].offset = numbers.odd();
+        frames[at].offset = Some(numbers.odd());
     }
 }
 

@@ -40,16 +40,17 @@ fn event(kind: EventKind, entry: EntryPoint, stack: u32, address: u64, size: u64
     }
 }
 
-fn frame(function: &str, line: u32) -> Frame {
-    Frame {
+fn frame(function: &str, line: u32) -> NamedFrame {
+    NamedFrame {
         function: function.into(),
-        signature: format!("{function}(int)"),
+        signature: format!("{function}(int)").into(),
         file: "/src/p.c".into(),
         line,
         column: 3,
-        offset: 4,
+        offset: Some(4),
         inlined: line.is_multiple_of(3),
         generated: line.is_multiple_of(5),
+        ..NamedFrame::default()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use allotrope_attribution::{Attributed, Glue};
 use allotrope_diff::{DiffOptions, compare};
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Input, read_bytes};
 use allotrope_profile::{
@@ -71,6 +72,7 @@ fn show(
     numbers: &mut Numbers,
 ) -> io::Result<()> {
     let out = &mut io::sink();
+    let attributed = &Attributed::new(profile, &Glue::default());
     let text_options = TextOptions {
         top: 1 + numbers.below(20),
         all_frames: numbers.once_in(2),
@@ -82,12 +84,12 @@ fn show(
     match which {
         1 | 2 => {
             let mut bytes = Vec::new();
-            json::write(profile, &JsonOptions::default(), &mut bytes)?;
+            json::write(attributed, &JsonOptions::default(), &mut bytes)?;
             let read: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
             assert_eq!(read["cut"].is_string(), profile.cut.is_some());
             Ok(())
         }
-        3 | 4 => text::write(profile, &text_options, out),
+        3 | 4 => text::write(attributed, &text_options, out),
         5 | 6 => {
             if profile.is_counts_only() {
                 return Ok(());
@@ -98,9 +100,9 @@ fn show(
                 metric: Some(*numbers.one_of(&LISTED)),
                 ..text_options
             };
-            text::write(profile, &options, out)
+            text::write(attributed, &options, out)
         }
-        7 => site(trace, profile, &text_options, numbers, out),
+        7 => site(trace, attributed, &text_options, numbers, out),
         8 => window(trace, profile, &text_options, out),
         9 | 10 => {
             if profile.is_counts_only() {
@@ -122,20 +124,21 @@ fn show(
 /// `report --site N --events`.
 fn site(
     trace: &TraceReader<&[u8]>,
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     options: &TextOptions,
     numbers: &mut Numbers,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let profile = attributed.profile;
     let sites: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
     if profile.is_counts_only() || sites == 0 {
         return Ok(());
     }
     let number = 1 + numbers.below(sites) as u32;
-    let alike = sites_of_row(profile, number, options);
+    let alike = sites_of_row(attributed, number, options);
     assert!(!alike.is_empty(), "the profile has this site");
-    text::write_site(profile, number, options, out)?;
-    let mut list = BlockList::new(profile, options, out)?;
+    text::write_site(attributed, number, options, out)?;
+    let mut list = BlockList::new(attributed, options, out)?;
     let mut written = Ok(());
     let helpers = self::options(Helpers::Always);
     let shown = blocks_of_sites(trace, &helpers, &alike, &mut |block| {
@@ -158,8 +161,9 @@ fn window(
     let keys: Vec<WindowKey> = runs.map(|run| run.key).collect();
     let stacks = aggregate_windows(trace, &self::options(Helpers::Always), &keys);
     let stacks = stacks.expect("it was readable a moment ago");
-    json::write(&stacks, &JsonOptions::default(), out)?;
-    text::write(&stacks, options, out)
+    let attributed = Attributed::new(&stacks, &Glue::default());
+    json::write(&attributed, &JsonOptions::default(), out)?;
+    text::write(&attributed, options, out)
 }
 
 /// `diff`, in each of its forms.

@@ -202,14 +202,14 @@ impl Bomb {
         }
         let numbers: Vec<u64> = (0..functions).collect();
         for numbers in numbers.chunks(5_000) {
-            let frames = numbers.iter().map(|&number| Frame {
-                function: name(number),
-                signature: name(number),
+            let frames = numbers.iter().map(|&number| NamedFrame {
+                function: name(number).into(),
+                signature: name(number).into(),
                 file: "/src/bomb.c".into(),
                 line: 10 + number as u32,
                 column: 3,
-                offset: 4,
-                ..Frame::default()
+                offset: Some(4),
+                ..NamedFrame::default()
             });
             let locations = (0..).zip(numbers).map(|(index, &number)| Location {
                 address: number * FUNCTION + 4,

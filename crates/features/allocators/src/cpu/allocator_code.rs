@@ -3,10 +3,12 @@
 //! entry points of the allocators that can be linked into programs, by their names, and C++'s
 //! operators.
 
+use allotrope_detour::allocators::ALLOCATORS;
 use allotrope_detour::functions;
 
 /// The functions of glibc's `malloc/malloc.c`, `arena.c` and `hooks.c` (2.17 to 2.41), as they
-/// are in its symbol table.
+/// are in its symbol table. They are not in the table of allocators: they are what distinguishes
+/// one part of a library from the others, and none of them names an allocator.
 const GLIBC: &[&str] = &[
     "_int_free",
     "_int_free_check",
@@ -65,17 +67,6 @@ const GLIBC: &[&str] = &[
     "valloc",
 ];
 
-/// Prefixes of the inner functions of allocators that are linked into programs.
-const INNER: &[&str] = &[
-    "_rjem_",
-    "je_",
-    "_mi_",
-    "mi_",
-    "tc_",
-    "tcmalloc::",
-    "TCMalloc",
-];
-
 /// What a module is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -110,7 +101,8 @@ fn is_glibc(function: &str) -> bool {
 
 fn is_linked(function: &str) -> bool {
     let name = plain(function);
-    is_entry_point(name) || INNER.iter().any(|prefix| name.starts_with(prefix))
+    let mut inner = ALLOCATORS.iter().flat_map(|row| row.inner);
+    is_entry_point(name) || inner.any(|prefix| name.starts_with(prefix))
 }
 
 fn is_operator(name: &str) -> bool {

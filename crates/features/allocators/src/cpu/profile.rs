@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_symbols::{Frame as Named, Locator, ModuleSymbols, Nearest, Ran, Resolved};
+use allotrope_symbols::{Locator, ModuleSymbols, NamedFrame as Named, Nearest, Ran, Resolved};
 use allotrope_text::text_of;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use allotrope_detour::allocators::{ALLOCATORS, Row};
 use allotrope_files::open_regular;
 use allotrope_replayer::operations::Call;
 use object::elf::{ELFCLASS64, EM_X86_64, ET_DYN, FileHeader64, SHN_UNDEF};
@@ -16,23 +17,10 @@ use thiserror::Error;
 /// The name of the C library's own allocator.
 pub const SYSTEM: &str = "glibc";
 
-/// Known allocators: name, and the names of the library's file, the best first.
-const KNOWN: [(&str, &[&str]); 3] = [
-    ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
-    (
-        "tcmalloc",
-        &[
-            "libtcmalloc_minimal.so.4",
-            "libtcmalloc.so.4",
-            "libtcmalloc_minimal.so",
-            "libtcmalloc.so",
-        ],
-    ),
-    (
-        "mimalloc",
-        &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so"],
-    ),
-];
+/// The known allocators to replay with.
+fn known() -> impl Iterator<Item = &'static Row> {
+    ALLOCATORS.iter().filter(|row| !row.replayed.is_empty())
+}
 
 /// Where distributions install libraries.
 const FOLDERS: [&str; 6] = [
@@ -149,7 +137,7 @@ pub type Candidate = (Allocator, Option<AllocatorError>);
 
 /// The C library's allocator and the known ones that are installed.
 pub fn installed_ones() -> Vec<Candidate> {
-    let known = KNOWN.iter().map(|(name, _)| *name);
+    let known = known().map(|row| row.name);
     let found = [SYSTEM].into_iter().chain(known).map(allocator);
     found.flatten().map(|it| (it, None)).collect()
 }
@@ -200,10 +188,10 @@ fn allocator(word: &str) -> Result<Allocator, AllocatorError> {
             library: None,
         });
     }
-    if let Some(&(name, files)) = KNOWN.iter().find(|(name, _)| *name == word) {
-        let library = installed(files).ok_or(AllocatorError::NotInstalled(name))?;
+    if let Some(row) = known().find(|row| row.name == word) {
+        let library = installed(row.replayed).ok_or(AllocatorError::NotInstalled(row.name))?;
         return Ok(Allocator {
-            name: name.to_owned(),
+            name: row.name.to_owned(),
             library: Some(library),
         });
     }
@@ -251,13 +239,11 @@ fn installed(files: &[&str]) -> Option<PathBuf> {
 /// The known allocator of which this is a library.
 pub fn known_name(library: &Path) -> Option<&'static str> {
     let file = library.file_name()?.to_str()?;
-    let known = KNOWN.iter().find(|(name, _)| {
-        let rest = file
-            .strip_prefix("lib")
-            .and_then(|it| it.strip_prefix(name));
+    let of_known = known().find(|row| {
+        let rest = file.strip_prefix(row.library);
         rest.is_some_and(|rest| rest.starts_with(['.', '_', '-']))
     });
-    known.map(|&(name, _)| name)
+    of_known.map(|row| row.name)
 }
 
 /// Whether the library can be preloaded and defines these functions.

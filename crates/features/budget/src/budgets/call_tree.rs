@@ -93,7 +93,7 @@ impl CallTree {
         let mut calls = Vec::new();
         if nodes[0].figures != MetricValues::default() {
             let mut call = Call::default();
-            call.frame.function = NO_STACK.to_owned();
+            call.frame.function = NO_STACK.into();
             call.figures = nodes[0].figures;
             calls.push(call);
         }
@@ -128,7 +128,7 @@ impl CallTree {
 
     /// The source files of its calls.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        self.calls.iter().map(|call| call.frame.file.as_str())
+        self.calls.iter().map(|call| &*call.frame.file)
     }
 
     /// A metric of which the sum of the stacks is not the accepted number: somebody edited

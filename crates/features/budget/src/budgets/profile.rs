@@ -20,6 +20,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -151,7 +152,7 @@ pub fn profile(set: &StackSet, metrics: &[Metric], most: usize) -> CallTree {
 /// The only frame of the stack that sums up the others.
 fn other_stacks() -> StackFrame {
     StackFrame {
-        function: OTHER_STACKS.to_owned(),
+        function: OTHER_STACKS.into(),
         ..StackFrame::default()
     }
 }
@@ -196,7 +197,7 @@ fn write_tree(tree: &CallTree, text: &mut String) {
         }
         modules.truncate(*depth);
         let module = match modules.last() {
-            Some(caller) if *caller == frame.module => "",
+            Some(caller) if *caller == &*frame.module => "",
             _ => &frame.module,
         };
         modules.push(&frame.module);
@@ -269,7 +270,7 @@ struct CaseReader {
     name: String,
     tree: CallTree,
     /// The modules from the outermost call to that of the last line.
-    modules: Vec<String>,
+    modules: Vec<Arc<str>>,
     /// The number of frames of all stacks so far.
     frames: usize,
 }
@@ -348,8 +349,8 @@ impl CaseReader {
 
     fn frame(&self, function: &str, module: &str, location: &str) -> StackFrame {
         let module = match (module, self.modules.last()) {
-            ("", Some(caller)) => caller,
-            (module, _) => module,
+            ("", Some(caller)) => Arc::clone(caller),
+            (module, _) => module.into(),
         };
         let (location, inlined) = match location.strip_suffix("inlined") {
             Some(location) => (location.trim_end(), true),
@@ -360,9 +361,9 @@ impl CaseReader {
         let line = line.and_then(|(file, line)| Some((file, line.parse().ok()?)));
         let (file, line) = line.unwrap_or((location, 0));
         StackFrame {
-            function: function.trim_start_matches('\u{200b}').to_owned(),
-            module: module.to_owned(),
-            file: file.to_owned(),
+            function: function.trim_start_matches('\u{200b}').into(),
+            module,
+            file: file.into(),
             line,
             inlined,
             ..StackFrame::default()
@@ -448,7 +449,7 @@ fn frames<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a StackFrame> {
 
 fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
     let frames = frames(set, stack).into_iter();
-    frames.map(|frame| frame.function.as_str()).collect()
+    frames.map(|frame| &*frame.function).collect()
 }
 
 fn take_changed<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {

@@ -88,7 +88,7 @@ fn summary(set: &StackSet) -> Vec<(String, u64)> {
         .iter()
         .map(|stack| {
             let frames = stack.frames.iter().rev();
-            let names = frames.map(|f| set.frames[*f as usize].function.as_str());
+            let names = frames.map(|f| &*set.frames[*f as usize].function);
             let allocations = stack.figures[Metric::Allocations as usize];
             (names.collect::<Vec<_>>().join(";"), allocations)
         })

@@ -18,7 +18,7 @@ use crate::location::is_contents;
 use crate::paths::Project;
 use crate::tolerance::Tolerance;
 use crate::toolchain::MAX_DEPENDENCIES_BYTES;
-use allotrope_diff::{DiffError, Glue, Suppressions};
+use allotrope_attribution::{Glue, ListError, Suppressions};
 use allotrope_profile::{Filter, Metric};
 
 /// Keys of the document.
@@ -202,7 +202,7 @@ fn suppressions(root: &Section<'_>, folder: &Path) -> Result<Suppressions, Confi
             let is_contents = is_contents(Project::containing(folder).root(), &file);
             let added = suppressions.add(&text, &list);
             added.map_err(|problem| match problem {
-                DiffError::Suppression { list, line, .. } if !is_contents => error(format!(
+                ListError::Suppression { list, line, .. } if !is_contents => error(format!(
                     "{list}:{line}: this line suppresses no leak; it is not shown, because the file \
                      is outside of the repository"
                 )),

@@ -33,9 +33,9 @@ fn stacks() -> impl Strategy<Value = StackSet> {
     let figures = proptest::collection::vec(0_u64..50, Metric::OF_STACKS.len());
     proptest::collection::vec((stack, figures), 0..12).prop_map(|stacks| {
         let frame = |(index, file): (usize, &str)| StackFrame {
-            function: format!("f{index}"),
-            module: "app".to_owned(),
-            file: file.to_owned(),
+            function: format!("f{index}").into(),
+            module: "app".into(),
+            file: file.into(),
             line: index as u32 + 1,
             ..StackFrame::default()
         };

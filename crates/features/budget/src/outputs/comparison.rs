@@ -318,7 +318,7 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
                     function: frame.map_or("", |frame| &frame.function),
                     place: frame.map(wording::location).unwrap_or_default(),
                     in_repository: wording::is_in_repository(diff, entry),
-                    through: wording::called(diff, entry).map(|it| it.function.as_str()),
+                    through: wording::called(diff, entry).map(|it| &*it.function),
                 }
             })
         });

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, Entry, Kind, Origin};
+use allotrope_attribution::Origin;
+use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::check::{Check, CheckStatus};
@@ -405,8 +406,8 @@ pub fn is_in_repository(diff: &Diff, entry: &Entry) -> bool {
 
 /// `src/encode.cc:5`, or the module if the source file is unknown.
 pub fn location(frame: &StackFrame) -> String {
-    match (frame.file.as_str(), frame.line) {
-        ("", _) => frame.module.clone(),
+    match (&*frame.file, frame.line) {
+        ("", _) => frame.module.to_string(),
         (file, 0) => file.to_owned(),
         (file, line) => format!("{file}:{line}"),
     }

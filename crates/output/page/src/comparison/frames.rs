@@ -1,6 +1,6 @@
 //! The frames of the page: those of all comparisons and of the compared run, each once.
 
-use allotrope_diff::{Code, Glue, Heads, Origin};
+use allotrope_attribution::{Code, Glue, Heads, Origin};
 use allotrope_profile::StackFrame;
 use allotrope_report::diff::function;
 use rustc_hash::FxHashMap;
@@ -75,7 +75,7 @@ impl<'a> Frames<'a> {
         let mut numbers: FxHashMap<&str, u64> = FxHashMap::default();
         let mut of_frames = Vec::new();
         for frame in all() {
-            let module = match frame.module.as_str() {
+            let module = match &*frame.module {
                 "" => 0,
                 name => *numbers.entry(name).or_insert_with(|| {
                     modules.push(name);

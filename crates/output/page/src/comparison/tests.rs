@@ -25,8 +25,8 @@ fn set(stacks: u64, characters: usize, figure: impl Fn(u64) -> u64) -> StackSet 
     };
     let mut frame = |function: String| {
         set.frames.push(StackFrame {
-            function,
-            file: "/home/me/main.c".to_owned(),
+            function: function.into(),
+            file: "/home/me/main.c".into(),
             line: 1,
             ..StackFrame::default()
         });

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use allotrope_diff::{Code, Diff, Entry, EntryStack, Heads, Kind, Origin, Rule};
+use allotrope_attribution::{Code, Heads, Origin, Rule};
+use allotrope_diff::{Diff, Entry, EntryStack, Kind};
 use allotrope_profile::StackFrame;
 
 use super::text_options::DiffTextOptions;

@@ -8,24 +8,13 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack, Interval, Rule};
-use allotrope_profile::StackFrame;
+use allotrope_attribution::Rule;
+use allotrope_diff::{Diff, Entry, EntryStack, Interval};
+use allotrope_profile::{FrameForm, StackFrame};
 use serde::Serialize;
 
 use super::selection::{Selection, sum};
 use super::wording::kind_word;
-
-#[derive(Serialize)]
-struct FrameForm<'a> {
-    function: &'a str,
-    signature: &'a str,
-    module: &'a str,
-    file: &'a str,
-    line: u32,
-    column: u32,
-    offset: u64,
-    inlined: bool,
-}
 
 #[derive(Serialize)]
 struct EntryForm<'a> {
@@ -112,14 +101,9 @@ fn list<'a, T, F: Serialize>(
 
 fn frame_form(frame: &StackFrame) -> FrameForm<'_> {
     FrameForm {
-        function: &frame.function,
-        signature: &frame.signature,
-        module: &frame.module,
-        file: &frame.file,
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset.unwrap_or(0),
-        inlined: frame.inlined,
+        offset: frame.offset.or(Some(0)),
+        generated: None,
+        ..FrameForm::new(frame, (&*frame.module).into())
     }
 }
 

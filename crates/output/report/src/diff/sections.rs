@@ -118,11 +118,11 @@ fn one_stack(diff: &Diff, figure: u64, frames: &[u32], out: &mut dyn Write) -> i
 
 /// ``module`function+0xOFFSET``, as dtrace writes frames.
 fn text(frame: &StackFrame, with_offset: bool) -> String {
-    let module = match frame.module.as_str() {
+    let module = match &*frame.module {
         "" => "??",
         module => module,
     };
-    clean(&match (frame.function.as_str(), frame.offset) {
+    clean(&match (&*frame.function, frame.offset) {
         ("", offset) => format!("{module}`{:#x}", offset.unwrap_or(0)),
         (function, Some(offset)) if with_offset => format!("{module}`{function}+{offset:#x}"),
         (function, _) => format!("{module}`{function}"),

@@ -46,7 +46,7 @@ impl Selection {
         let Some(filter) = &self.filter else {
             return diff.entries.iter().collect();
         };
-        let wanted = diff.frames.iter().map(|frame| frame.matches(filter));
+        let wanted = diff.frames.iter().map(|frame| filter.selects(frame));
         let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| frames.iter().any(|&frame| wanted[frame as usize]);
         let in_entry = |entry: &&Entry| {
@@ -79,7 +79,7 @@ impl Selection {
         let Some(run) = representative else {
             return 0;
         };
-        let wanted = run.frames.iter().map(|frame| frame.matches(filter));
+        let wanted = run.frames.iter().map(|frame| filter.selects(frame));
         let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| {
             let mut frames = frames.iter();

@@ -25,7 +25,7 @@ fn set(stacks: &[(u64, &str)]) -> StackSet {
                 function: function.into(),
                 module: module.into(),
                 file: if location == "0" {
-                    String::new()
+                    "".into()
                 } else {
                     "/src/app/server.cc".into()
                 },

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Glue, Origin};
+use allotrope_attribution::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
 use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
@@ -224,8 +224,8 @@ impl<'a> Text<'a> {
             self.line(Role::Location, "        [no stack]", out)?;
         }
         for frame in shown.iter().take(most) {
-            let place = match (frame.file.as_str(), frame.line) {
-                ("", _) => frame.module.clone(),
+            let place = match (&*frame.file, frame.line) {
+                ("", _) => frame.module.to_string(),
                 (file, 0) => file.to_owned(),
                 (file, line) => format!("{file}:{line}"),
             };

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
-use allotrope_profile::{Block, Profile, RunTimes};
+use allotrope_attribution::Attributed;
+use allotrope_profile::{Block, RunTimes};
 
 use crate::free_frames::FreeFrames;
 use crate::numbers::{count, duration};
@@ -13,9 +13,9 @@ use crate::text::TextOptions;
 
 /// Writes single allocations as it receives them: a site may have millions.
 pub struct BlockList<'a> {
-    profile: &'a Profile,
-    /// The stacks that freed blocks, and which frame heads each, if the recording has them.
-    freed_at: Option<(FreeFrames<'a>, Headlines)>,
+    attributed: &'a Attributed<'a>,
+    /// The stacks that freed blocks, if the recording has them.
+    freed_at: Option<FreeFrames<'a>>,
     style: Style,
     /// The start of the first process, from which times count.
     started_ns: u64,
@@ -26,7 +26,7 @@ pub struct BlockList<'a> {
 impl<'a> BlockList<'a> {
     /// Writes the heading.
     pub fn new(
-        profile: &'a Profile,
+        attributed: &'a Attributed<'a>,
         options: &TextOptions,
         out: &'a mut dyn Write,
     ) -> io::Result<Self> {
@@ -34,11 +34,10 @@ impl<'a> BlockList<'a> {
         let heading = line("time", "bytes", "lifetime", "thread", style);
         writeln!(out, "{}", style.paint(Role::Title, &heading))?;
         Ok(Self {
-            profile,
-            freed_at: FreeFrames::of(profile)
-                .map(|frames| (frames, Headlines::new(profile, &options.glue))),
+            attributed,
+            freed_at: FreeFrames::of(attributed.profile),
             style,
-            started_ns: RunTimes::of(profile).started_ns,
+            started_ns: RunTimes::of(attributed.profile).started_ns,
             written: 0,
             out,
         })
@@ -59,11 +58,11 @@ impl<'a> BlockList<'a> {
             let freed_by = self.thread(block, freed_by);
             thread.push_str(&format!(", freed by {freed_by}"));
         }
-        if let Some((frames, headlines)) = &self.freed_at
+        if let Some(frames) = &self.freed_at
             && let Some(stack) = frames.get(block)
-            && let [own, _] = headlines.of_frames(stack)
+            && let [own, _] = self.attributed.headlines.of_frames(stack)
             && let Some(&frame) = stack.get(own)
-            && let Some(frame) = self.profile.frames.get(frame as usize)
+            && let Some(frame) = self.attributed.profile.frames.get(frame as usize)
         {
             thread.push_str(&format!(", freed at {}", clean(&frame.function)));
         }
@@ -78,7 +77,7 @@ impl<'a> BlockList<'a> {
     }
 
     fn thread(&self, block: &Block, thread: u32) -> String {
-        let mut processes = self.profile.processes.iter();
+        let mut processes = self.attributed.profile.processes.iter();
         let process = processes.find(|process| process.id == block.image);
         let thread = process.and_then(|process| process.threads.get(thread as usize));
         match thread {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Attributed;
 use allotrope_profile::{Metric, Process, Profile};
 use allotrope_text::TextWriter;
 
@@ -19,16 +19,16 @@ const CURVE: usize = 10;
 
 /// Writes the list.
 pub fn write_by(
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     grouping: Grouping,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let metric = options.metric.unwrap_or(Metric::PeakBytes);
-    let headlines = Headlines::new(profile, &options.glue);
+    let profile = attributed.profile;
     let shown = processes(profile, options);
-    let mut all = groups(profile, shown, &headlines, grouping);
+    let mut all = groups(profile, shown, &attributed.headlines, grouping);
     all.retain(|group| group.value(metric) > [0, 0]);
     all.sort_by_key(|group| Reverse(group.value(metric)));
     let whole: u64 = all.iter().map(|group| group.value(metric)[0]).sum();
@@ -113,7 +113,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
         Some(frame) if group.is_unnamed => {
             format!("{} (no names)", clean(&profile.module_name(frame)))
         }
-        Some(frame) => frame.function.clone(),
+        Some(frame) => frame.function.to_string(),
         None => "[no stack]".to_owned(),
     }
 }

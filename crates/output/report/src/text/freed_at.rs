@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Headlines;
 use allotrope_profile::{FreePlace, Lifetimes, Process, Profile, Site};
 use allotrope_trace::model::ImageId;
 

@@ -69,7 +69,7 @@ pub(super) fn write(
             .get(row.headline)
             .and_then(|&f| profile.frames.get(f as usize))
         {
-            Some(frame) => frame.function.as_str(),
+            Some(frame) => &*frame.function,
             None => "[no stack]",
         };
         let room = style.columns().saturating_sub(columns(&numbers) + 2);
@@ -170,7 +170,7 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
         parts.push(format!("(through {})", wrappers.join(", ")));
     }
     let names: Vec<&str> = (row.stack.iter().skip(row.headline + 1).filter_map(frame))
-        .map(|frame| frame.function.as_str())
+        .map(|frame| &*frame.function)
         .collect();
     let used: usize = parts.iter().map(|part| columns(part) + 1).sum();
     let calls = callers(&names, room.saturating_sub(used));

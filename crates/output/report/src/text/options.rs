@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use allotrope_diff::{Glue, Suppressions};
+use allotrope_attribution::Suppressions;
 use allotrope_profile::{Filter, Metric};
 use allotrope_trace::model::ImageId;
 
@@ -49,8 +49,6 @@ pub struct TextOptions {
     pub process: Option<ImageId>,
     /// Which blocks are counted.
     pub blocks: Blocks,
-    /// The frames that are not the user's own.
-    pub glue: Glue,
     /// The leaks that rankings leave out.
     pub suppressions: Suppressions,
     /// Show frames of allocators and standard libraries, too.
@@ -75,7 +73,6 @@ impl Default for TextOptions {
             filter: None,
             process: None,
             blocks: Blocks::All,
-            glue: Glue::default(),
             suppressions: Suppressions::default(),
             all_frames: false,
             per: None,

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Attributed;
 use allotrope_findings::{Finding, Severity};
 use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
@@ -37,9 +37,7 @@ const MAX_CURVE: usize = 120;
 /// What the first screen is made of.
 pub struct Screen<'a> {
     /// The profile.
-    pub profile: &'a Profile,
-    /// Which frames head its stacks.
-    pub headlines: &'a Headlines,
+    pub attributed: &'a Attributed<'a>,
     /// What stands out in it, best first.
     pub findings: &'a [Finding],
     /// The trace's name for commands that are proposed, as a shell reads it.
@@ -71,7 +69,7 @@ pub fn write_findings(
     if screen.findings.is_empty() {
         writeln!(out, "Nothing stands out that the rules know.")?;
     }
-    let many = screen.profile.processes.len() > 1;
+    let many = screen.attributed.profile.processes.len() > 1;
     for finding in screen.findings {
         for line in finding_lines(screen, finding, true, many, options) {
             writeln!(out, "{line}")?;
@@ -82,7 +80,7 @@ pub fn write_findings(
 
 /// The lines of the screen.
 fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
-    let Screen { profile, .. } = *screen;
+    let profile = screen.attributed.profile;
     let style = options.style;
     let width = style.columns();
     let shown: Vec<&Process> = processes(profile, options).collect();
@@ -308,10 +306,11 @@ fn finding_lines(
         false => String::new(),
     };
     let frame = finding.frame;
-    let frame = frame.and_then(|index| screen.profile.frames.get(index as usize));
+    let frame = frame.and_then(|index| screen.attributed.profile.frames.get(index as usize));
     if let Some(frame) = frame {
         let room = width - INDENT.len() - columns(&process);
-        let location = lists::location(screen.profile, frame, room / 2).unwrap_or_default();
+        let location =
+            lists::location(screen.attributed.profile, frame, room / 2).unwrap_or_default();
         let room = room.saturating_sub(columns(&location) + 2);
         let function = style.paint(Role::Function, &name(&frame.function, room));
         let location = style.paint(Role::Location, &location);
@@ -347,9 +346,14 @@ fn held(
     room: usize,
     options: &TextOptions,
 ) -> Vec<String> {
-    let profile = screen.profile;
+    let profile = screen.attributed.profile;
     let of_shown = shown.iter().copied();
-    let mut all = groups(profile, of_shown, screen.headlines, Grouping::Function);
+    let mut all = groups(
+        profile,
+        of_shown,
+        &screen.attributed.headlines,
+        Grouping::Function,
+    );
     all.retain(|group| group.peak_bytes > 0);
     if all.is_empty() {
         return Vec::new();

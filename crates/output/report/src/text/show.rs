@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::{Attributed, Headlines};
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
 use allotrope_text::TextWriter;
@@ -53,9 +53,7 @@ pub fn write_subject(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Screen {
-        profile, headlines, ..
-    } = *screen;
+    let Attributed { profile, headlines } = screen.attributed;
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let style = options.style;
     let width = style.columns();

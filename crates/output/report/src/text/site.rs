@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use allotrope_diff::Headlines;
+use allotrope_attribution::Attributed;
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 use allotrope_text::wrap;
 
@@ -19,15 +19,16 @@ const MAX: usize = 5;
 /// Writes the site with this number, together with the sites of the same row. Returns
 /// `false` if there is no such site.
 pub fn write_site(
-    profile: &Profile,
+    attributed: &Attributed<'_>,
     number: u32,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<bool> {
+    let profile = attributed.profile;
     let Some(of_site) = options_of_site(profile, number, options) else {
         return Ok(false);
     };
-    let Some(row) = row_of(profile, number, &of_site) else {
+    let Some(row) = row_of(attributed, number, &of_site) else {
         return Ok(false);
     };
     let style = options.style;
@@ -63,9 +64,8 @@ pub fn write_site(
         )?;
     }
     if profile.recording.free_stacks {
-        let headlines = Headlines::new(profile, &options.glue);
         let sites = row.sites.iter().map(|&site| (row.process, site));
-        freed_at::write(profile, sites, &headlines, MAX, options, out)?;
+        freed_at::write(profile, sites, &attributed.headlines, MAX, options, out)?;
     }
     super::write_source_warnings(options, out)?;
     Ok(true)

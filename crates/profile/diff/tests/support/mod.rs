@@ -53,9 +53,9 @@ fn frame(text: &str) -> StackFrame {
     };
     let (file, line) = location.split_once(':').unwrap_or(("", "0"));
     StackFrame {
-        function: function.to_owned(),
-        module: module.to_owned(),
-        file: file.to_owned(),
+        function: function.into(),
+        module: module.into(),
+        file: file.into(),
         line: line.parse().expect("a line"),
         offset,
         ..StackFrame::default()

@@ -18,7 +18,7 @@
 //! freeing what it has leaves everything to the kernel, on purpose, so it is silent; if the
 //! process did not exit, but was killed or is running, it is a hint. Expected leaks (`--suppressions`) are left out.
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::{LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::Exit;

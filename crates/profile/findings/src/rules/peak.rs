@@ -7,7 +7,7 @@
 //! callees no symbol is known, and that is more than three calls away.)
 //! It is silent about a function that another rule about the peak has named.
 
-use allotrope_diff::Origin;
+use allotrope_attribution::Origin;
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 use rustc_hash::FxHashMap;

@@ -95,7 +95,7 @@ impl Exporter for Csv {
 /// The columns of the innermost frame, and the stack.
 fn frames(stack: &CountedStack, frames: &[StackFrame], out: &mut dyn Write) -> std::io::Result<()> {
     let none = StackFrame {
-        function: NO_STACK.to_owned(),
+        function: NO_STACK.into(),
         ..StackFrame::default()
     };
     let innermost = stack.frames.first();

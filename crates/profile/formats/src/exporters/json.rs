@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 
 use allotrope_profile::sampled::SampledFigures;
-use allotrope_profile::{CountedStack, Metric};
+use allotrope_profile::{CountedStack, FrameForm, Metric};
 use serde_json::{Map, Value};
 
 use super::{ExportOptions, Exporter, Input};
 use crate::error::ExportError;
-use crate::stacks_json::{FORMAT, FrameForm};
+use crate::stacks_json::FORMAT;
 
 /// The exporter; see the module documentation.
 pub(super) struct Json;
@@ -55,7 +55,7 @@ impl Exporter for Json {
             value(out, &about)?;
         }
         list(out, "frames", &set.frames, |out, frame| {
-            value(out, &FrameForm::from(frame))
+            value(out, &FrameForm::new(frame, (&*frame.module).into()))
         })?;
         let mut of_stacks = estimates.iter().flat_map(|it| it.stacks);
         list(out, "stacks", &set.stacks, |out, stack| {

@@ -120,7 +120,7 @@ mod tests {
             stacks: vec![stack(&[0, 1], 3), stack(&[1], 5), stack(&[2, 1], 4)],
             ..StackSet::default()
         };
-        let merged = Merged::by(&set, |frame| frame.function.clone());
+        let merged = Merged::by(&set, |frame| frame.function.to_string());
         assert_eq!(merged.texts, ["f", "g"]);
         let counts = merged.stacks.iter().map(|s| (&*s.frames, s.figures[0]));
         let counts: Vec<_> = counts.collect();

@@ -49,6 +49,6 @@ fn main_module(set: &StackSet) -> &str {
         return file_name(&set.run.executable);
     }
     let word = file_name(set.title.split(' ').next().unwrap_or_default());
-    let is_module = set.frames.iter().any(|frame| frame.module == word);
+    let is_module = set.frames.iter().any(|frame| &*frame.module == word);
     if is_module { word } else { "" }
 }

@@ -81,10 +81,10 @@ fn frame() -> impl Strategy<Value = StackFrame> {
     )
         .prop_map(
             |(function, module, (file, line, column), offset, inlined)| StackFrame {
-                signature: format!("{function}!"),
-                function,
-                module,
-                file,
+                signature: format!("{function}!").into(),
+                function: function.into(),
+                module: module.into(),
+                file: file.into(),
                 line,
                 column,
                 offset,
@@ -213,7 +213,7 @@ proptest! {
         ];
         // The file of a frame, or its module if there is none.
         let show = |frame: &StackFrame| StackFrame {
-            module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
+            module: if frame.file.is_empty() { frame.module.clone() } else { "".into() },
             file: frame.file.clone(),
             line: frame.line,
             column: frame.column,
@@ -435,7 +435,7 @@ fn pprof_has_the_run_and_the_executable_first() {
     assert_eq!(read.run.modules.len(), 2);
     assert!(read.known.has(Metric::PeakBytes));
     assert_eq!(read.total(Metric::PeakBytes), 20);
-    assert_eq!(read.frames[1].module, "app");
+    assert_eq!(&*read.frames[1].module, "app");
 }
 
 /// An imported set has no executable; a command has the program first.
@@ -486,7 +486,7 @@ fn a_stack_without_frames_is_written_as_no_stack() {
     set.stacks[0].frames = Box::default();
     for name in ["stacks", "dhat"] {
         let read = read_back(name, &set, Metric::Allocations);
-        assert_eq!(read.set.frames[0].function, "[no stack]", "{name}");
+        assert_eq!(&*read.set.frames[0].function, "[no stack]", "{name}");
     }
     assert_eq!(
         written("folded", &set, Metric::Allocations),

@@ -9,9 +9,9 @@ const BUILD_ID: [u8; 2] = [0xab, 0x01];
 /// Two stacks, `outer` and `inner` inlined into `outer`, of which the first has nothing live.
 fn set() -> StackSet {
     let frame = |function: &str, inlined| StackFrame {
-        function: function.to_owned(),
-        module: "program".to_owned(),
-        file: "program.c".to_owned(),
+        function: function.into(),
+        module: "program".into(),
+        file: "program.c".into(),
         line: 7,
         inlined,
         ..StackFrame::default()

@@ -166,9 +166,9 @@ fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (name, offset) = split_offset(text);
     let names = parse_name(demangler, name, "");
     StackFrame {
-        function: names.function,
-        signature: names.signature,
-        module: file_name(module).to_owned(),
+        function: names.function.into(),
+        signature: names.signature.into(),
+        module: file_name(module).into(),
         offset,
         ..StackFrame::default()
     }
@@ -215,7 +215,7 @@ hello from the program
                 "`__libc_calloc+0 `operator+=+4 = 3",
             ]
         );
-        assert_eq!(parsed.set.frames[1].signature, "foo::bar()");
+        assert_eq!(&*parsed.set.frames[1].signature, "foo::bar()");
         assert!(parsed.notes.is_empty());
     }
 

@@ -130,9 +130,9 @@ fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (name, offset) = split_offset(symbol);
     let names = parse_name(demangler, name, "");
     StackFrame {
-        function: names.function,
-        signature: names.signature,
-        module: file_name(if module == NO_MODULE { "" } else { module }).to_owned(),
+        function: names.function.into(),
+        signature: names.signature.into(),
+        module: file_name(if module == NO_MODULE { "" } else { module }).into(),
         offset,
         ..StackFrame::default()
     }

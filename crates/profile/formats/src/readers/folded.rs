@@ -115,10 +115,10 @@ fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (name, offset) = split_offset(symbol);
     let names = parse_name(demangler, name, file);
     StackFrame {
-        function: names.function,
-        signature: names.signature,
-        module: file_name(module).to_owned(),
-        file: file.to_owned(),
+        function: names.function.into(),
+        signature: names.signature.into(),
+        module: file_name(module).into(),
+        file: file.into(),
         offset,
         inlined,
         ..StackFrame::default()
@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(describe(&parsed.set), ["`a (b) c `in1 `main `_start = 5"]);
         let by_name = |name: &str| {
             let mut frames = parsed.set.frames.iter();
-            frames.find(|frame| frame.function == name).unwrap()
+            frames.find(|frame| &*frame.function == name).unwrap()
         };
-        assert_eq!(by_name("main").file, "p.c");
+        assert_eq!(&*by_name("main").file, "p.c");
         assert!(by_name("in1").inlined);
     }
 

@@ -183,7 +183,7 @@ impl Reader {
         if let Some(location) = text.strip_prefix("at ") {
             set_location(frame, location);
         } else if let Some(module) = text.strip_prefix("in ") {
-            frame.module = file_name(module).to_owned();
+            frame.module = file_name(module).into();
         }
         Ok(true)
     }
@@ -313,7 +313,7 @@ fn missing_stacks(missing: Option<u64>) -> String {
 fn function(text: &str) -> StackFrame {
     // The name is parsed when the file is known.
     StackFrame {
-        function: text.trim_end().to_owned(),
+        function: text.trim_end().into(),
         ..StackFrame::default()
     }
 }
@@ -323,7 +323,7 @@ fn set_location(frame: &mut StackFrame, location: &str) {
         .trim_end()
         .rsplit_once(':')
         .unwrap_or((location, ""));
-    frame.file = file.to_owned();
+    frame.file = file.into();
     frame.line = line.parse().unwrap_or(0);
 }
 
@@ -334,12 +334,12 @@ fn with_inlined(demangler: &Demangler, frames: &[StackFrame]) -> Vec<StackFrame>
     for frame in frames {
         let names = parse_name(demangler, &frame.function, &frame.file);
         let mut frame = StackFrame {
-            function: names.function,
-            signature: names.signature,
+            function: names.function.into(),
+            signature: names.signature.into(),
             ..frame.clone()
         };
-        if frame.module == "??" {
-            frame.module.clear();
+        if &*frame.module == "??" {
+            frame.module = "".into();
         } else if frame.module.is_empty()
             && let Some(inner) = all.last_mut()
         {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::BufRead;
 
 use allotrope_profile::{
-    CountedStack, Maximum, Metric, MetricSet, MetricValues, StackFrame, StackSet,
+    CountedStack, FrameForm, Maximum, Metric, MetricSet, MetricValues, StackFrame, StackSet,
 };
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::error::{Fault, Problem};
 use crate::format::Format;
 use crate::readers::Parsed;
-use crate::stacks_json::{FORMAT, FrameForm};
+use crate::stacks_json::FORMAT;
 
 #[derive(Deserialize)]
 struct StackForm {

@@ -18,7 +18,7 @@ use tool::{is_root, output, skip, tool};
 
 /// The sum of a metric over the stacks that a function is part of.
 fn figure(set: &StackSet, function: &str, metric: Metric) -> u64 {
-    let has = |frame: &u32| set.frames[*frame as usize].function == function;
+    let has = |frame: &u32| &*set.frames[*frame as usize].function == function;
     let stacks = set
         .stacks
         .iter()
@@ -97,7 +97,7 @@ fn heaptrack_data_is_read() {
         .set
         .frames
         .iter()
-        .find(|frame| frame.function == "allocate")
+        .find(|frame| &*frame.function == "allocate")
         .unwrap();
     assert_eq!(&*leaf.module, program::NAME);
     assert!(leaf.file.ends_with(program::SOURCE), "{leaf:?}");
@@ -190,7 +190,9 @@ fn valgrinds_dhat_is_read() {
         .filter(|frame| frame.inlined)
         .collect();
     assert!(
-        inlined.iter().any(|frame| frame.function == "inlined_one"),
+        inlined
+            .iter()
+            .any(|frame| &*frame.function == "inlined_one"),
         "{inlined:?}"
     );
 }
@@ -260,7 +262,7 @@ fn gperftools_heap_profile_is_read() {
     let prefix = format!("{}+0x", program::NAME);
     let mut frames = read.set.frames.iter();
     assert!(
-        frames.any(|frame| frame.function.starts_with(&prefix) && frame.module == program::NAME)
+        frames.any(|frame| frame.function.starts_with(&prefix) && &*frame.module == program::NAME)
     );
 }
 
@@ -360,7 +362,7 @@ fn pprof_shows_the_run_and_drops_allocation_functions() {
     let allocator = set
         .frames
         .iter_mut()
-        .find(|frame| frame.function == "allocate")
+        .find(|frame| &*frame.function == "allocate")
         .unwrap();
     allocator.function = "operator new[]".into();
     allocator.signature = "operator new[](unsigned long)".into();

@@ -120,9 +120,9 @@ pub fn as_set() -> StackSet {
     };
     for function in ["allocate", "main", "make_temporary", "leak", "hold"] {
         set.frames.push(StackFrame {
-            function: function.to_owned(),
-            module: NAME.to_owned(),
-            file: SOURCE.to_owned(),
+            function: function.into(),
+            module: NAME.into(),
+            file: SOURCE.into(),
             line: 3,
             ..StackFrame::default()
         });

@@ -4,27 +4,13 @@ use super::{SampledFigures, SampledProfile};
 use crate::metric::{Metric, MetricValues};
 use crate::model::{command_text, file_name};
 use crate::run_info::{RunInfo, SamplingInfo};
-use crate::stack_set::{CountedStack, StackFrame, StackSet};
+use crate::stack_set::{CountedStack, StackSet, stack_frames};
 use allotrope_text::text_of_path;
 
 impl SampledProfile {
     /// Its stacks with their estimates, rounded to whole numbers, and in the same order the
     /// figures of which these were made.
     pub fn stack_set(&self) -> (StackSet, Vec<SampledFigures>) {
-        let frames = self.frames.iter().map(|frame| StackFrame {
-            function: frame.function.clone(),
-            signature: frame.signature.clone(),
-            module: match self.modules.get(frame.module as usize) {
-                Some(module) => module.name().into_owned(),
-                None => String::new(),
-            },
-            file: frame.file.clone(),
-            line: frame.line,
-            column: frame.column,
-            offset: Some(frame.offset),
-            inlined: frame.inlined,
-            generated: frame.generated,
-        });
         let sites = || self.processes.iter().flat_map(|process| &process.sites);
         let stacks = sites().map(|site| CountedStack {
             frames: (*site.stack).into(),
@@ -33,7 +19,7 @@ impl SampledProfile {
         });
         let set = StackSet {
             title: command_text(&self.recording.command),
-            frames: frames.collect(),
+            frames: stack_frames(&self.frames, &self.modules),
             stacks: stacks.collect(),
             known: SampledFigures::known(),
             run: self.run(),

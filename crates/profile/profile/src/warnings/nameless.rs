@@ -12,7 +12,8 @@ use allotrope_text::text_of_path;
 use allotrope_trace::model::MissingNames;
 use rustc_hash::FxHashSet;
 
-use crate::model::{Frame, Module, Profile, UNKNOWN_MODULE};
+use crate::model::{Module, Profile, UNKNOWN_MODULE};
+use crate::named_frame::Frame;
 use crate::sampled::SampledProfile;
 
 /// Least percentage of the allocations whose stacks have nameless code of a stripped module,

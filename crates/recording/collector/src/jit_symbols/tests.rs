@@ -55,7 +55,7 @@ fn sent(records: &[JitSymbols]) -> Vec<(ImageId, u64, String, bool)> {
     for record in records {
         for location in &record.locations {
             let frame = &record.frames[location.frames[0] as usize];
-            let function = frame.function.clone();
+            let function = frame.function.to_string();
             all.push((record.image, location.address, function, record.tick == 0));
         }
     }

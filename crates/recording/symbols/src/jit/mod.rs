@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use jit_dump::{JitClock, JitDump};
 pub use perf_map::PerfMap;
 
-use crate::frame::Frame;
+use allotrope_trace::model::NamedFrame;
 
 /// Longest name in bytes.
 const MAX_NAME: usize = 16 << 10;
@@ -44,10 +44,10 @@ impl JitCode {
     /// The code as a frame for `address`. The function is the name without V8's
     /// mark for the compiler and without the source position, which becomes the
     /// frame's file and line.
-    pub fn frame(&self, address: u64) -> Frame {
+    pub fn frame(&self, address: u64) -> NamedFrame {
         let spelled = spelling::spell(&self.name);
         let is_known = !self.file.is_empty();
-        Frame {
+        NamedFrame {
             function: spelled.function.into(),
             signature: self.name.clone(),
             file: match is_known {
@@ -56,9 +56,8 @@ impl JitCode {
             },
             line: if is_known { self.line } else { spelled.line },
             column: if is_known { 0 } else { spelled.column },
-            offset: address.saturating_sub(self.start),
-            inlined: false,
-            generated: false,
+            offset: Some(address.saturating_sub(self.start)),
+            ..NamedFrame::default()
         }
     }
 }

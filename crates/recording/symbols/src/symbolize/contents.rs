@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 
-use crate::{Frame, Locator, ModuleSymbols, Ran, Resolved, SymbolError, Work, open_mapped};
+use crate::{Locator, ModuleSymbols, Ran, Resolved, SymbolError, Work, open_mapped};
 use allotrope_trace::model::{
-    ImageId, MappingId, MissingNames, Module, ModuleId, NO_MAPPING, Record, Symbols,
+    ImageId, MappingId, MissingNames, Module, ModuleId, NO_MAPPING, NamedFrame, Record, Symbols,
 };
 use allotrope_trace::{Entry, ReadError, Source, TraceReader};
 
-use crate::symbolize::frames::{FileAddress, SymbolsBuilder, from_trace};
+use crate::symbolize::frames::{FileAddress, SymbolsBuilder};
 use crate::symbolize::missing::{missing_names, sources_of};
 
 /// The part of a trace that naming needs.
@@ -22,7 +22,7 @@ pub struct Contents {
     /// The addresses of the stacks' frames, by module.
     wanted: BTreeMap<ModuleId, BTreeSet<FileAddress>>,
     /// The frames that the trace has for an address, innermost first.
-    known: HashMap<(ModuleId, FileAddress), Vec<Frame>>,
+    known: HashMap<(ModuleId, FileAddress), Vec<NamedFrame>>,
     /// Whether a module was compiled without optimisation, if the trace has that.
     unoptimised: HashMap<ModuleId, Option<bool>>,
     /// Why a module's addresses have no names, as far as the trace says it.
@@ -126,7 +126,7 @@ impl Contents {
             let frames = location.frames.iter();
             let frames = frames.filter_map(|index| symbols.frames.get(*index as usize));
             let key = (symbols.module, (location.address, location.exact));
-            self.known.insert(key, frames.map(from_trace).collect());
+            self.known.insert(key, frames.cloned().collect());
         }
     }
 
@@ -267,8 +267,8 @@ impl Warning {
 
 /// The more detailed of two lists of frames: the one with more source positions or, if
 /// these are equal, with more frames; `found` if both are equal.
-fn better<'a>(known: &'a [Frame], found: &'a [Frame]) -> &'a [Frame] {
-    let worth = |frames: &[Frame]| {
+fn better<'a>(known: &'a [NamedFrame], found: &'a [NamedFrame]) -> &'a [NamedFrame] {
+    let worth = |frames: &[NamedFrame]| {
         let with_file = frames.iter().filter(|frame| !frame.file.is_empty());
         (with_file.count(), frames.len())
     };
@@ -283,11 +283,11 @@ fn better<'a>(known: &'a [Frame], found: &'a [Frame]) -> &'a [Frame] {
 mod tests {
     use super::*;
 
-    fn frames(names: &[(&str, &str)]) -> Vec<Frame> {
-        let frame = |(function, file): &(&str, &str)| Frame {
+    fn frames(names: &[(&str, &str)]) -> Vec<NamedFrame> {
+        let frame = |(function, file): &(&str, &str)| NamedFrame {
             function: (*function).into(),
             file: (*file).into(),
-            ..Frame::default()
+            ..NamedFrame::default()
         };
         names.iter().map(frame).collect()
     }

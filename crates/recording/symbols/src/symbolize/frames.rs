@@ -1,9 +1,7 @@
 //! Symbol records of the trace: each frame is stored once per record, and locations
-//! refer to it by index. Only this file converts between the frames of
-//! `allotrope-symbols` and those of the trace.
+//! refer to it by index.
 
-use crate::Frame;
-use allotrope_trace::model::{self, Location, MissingNames, ModuleId, Symbols};
+use allotrope_trace::model::{Location, MissingNames, ModuleId, NamedFrame, Symbols};
 use rustc_hash::FxHashMap;
 
 use crate::symbolize::source_files::SourceFiles;
@@ -21,15 +19,15 @@ const BYTES_PER_RECORD: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub struct FrameTable {
     sources: SourceFiles,
-    indexes: FxHashMap<Frame, u32>,
-    frames: Vec<model::Frame>,
+    indexes: FxHashMap<NamedFrame, u32>,
+    frames: Vec<NamedFrame>,
     /// Bytes of the strings in `frames`.
     bytes: usize,
 }
 
 impl FrameTable {
     /// The location record for an address with these frames, innermost first.
-    pub fn location(&mut self, (address, exact): FileAddress, frames: &[Frame]) -> Location {
+    pub fn location(&mut self, (address, exact): FileAddress, frames: &[NamedFrame]) -> Location {
         let frames = frames.iter().map(|frame| self.index_of(frame));
         Location {
             address,
@@ -39,46 +37,23 @@ impl FrameTable {
     }
 
     /// The frames that the indexes refer to.
-    pub fn into_frames(self) -> Vec<model::Frame> {
+    pub fn into_frames(self) -> Vec<NamedFrame> {
         self.frames
     }
 
-    fn index_of(&mut self, frame: &Frame) -> u32 {
+    fn index_of(&mut self, frame: &NamedFrame) -> u32 {
         if let Some(index) = self.indexes.get(frame) {
             return *index;
         }
         let index = self.frames.len() as u32;
         self.bytes += frame.function.len() + frame.signature.len() + frame.file.len();
         let generated = frame.generated || self.sources.is_generated(frame);
-        self.frames.push(to_trace(frame, generated));
+        self.frames.push(NamedFrame {
+            generated,
+            ..frame.clone()
+        });
         self.indexes.insert(frame.clone(), index);
         index
-    }
-}
-
-fn to_trace(frame: &Frame, generated: bool) -> model::Frame {
-    model::Frame {
-        function: frame.function.to_string(),
-        signature: frame.signature.to_string(),
-        file: frame.file.to_string(),
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset,
-        inlined: frame.inlined,
-        generated,
-    }
-}
-
-pub(crate) fn from_trace(frame: &model::Frame) -> Frame {
-    Frame {
-        function: frame.function.as_str().into(),
-        signature: frame.signature.as_str().into(),
-        file: frame.file.as_str().into(),
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset,
-        inlined: frame.inlined,
-        generated: frame.generated,
     }
 }
 
@@ -120,7 +95,7 @@ impl SymbolsBuilder {
     }
 
     /// Adds the frames of an address; an address without frames is left out.
-    pub fn add(&mut self, address: FileAddress, frames: &[Frame]) {
+    pub fn add(&mut self, address: FileAddress, frames: &[NamedFrame]) {
         if !frames.is_empty() {
             self.locations.push(self.table.location(address, frames));
         }
@@ -156,10 +131,10 @@ mod tests {
 
     use super::*;
 
-    fn frames(names: &[&str]) -> Vec<Frame> {
-        let frame = |name: &&str| Frame {
+    fn frames(names: &[&str]) -> Vec<NamedFrame> {
+        let frame = |name: &&str| NamedFrame {
             function: Arc::from(*name),
-            ..Frame::default()
+            ..NamedFrame::default()
         };
         names.iter().map(frame).collect()
     }
@@ -175,24 +150,9 @@ mod tests {
         assert_eq!(symbols.compilers, ["GCC: 12"]);
         let locations: Vec<_> = symbols.locations.iter().map(|it| &it.frames[..]).collect();
         assert_eq!(locations, [&[0, 1][..], &[1]]);
-        assert_eq!(symbols.frames[1].function, "outer");
+        assert_eq!(&*symbols.frames[1].function, "outer");
         record.add((4, false), &frames(&["outer"]));
         let symbols = record.take();
         assert_eq!((symbols.frames.len(), symbols.module), (1, 3));
-    }
-
-    #[test]
-    fn a_frame_survives_the_conversion_to_the_trace_and_back() {
-        let frame = Frame {
-            function: "f".into(),
-            signature: "f()".into(),
-            file: "f.c".into(),
-            line: 1,
-            column: 2,
-            offset: 3,
-            inlined: true,
-            generated: true,
-        };
-        assert_eq!(from_trace(&to_trace(&frame, true)), frame);
     }
 }

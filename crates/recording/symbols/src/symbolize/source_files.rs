@@ -9,8 +9,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use crate::Frame;
 use allotrope_files::open_stored;
+use allotrope_trace::model::NamedFrame;
 use rustc_hash::FxHashMap;
 
 /// Longest source file that is read, in bytes.
@@ -27,7 +27,7 @@ pub(crate) struct SourceFiles(FxHashMap<String, Option<Vec<String>>>);
 impl SourceFiles {
     /// Whether the compiler wrote the frame's function. `false` where the source is not
     /// there.
-    pub(crate) fn is_generated(&mut self, frame: &Frame) -> bool {
+    pub(crate) fn is_generated(&mut self, frame: &NamedFrame) -> bool {
         let Some(candidate) = Candidate::of(frame) else {
             return false;
         };
@@ -81,7 +81,7 @@ enum Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn of(frame: &'a Frame) -> Option<Self> {
+    fn of(frame: &'a NamedFrame) -> Option<Self> {
         let function: &str = &frame.function;
         if frame.line == 0 || is_library(&frame.file) {
             return None;
@@ -175,12 +175,12 @@ fn is_defaulted(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn frame(function: &str, file: &str, line: u32) -> Frame {
-        Frame {
+    fn frame(function: &str, file: &str, line: u32) -> NamedFrame {
+        NamedFrame {
             function: function.into(),
             file: file.into(),
             line,
-            ..Frame::default()
+            ..NamedFrame::default()
         }
     }
 

@@ -3,7 +3,7 @@
 //! `tests/damage.rs` has a short form of this as a test.
 //!
 //! ```sh
-//! cd crates/recording/trace && mkdir -p fuzz/corpus/read_trace
+//! cd crates/shared/trace && mkdir -p fuzz/corpus/read_trace
 //! cargo +nightly fuzz run read_trace fuzz/corpus/read_trace fuzz/seeds/read_trace
 //! ```
 #![no_main]

@@ -8,10 +8,10 @@ use allotrope_shm::mapped_file::{FileIdentity, IDENTITY_WORDS};
 
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
-    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
+    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, ImageEnd, ImageId,
     ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, MissingNames,
-    Module, Origin, QuietWait, Record, Recording, Sample, SampleTotal, Sampling, StackId,
-    StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window,
+    Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal, Sampling,
+    StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window,
     WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
@@ -174,10 +174,12 @@ fn bytes<'a>(from: &mut Cursor<'a>) -> Result<&'a [u8], Malformed> {
     from.take(length)
 }
 
+fn text<'a>(from: &mut Cursor<'a>) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(bytes(from)?).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
 fn string(from: &mut Cursor<'_>) -> Result<String, Malformed> {
-    std::str::from_utf8(bytes(from)?)
-        .map(str::to_owned)
-        .map_err(|_| Malformed("a text is not UTF-8"))
+    text(from).map(str::to_owned)
 }
 
 /// Decodes a path or an argument, which may contain any bytes.
@@ -500,7 +502,9 @@ fn jit_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {
     })
 }
 
-fn frames_and_locations(from: &mut Cursor<'_>) -> Result<(Vec<Frame>, Vec<Location>), Malformed> {
+fn frames_and_locations(
+    from: &mut Cursor<'_>,
+) -> Result<(Vec<NamedFrame>, Vec<Location>), Malformed> {
     let mut frames = list(from, frame)?;
     let mut last_address = 0;
     let mut last_frame = 0;
@@ -525,17 +529,19 @@ fn frames_and_locations(from: &mut Cursor<'_>) -> Result<(Vec<Frame>, Vec<Locati
     Ok((frames, locations))
 }
 
-fn frame(from: &mut Cursor<'_>) -> Result<Frame, Malformed> {
-    Ok(Frame {
-        function: string(from)?,
-        signature: string(from)?,
-        file: string(from)?,
+fn frame(from: &mut Cursor<'_>) -> Result<NamedFrame, Malformed> {
+    Ok(NamedFrame {
+        function: text(from)?.into(),
+        signature: text(from)?.into(),
+        module: (),
+        file: text(from)?.into(),
         line: from.varint_u32()?,
         column: from.varint_u32()?,
-        offset: from.varint()?,
+        offset: Some(from.varint()?),
         inlined: boolean(from)?,
         // Listed at the end of the record.
         generated: false,
+        interrupted: false,
     })
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::tag;
 use crate::model::{
-    Counts, Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Window,
+    Counts, Exit, ImageStart, Location, NamedFrame, Origin, Record, Recording, StackNode, Window,
     WindowEnd, WindowSums,
 };
 use crate::varint::{put, put_delta};
@@ -355,7 +355,7 @@ fn window_sums(it: &WindowSums, out: &mut Vec<u8>) {
 }
 
 /// Returns whether the list of generated frames was written.
-fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<u8>) -> bool {
+fn frames_and_locations(frames: &[NamedFrame], locations: &[Location], out: &mut Vec<u8>) -> bool {
     put(out, frames.len() as u64);
     for each in frames {
         frame(each, out);
@@ -375,14 +375,14 @@ fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<
     !generated.is_empty()
 }
 
-fn frame(it: &Frame, out: &mut Vec<u8>) {
+fn frame(it: &NamedFrame, out: &mut Vec<u8>) {
     string(&it.function, out);
     string(&it.signature, out);
     string(&it.file, out);
     let fields = [
         it.line.into(),
         it.column.into(),
-        it.offset,
+        it.offset.unwrap_or(0),
         it.inlined.into(),
     ];
     numbers(out, &fields);

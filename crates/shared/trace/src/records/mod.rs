@@ -11,7 +11,7 @@ pub(crate) use encode::encode;
 pub(crate) use split::split;
 
 use crate::model::{
-    Frame, Location, MAX_PERIOD, Record, SampleTotal, StackId, StackNode, stack_end,
+    Location, MAX_PERIOD, NamedFrame, Record, SampleTotal, StackId, StackNode, stack_end,
 };
 
 /// The tags of the records.
@@ -88,7 +88,7 @@ fn inconsistent_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static st
 }
 
 /// Whether a location refers to a frame that is not in the list.
-fn missing_frame(frames: &[Frame], locations: &[Location]) -> Option<&'static str> {
+fn missing_frame(frames: &[NamedFrame], locations: &[Location]) -> Option<&'static str> {
     let mut indexes = locations.iter().flat_map(|location| &location.frames);
     let outside = indexes.any(|&index| index as usize >= frames.len());
     outside.then_some("a location refers to a missing frame")

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{Frame, Location, Record, StackId, Symbols};
+use crate::model::{Location, NamedFrame, Record, StackId, Symbols};
 
 /// Largest number of stack nodes in one record.
 const NODES: usize = 1 << 16;
@@ -45,7 +45,7 @@ fn bytes_of(symbols: &Symbols) -> usize {
 }
 
 /// Approximate encoded size of a frame, in bytes.
-fn frame_bytes(frame: &Frame) -> usize {
+fn frame_bytes(frame: &NamedFrame) -> usize {
     16 + frame.function.len() + frame.signature.len() + frame.file.len()
 }
 
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn split_symbols_have_the_names_of_every_address() {
-        let frame = |i: u32| Frame {
-            signature: format!("{i}").repeat(100),
+        let frame = |i: u32| NamedFrame {
+            signature: format!("{i}").repeat(100).into(),
             line: i,
-            ..Frame::default()
+            ..NamedFrame::default()
         };
         let count = 10_000_u32;
         let symbols = Symbols {

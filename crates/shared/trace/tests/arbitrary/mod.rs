@@ -399,18 +399,20 @@ fn window_counts() -> impl Strategy<Value = Record> {
     })
 }
 
-fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> {
+fn frames_and_locations() -> impl Strategy<Value = (Vec<NamedFrame>, Vec<Location>)> {
     let texts = (text(), text(), text());
     let frame = (texts, id(), id(), number(), any::<(bool, bool)>()).prop_map(
-        |((function, signature, file), line, column, offset, (inlined, generated))| Frame {
-            function,
-            signature,
-            file,
+        |((function, signature, file), line, column, offset, (inlined, generated))| NamedFrame {
+            function: function.into(),
+            signature: signature.into(),
+            module: (),
+            file: file.into(),
             line,
             column,
-            offset,
+            offset: Some(offset),
             inlined,
             generated,
+            interrupted: false,
         },
     );
     let location =

@@ -279,7 +279,7 @@ impl Text<'_> {
             &format!("{metric} fluctuate between runs, {least} to {most}:"),
         )?;
         for (range, frames) in &fluctuation.stacks {
-            let calls: Vec<&str> = frames.iter().map(|f| f.function.as_str()).collect();
+            let calls: Vec<&str> = frames.iter().map(|f| &*f.function).collect();
             let location = frames.first().map(wording::location).unwrap_or_default();
             let text = format!(
                 "{} to {}  {}  {location}",

@@ -4,16 +4,17 @@
 //! pprof removes a frame whose whole name matches, and everything that it calls. So the
 //! list has only functions that never call code of the user. Containers and other library
 //! functions that allocate are not in the list.
+//!
+//! Those of C, C++ and other allocators are from the table of allocators; here is what only a
+//! pattern names.
+
+use allotrope_detour::allocators::INNERMOST;
 
 /// Regular expressions (RE2), each for a whole name without parameters.
 const PATTERNS: &[&str] = &[
-    // C, glibc, and other allocators.
-    r"malloc|calloc|realloc|reallocarray|posix_memalign|aligned_alloc|memalign|valloc|pvalloc",
-    r"cfree|free",
-    r"__libc_(malloc|calloc|realloc|memalign|valloc|pvalloc)|__GI___libc_malloc",
-    r"mallocx|rallocx|je_malloc|tc_malloc|mi_malloc",
+    // glibc.
+    r"__libc_(valloc|pvalloc)",
     // C++.
-    r"operator new(\[\])?",
     r"std::(__1::)?(__new_allocator|allocator|allocator_traits)<.*>::allocate",
     r"__gnu_cxx::new_allocator<.*>::allocate",
     r"__cxa_allocate_exception",
@@ -26,20 +27,24 @@ const PATTERNS: &[&str] = &[
 
 /// One expression that matches all of them.
 pub(super) fn pattern() -> String {
-    PATTERNS.join("|")
+    let innermost = INNERMOST.iter().map(|name| name.replace("[]", r"\[\]"));
+    let patterns = PATTERNS.iter().map(|pattern| (*pattern).to_owned());
+    innermost.chain(patterns).collect::<Vec<_>>().join("|")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_diff::Glue;
+    use allotrope_attribution::Glue;
 
     /// The names in the list, without the patterns.
     #[test]
     fn every_dropped_function_is_glue() {
         let glue = Glue::default();
         let plain = PATTERNS.iter().filter(|pattern| !pattern.contains('('));
-        let patterns = plain.flat_map(|pattern| pattern.split('|'));
+        let patterns = plain
+            .flat_map(|pattern| pattern.split('|'))
+            .chain(INNERMOST);
         let names: Vec<&str> = patterns
             .filter(|name| {
                 name.bytes()
@@ -49,7 +54,7 @@ mod tests {
         assert!(names.len() > 15, "{names:?}");
         for name in names {
             let frame = allotrope_profile::StackFrame {
-                function: name.to_owned(),
+                function: name.into(),
                 ..Default::default()
             };
             assert!(glue.has(&frame), "{name}");

@@ -40,8 +40,8 @@ pub(super) fn parse(demangler: &Demangler, text: &str) -> Text {
     } else {
         parse_name(demangler, name, &frame.file)
     };
-    frame.function = names.function;
-    frame.signature = names.signature;
+    frame.function = names.function.into();
+    frame.signature = names.signature.into();
     Text {
         address: address.into(),
         frame,
@@ -65,7 +65,7 @@ fn without_location(text: &str) -> (&str, StackFrame) {
 fn in_module(module: &str) -> StackFrame {
     let module = if module == "???" { "" } else { module };
     StackFrame {
-        module: file_name(module).to_owned(),
+        module: file_name(module).into(),
         ..StackFrame::default()
     }
 }
@@ -83,7 +83,7 @@ fn in_file(location: &str) -> Option<StackFrame> {
         _ => (before, last, 0),
     };
     Some(StackFrame {
-        file: file.to_owned(),
+        file: file.into(),
         line,
         column,
         ..StackFrame::default()
@@ -182,7 +182,7 @@ mod tests {
             );
         }
         assert_eq!(
-            parse(&Demangler::default(), "0x1: a::b(int) (a.cpp:3)")
+            &*parse(&Demangler::default(), "0x1: a::b(int) (a.cpp:3)")
                 .frame
                 .signature,
             "a::b(int)"

@@ -29,7 +29,7 @@ pub(super) fn parse(demangler: &Demangler, comment: &str) -> Option<GoFrame> {
         return Some(GoFrame {
             start: None,
             frame: StackFrame {
-                function: address.to_owned(),
+                function: address.into(),
                 ..StackFrame::default()
             },
         });
@@ -47,9 +47,9 @@ pub(super) fn parse(demangler: &Demangler, comment: &str) -> Option<GoFrame> {
             .zip(offset)
             .and_then(|(at, offset)| at.checked_sub(offset)),
         frame: StackFrame {
-            function: names.function,
-            signature: names.signature,
-            file: file.to_owned(),
+            function: names.function.into(),
+            signature: names.signature.into(),
+            file: file.into(),
             line,
             offset,
             ..StackFrame::default()

@@ -88,13 +88,13 @@ impl Mappings {
                 let module = file_name(&self.files[mapping.file as usize]);
                 let offset = address.wrapping_sub(mapping.base);
                 StackFrame {
-                    function: format!("{module}+{offset:#x}"),
-                    module: module.to_owned(),
+                    function: format!("{module}+{offset:#x}").into(),
+                    module: module.into(),
                     ..StackFrame::default()
                 }
             }
             None => StackFrame {
-                function: format!("{address:#x}"),
+                function: format!("{address:#x}").into(),
                 ..StackFrame::default()
             },
         }

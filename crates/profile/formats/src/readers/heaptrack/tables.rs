@@ -159,8 +159,8 @@ impl Tables {
         let module = file_name(self.text(pointer.module)?);
         if pointer.frames.is_empty() {
             let frame = StackFrame {
-                function: format!("0x{:x}", pointer.address),
-                module: module.to_owned(),
+                function: format!("0x{:x}", pointer.address).into(),
+                module: module.into(),
                 ..StackFrame::default()
             };
             return Ok([builder.frame(frame)?].into());
@@ -169,7 +169,7 @@ impl Tables {
         let frames = pointer.frames.iter().enumerate();
         let indexes = frames.map(|(at, location)| {
             let mut frame = self.frame(location, pointer.address, &builder.budget)?;
-            frame.module = module.to_owned();
+            frame.module = module.into();
             frame.inlined = at < last;
             builder.frame(frame)
         });
@@ -188,9 +188,9 @@ impl Tables {
             function => parse_name(budget.names(), self.text(function)?, file),
         };
         Ok(StackFrame {
-            function: names.function,
-            signature: names.signature,
-            file: file.to_owned(),
+            function: names.function.into(),
+            signature: names.signature.into(),
+            file: file.into(),
             line: location.line,
             ..StackFrame::default()
         })

@@ -43,7 +43,7 @@ fn frames_are_read_from_the_tables() {
     };
     assert!(g.inlined && !f.inlined && !main.inlined);
     assert_eq!((g.line, f.line, main.line), (0xa, 0x14, 8));
-    assert_eq!(main.file, "p.c");
+    assert_eq!(&*main.file, "p.c");
 }
 
 #[test]

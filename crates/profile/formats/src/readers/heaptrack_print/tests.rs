@@ -110,7 +110,7 @@ fn unmerged_lists_have_their_frames_below_the_label() {
 ";
     let parsed = parse(text, read);
     assert_eq!(describe(&parsed.set), ["a.so`f `0x1234 = 3"]);
-    assert_eq!(parsed.set.frames[0].signature, "f(int)");
+    assert_eq!(&*parsed.set.frames[0].signature, "f(int)");
 }
 
 #[test]

@@ -130,8 +130,8 @@ impl Tables {
         };
         let Some(last) = location.line.len().checked_sub(1) else {
             let frame = StackFrame {
-                function: format!("0x{:x}", location.address),
-                module: module.to_owned(),
+                function: format!("0x{:x}", location.address).into(),
+                module: module.into(),
                 ..StackFrame::default()
             };
             return Ok([builder.frame(frame)?].into());
@@ -139,7 +139,7 @@ impl Tables {
         let lines = location.line.iter().enumerate();
         let frames = lines.map(|(at, line)| {
             let mut frame = self.frame(line, builder.budget.names())?;
-            frame.module = module.to_owned();
+            frame.module = module.into();
             frame.inlined = at < last;
             builder.frame(frame)
         });
@@ -155,9 +155,9 @@ impl Tables {
         let (function, signature) = self.names(function, file, demangler)?;
         let number = |number: i64| u32::try_from(number).unwrap_or(0);
         Ok(StackFrame {
-            function,
-            signature,
-            file: file.to_owned(),
+            function: function.into(),
+            signature: signature.into(),
+            file: file.into(),
             line: number(line.line),
             column: number(line.column),
             ..StackFrame::default()

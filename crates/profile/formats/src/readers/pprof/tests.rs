@@ -111,7 +111,7 @@ fn samples_are_read_through_the_tables() {
     };
     assert!(f.inlined && !g.inlined);
     assert_eq!((f.line, f.column, &*f.file), (10, 2, "p.c"));
-    assert_eq!(g.signature, "a::g(int)");
+    assert_eq!(&*g.signature, "a::g(int)");
     assert!(begins(&profile().0));
 }
 

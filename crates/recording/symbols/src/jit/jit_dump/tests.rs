@@ -141,7 +141,7 @@ fn lines_come_before_their_code() {
         (&*frame.function, &*frame.file, frame.line),
         ("f", "/srv/a.js", 4)
     );
-    assert_eq!(frame.offset, 0x12);
+    assert_eq!(frame.offset, Some(0x12));
     assert_eq!(dump.code(0x100f, 5).unwrap().line, 3);
     let last = dump.code(0x1104, 5).unwrap();
     assert_eq!((&*last.file, last.line), ("b.js", 5));

@@ -4,7 +4,7 @@
 use allotrope_profile::{Profile, Site};
 use rustc_hash::FxHashMap;
 
-use crate::Glue;
+use crate::glue::Glue;
 use crate::own_code::{Code, Origin};
 use crate::roots::mark_roots;
 use crate::wrappers::{Heads, Requests, mark_forwarding};
@@ -29,9 +29,7 @@ impl Headlines {
         let mut codes = Vec::with_capacity(profile.frames.len());
         let mut functions = Vec::with_capacity(profile.frames.len());
         for frame in &profile.frames {
-            let module = profile.module_name(frame);
-            let names = [&*module, &*frame.function, &*frame.signature, &*frame.file];
-            codes.push(glue.code(names, frame.generated));
+            codes.push(glue.code(frame, &profile.module_name(frame)));
             let next = numbers.len() as u32;
             let function = (&frame.function, frame.module);
             functions.push(*numbers.entry(function).or_insert(next));

@@ -1,15 +1,17 @@
 //! Recognises glue frames: those of allocators, language runtimes and thread
-//! starts. The default list is `glue.txt`; users may add patterns. Glue affects
-//! which frame heads a site or a difference and what matching may ignore, never
-//! what is counted.
+//! starts. The default list is `glue.txt` and what the table of allocators has for it; users
+//! may add patterns. Glue affects which frame heads a site or a difference and what matching
+//! may ignore, never what is counted.
 
 mod wrapper_names;
 
 use rustc_hash::FxHashSet;
 
+use crate::error::ListError;
+use crate::names;
 use crate::own_code::{self, Code, Origin};
-use crate::{DiffError, names};
-use allotrope_profile::StackFrame;
+use allotrope_detour::allocators::{ALLOCATORS, INNERMOST};
+use allotrope_profile::{NamedFrame, StackFrame};
 
 const LIST: &str = include_str!("glue.txt");
 
@@ -51,9 +53,12 @@ impl Default for Glue {
     /// Allocators, the C, C++, Rust and Swift runtimes, thread starts.
     fn default() -> Self {
         let mut glue = Self::none();
-        for line in LIST.lines() {
+        for line in LIST.lines().chain(INNERMOST) {
             // Cannot fail: a test parses every line of the list.
             let _ = glue.line(line);
+        }
+        for module in ALLOCATORS.iter().filter_map(|row| row.glue) {
+            let _ = glue.line(&format!("{module} *"));
         }
         glue
     }
@@ -87,7 +92,7 @@ impl Glue {
     /// Whether a function is of a library that a frame of another origin calls: it has a
     /// name, and is neither as much the user's own as the caller, nor an allocator's or a
     /// language's. Vendored code is a library, too, if a `file:` pattern names it.
-    pub(crate) fn is_library(&self, frame: &StackFrame, origin: Origin, caller: Origin) -> bool {
+    pub fn is_library(&self, frame: &StackFrame, origin: Origin, caller: Origin) -> bool {
         let is_vendored = || self.files.iter().any(|part| frame.file.contains(part));
         match origin {
             Origin::Unnamed | Origin::UnnamedLibrary => false,
@@ -103,9 +108,9 @@ impl Glue {
     ///
     /// # Errors
     /// A pattern with a `*` elsewhere than at its end.
-    pub fn add(&mut self, list: &str) -> Result<(), DiffError> {
+    pub fn add(&mut self, list: &str) -> Result<(), ListError> {
         for (number, line) in (1..).zip(list.lines()) {
-            self.line(line).map_err(|()| DiffError::GluePattern {
+            self.line(line).map_err(|()| ListError::GluePattern {
                 line: number,
                 pattern: line.trim().to_owned(),
             })?;
@@ -147,20 +152,14 @@ impl Glue {
 
     /// Whose code the frame is.
     pub fn origin_of(&self, frame: &StackFrame) -> Origin {
-        let names = [
-            &frame.module,
-            &frame.function,
-            &frame.signature,
-            &frame.file,
-        ];
-        self.origin(names.map(String::as_str), frame.generated)
+        self.origin(frame, &frame.module)
     }
 
-    /// Whose code a function is, given its module's file name, its qualified name, its
-    /// signature and its source file (all but the name may be empty), and whether the
-    /// compiler wrote it.
-    pub fn origin(&self, names: [&str; 4], is_generated: bool) -> Origin {
-        let [module, function, signature, file] = names;
+    /// Whose code a frame is, given its module's file name, which may be empty, as all names
+    /// but that of the function.
+    pub fn origin<M>(&self, frame: &NamedFrame<M>, module: &str) -> Origin {
+        let [function, signature, file] =
+            [&frame.function, &frame.signature, &frame.file].map(|it| &**it);
         if self.has_function(module, function)
             || self.files.iter().any(|part| file.contains(part))
             || own_code::is_standard_library(file)
@@ -169,7 +168,7 @@ impl Glue {
         {
             return Origin::Glue;
         }
-        let is_generated = is_generated || own_code::is_generated_by_swift(function);
+        let is_generated = frame.generated || own_code::is_generated_by_swift(function);
         let is_library = own_code::is_library(module);
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
             (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
@@ -186,19 +185,14 @@ impl Glue {
 
     /// Whose code the frame is, and whether its function is a usual wrapper.
     pub fn code_of(&self, frame: &StackFrame) -> Code {
-        Code {
-            origin: self.origin_of(frame),
-            is_wrapper: wrapper_names::is_listed(&frame.module, &frame.function),
-            is_root: false,
-        }
+        self.code(frame, &frame.module)
     }
 
-    /// The same for a function with these [names](Self::origin).
-    pub fn code(&self, names: [&str; 4], is_generated: bool) -> Code {
-        let [module, function, ..] = names;
+    /// The same for a frame with its module's file name: see [`Self::origin`].
+    pub fn code<M>(&self, frame: &NamedFrame<M>, module: &str) -> Code {
         Code {
-            origin: self.origin(names, is_generated),
-            is_wrapper: wrapper_names::is_listed(module, function),
+            origin: self.origin(frame, module),
+            is_wrapper: wrapper_names::is_listed(module, &frame.function),
             is_root: false,
         }
     }
@@ -252,8 +246,8 @@ mod tests {
 
     fn frame(module: &str, function: &str) -> StackFrame {
         StackFrame {
-            module: module.to_owned(),
-            function: function.to_owned(),
+            module: module.into(),
+            function: function.into(),
             ..StackFrame::default()
         }
     }
@@ -366,8 +360,8 @@ mod tests {
             ),
         ] {
             let frame = StackFrame {
-                signature: signature.to_owned(),
-                file: "/src/app/Codec.swift".to_owned(),
+                signature: signature.into(),
+                file: "/src/app/Codec.swift".into(),
                 ..frame("app", function)
             };
             assert_eq!(glue.origin_of(&frame), expected, "{signature}");
@@ -378,7 +372,7 @@ mod tests {
     fn the_c_librarys_sources_are_not_the_users() {
         let glue = Glue::default();
         let at = |module| StackFrame {
-            file: "./locale/loadlocale.c".to_owned(),
+            file: "./locale/loadlocale.c".into(),
             ..frame(module, "_nl_intern_locale_data")
         };
         assert_eq!(glue.origin_of(&at("libc.so.6")), Origin::Glue);
@@ -392,7 +386,7 @@ mod tests {
         let files = ["src/a.c", "third_party/json.hpp", "build/_deps/fmt/core.h"];
         let glue = glue.within(files.into_iter().map(str::to_owned).collect());
         let at = |file: &str| StackFrame {
-            file: file.to_owned(),
+            file: file.into(),
             ..frame("app", "f")
         };
         for (file, origin) in [
@@ -423,7 +417,7 @@ mod tests {
         assert!(glue.has(&frame("app", "base::take")));
         assert!(!glue.has(&frame("app", "take")));
         let vendored = StackFrame {
-            file: "/home/me/app/third_party/json.hpp".to_owned(),
+            file: "/home/me/app/third_party/json.hpp".into(),
             ..frame("app", "take")
         };
         assert!(glue.has(&vendored));

@@ -11,9 +11,11 @@
 
 use std::borrow::Cow;
 
+use allotrope_profile::NamedFrame;
 use rustc_hash::FxHashMap;
 
-use crate::{DiffError, Origin};
+use crate::error::ListError;
+use crate::own_code::Origin;
 
 const LIST: &str = include_str!("suppressions.txt");
 
@@ -99,13 +101,13 @@ impl Suppressions {
     /// # Errors
     /// A line with another prefix, such as those of other sanitizers, which
     /// LeakSanitizer refuses too; an empty pattern, which would match every stack.
-    pub fn add(&mut self, list: &str, text: &str) -> Result<(), DiffError> {
+    pub fn add(&mut self, list: &str, text: &str) -> Result<(), ListError> {
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim_matches([' ', '\t', '\r']);
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let rule = rule(list, line).ok_or_else(|| DiffError::Suppression {
+            let rule = rule(list, line).ok_or_else(|| ListError::Suppression {
                 list: list.to_owned(),
                 line: number,
                 text: line.to_owned(),
@@ -133,7 +135,8 @@ fn rule(list: &str, line: &str) -> Option<Rule> {
     })
 }
 
-/// What rules are matched against.
+/// What rules are matched against: the texts of a [`NamedFrame`], with the path of its module,
+/// which no frame has, and its origin.
 #[derive(Debug, Clone)]
 pub struct FrameText<'a> {
     /// The function's qualified name.
@@ -146,6 +149,19 @@ pub struct FrameText<'a> {
     pub module: Cow<'a, str>,
     /// Whose code it is.
     pub origin: Origin,
+}
+
+impl<'a> FrameText<'a> {
+    /// The texts of a frame.
+    pub fn new<M>(frame: &'a NamedFrame<M>, module: Cow<'a, str>, origin: Origin) -> Self {
+        Self {
+            function: &frame.function,
+            signature: &frame.signature,
+            file: &frame.file,
+            module,
+            origin,
+        }
+    }
 }
 
 /// Finds the rules that suppress stacks. It remembers which patterns a frame matches,

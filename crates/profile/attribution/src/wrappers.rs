@@ -17,7 +17,7 @@ const CALLERS: usize = 8;
 /// Wrappers count if they are the user's and the stack has no other function of the
 /// user's, or if it has nothing else at all but glue. Below a root, a library's do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub struct Standing {
     least: Origin,
     with_wrappers: bool,
     /// Only code without a name, which is further in than all code that has one and is not a

@@ -2,7 +2,7 @@
 //! names. Each of three steps takes the result of the previous one:
 //! [`canonical`] removes what a compiler or linker added, [`unwrapped`] the
 //! numbers of closures and the wrappers around a function, [`untemplated`] the
-//! template arguments. Whole stacks are reduced by [`keys`](crate::keys).
+//! template arguments.
 
 /// Suffixes that gcc, clang and their linkers append to clones of a function; a
 /// number may follow each.
@@ -49,7 +49,7 @@ const WRAPPERS_WITH_ARGUMENTS: &[&str] = &[
 
 /// Removes clone suffixes, hashes, addresses, symbol versions, ABI tags and
 /// inline namespaces.
-pub(crate) fn canonical(name: &str) -> String {
+pub fn canonical(name: &str) -> String {
     let name = without_clone_annotations(name.trim());
     let mut name = name.as_str();
     loop {
@@ -75,7 +75,7 @@ pub(crate) fn canonical(name: &str) -> String {
 
 /// Removes closure numbers and wrappers from a canonical name, so that all
 /// functions that the compiler generated from one source function get its name.
-pub(crate) fn unwrapped(canonical: &str) -> String {
+pub fn unwrapped(canonical: &str) -> String {
     let mut name = canonical;
     loop {
         let inner = strip_wrapper(name);
@@ -89,7 +89,7 @@ pub(crate) fn unwrapped(canonical: &str) -> String {
 
 /// Removes template or generic arguments. A leading bracket, as in `<T as
 /// Trait>::method`, stays.
-pub(crate) fn untemplated(name: &str) -> String {
+pub fn untemplated(name: &str) -> String {
     let mut bare = String::with_capacity(name.len());
     let mut open = 0_usize;
     let mut rest = name;
@@ -131,51 +131,11 @@ pub(crate) fn untemplated(name: &str) -> String {
 }
 
 /// The form of a function's name that glue patterns match.
-pub(crate) fn bare(function: &str) -> String {
+pub fn bare(function: &str) -> String {
     if function.starts_with('<') || function.starts_with("operator") {
         return function.to_owned();
     }
     untemplated(function)
-}
-
-/// The operator that a C++ operator function implements (`+` of
-/// `a::operator+`); `None` for other functions. Operators are never matched as
-/// renamed functions.
-pub(crate) fn operator_of(name: &str) -> Option<&str> {
-    let (before, operator) = name.rsplit_once("operator")?;
-    let whole_word = before
-        .chars()
-        .next_back()
-        .is_none_or(|c| !c.is_alphanumeric() && c != '_');
-    let symbol = operator.chars().next()?;
-    (whole_word && !symbol.is_alphanumeric() && symbol != '_').then_some(operator)
-}
-
-/// The similarity of two names from 0 to 256: the Sørensen–Dice coefficient of
-/// their bigrams (pairs of consecutive bytes).
-pub(crate) fn bigram_similarity(a: &str, b: &str) -> u32 {
-    let pairs = |name: &str| {
-        let mut pairs: Vec<[u8; 2]> = name.as_bytes().windows(2).map(|p| [p[0], p[1]]).collect();
-        pairs.sort_unstable();
-        pairs
-    };
-    let (a, b) = (pairs(a), pairs(b));
-    if a.is_empty() || b.is_empty() {
-        return 0;
-    }
-    let (mut i, mut j, mut common) = (0, 0, 0_usize);
-    while i < a.len() && j < b.len() {
-        match a[i].cmp(&b[j]) {
-            std::cmp::Ordering::Less => i += 1,
-            std::cmp::Ordering::Greater => j += 1,
-            std::cmp::Ordering::Equal => {
-                common += 1;
-                i += 1;
-                j += 1;
-            }
-        }
-    }
-    (common * 512 / (a.len() + b.len())) as u32
 }
 
 fn without_clone_annotations(name: &str) -> String {
@@ -460,23 +420,5 @@ mod tests {
         ] {
             assert_eq!(untemplated(name), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn operators_are_recognised() {
-        assert_eq!(operator_of("a::operator+="), Some("+="));
-        assert_eq!(operator_of("operator()"), Some("()"));
-        assert_eq!(operator_of("operator new"), Some(" new"));
-        assert_eq!(operator_of("my_operator"), None);
-        assert_eq!(operator_of("operators"), None);
-    }
-
-    #[test]
-    fn similarity_is_the_share_of_common_bigrams() {
-        assert_eq!(bigram_similarity("parse", "parse"), 256);
-        assert_eq!(bigram_similarity("abc", "xyz"), 0);
-        // `pa ar rs se` and `pa ar rs se e2`: 4 of 4 and 4 of 5.
-        assert_eq!(bigram_similarity("parse", "parse2"), 512 * 4 / 9);
-        assert_eq!(bigram_similarity("", "x"), 0);
     }
 }

@@ -1,0 +1,31 @@
+//! Attribution: whose code each frame of a profile is ([`Origin`]), which frame heads each of
+//! its stacks ([`Headlines`]), and which leaked blocks are expected ([`Suppressions`]).
+//! [`Attributed`] has a profile together with the first two.
+//!
+//! Nothing here changes what is counted. The lists are text files beside the code that reads
+//! them: `glue.txt`, `wrappers.txt`, `suppressions.txt`. Users add to the first and the last.
+//!
+//! - `own_code`: origins by the paths of source files and the names of modules.
+//! - `glue`, `names`: origins by patterns on function names, after normalising these.
+//! - `wrappers`, `roots`: functions that say nothing about a stack; [`Heads`] chooses.
+//! - `headlines`, `attributed`: all of this for the frames and stacks of one profile.
+#![forbid(unsafe_code)]
+
+mod attributed;
+mod error;
+mod glue;
+mod headlines;
+pub mod names;
+mod own_code;
+mod roots;
+mod suppressions;
+mod wrappers;
+
+pub use crate::attributed::Attributed;
+pub use crate::error::ListError;
+pub use crate::glue::Glue;
+pub use crate::headlines::Headlines;
+pub use crate::own_code::{Code, Origin};
+pub use crate::roots::mark_roots;
+pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};
+pub use crate::wrappers::{Heads, Requests, Standing, mark_forwarding};
