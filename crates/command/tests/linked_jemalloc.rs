@@ -5,7 +5,7 @@ mod recorded;
 mod support;
 
 use allotrope_trace::model::EntryPoint;
-use support::allotrope;
+use support::{Text, allotrope};
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]
@@ -20,7 +20,7 @@ fn the_workload() {
 fn every_call_is_recorded() {
     let recording = recorded::expect_truth("the_workload");
     let printed = &recording.stderr;
-    assert!(!printed.contains("warning"), "{printed}");
+    printed.lacks("warning");
     let process = recorded::profiled(&recording);
     // Only `Recorded` reports.
     assert_eq!(recorded::through(&process, EntryPoint::Reported), (0, 0));
@@ -33,8 +33,7 @@ fn every_call_is_recorded() {
 #[test]
 fn doctor_tells_beforehand() {
     let program = std::env::current_exe().expect("it runs");
-    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
     let what = "jemalloc is linked into the program; its calls are recorded by patching";
-    assert!(printed.contains(what), "{printed}");
+    printed.has(what);
 }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use allotrope_client::Recorded;
 use allotrope_trace::model::EntryPoint;
 use mimalloc::MiMalloc;
-use support::allotrope;
+use support::{Text, allotrope};
 
 #[global_allocator]
 static GLOBAL: Recorded<MiMalloc> = Recorded::new(MiMalloc);
@@ -27,34 +27,26 @@ fn every_call_is_recorded() {
     assert!(allocations >= recorded::allocations_of_workload());
     // What leaks: five blocks, and what the runtime and the harness keep.
     assert!(deallocations <= allocations - 5);
-    assert!(
-        !recording.stderr.contains("warning"),
-        "{}",
-        recording.stderr
-    );
+    recording.stderr.lacks("warning");
 }
 
 /// The wrapper's own frames are not shown.
 #[test]
 fn a_report_begins_with_the_allocations_caller() {
     let recording = recorded::expect_truth("the_workload");
-    let output = allotrope([
+    let text = allotrope([
         OsStr::new("report"),
         recording.trace.as_os_str(),
         OsStr::new("--filter"),
         OsStr::new("boxes"),
-    ]);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("100 at 1 site"), "{text}");
-    for part in ["Recorded<", "allotrope_client", "target/client/src"] {
-        assert!(!text.contains(part), "{part} in {text}");
-    }
+    ])
+    .text();
+    text.has("100 at 1 site");
+    text.lacks_all(["Recorded<", "allotrope_client", "target/client/src"]);
 }
 
 #[test]
 fn doctor_sees_that_the_blocks_are_reported() {
     let program = std::env::current_exe().expect("it runs");
-    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains("which reports its blocks"), "{printed}");
+    allotrope(["doctor".as_ref(), program.as_os_str()]).has("which reports its blocks");
 }

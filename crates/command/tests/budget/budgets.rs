@@ -2,26 +2,27 @@
 //! improved, missing, fluctuating; and which changes it suspects before the code.
 
 use crate::project::Project;
+use crate::support::Text;
 
 #[test]
 fn from_no_budget_to_green_to_red_with_the_stack() {
     let project = Project::with_cases(&["encode", "decode"]);
-    let printed = project.test(&[]).expect(3);
+    let printed = project.test(&[]).code(3);
     printed
         .has("No numbers were accepted yet.")
         .has("To accept these first numbers: allotrope test --accept encode decode");
     project
         .test(&["--accept"])
-        .expect(0)
+        .ok()
         .has("encode: allocations none → 1,000")
         .has("decode: allocations none → 500");
-    project.test(&[]).expect(0).has("2 tests: 2 passed");
+    project.test(&[]).ok().has("2 tests: 2 passed");
     project.compile(&["-DWORSE"]);
     // 50 more, in the function and line that bench.c marks.
     let line = project.line_of("worse");
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("ok    decode")
         .has("FAIL  encode")
         .has("  allocations       1,000  1,050         +50    exact  exceeded")
@@ -40,21 +41,21 @@ fn an_improvement_has_a_status_of_its_own_and_is_accepted_by_name() {
     let command = "allotrope test --accept decode";
     project
         .test(&[])
-        .expect(4)
+        .code(4)
         .has("less  decode")
         .has("improved")
         .has("changed -100")
         .has(&format!("To accept what has improved: {command}"));
     project
         .test(&["--accept", "decode"])
-        .expect(0)
+        .ok()
         .has("decode: allocations 500 → 400");
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     let budget = project.read("allotrope-budgets/decode.toml");
-    assert!(budget.contains("\nallocations = 400\n"), "{budget}");
+    budget.has("\nallocations = 400\n");
     // One number that is worse decides the status, even if others are better.
     project.compile(&["-DWORSE"]);
-    project.test(&[]).expect(3);
+    project.test(&[]).code(3);
 }
 
 #[test]
@@ -66,20 +67,20 @@ fn numbers_within_their_tolerance_pass() {
     project.accept();
     project.compile(&["-DWORSE"]);
     // 50 of 1000 are 5 %.
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     project.replace("allotrope.toml", "+5%", "+49");
-    project.test(&[]).expect(3).has("+49 -0");
+    project.test(&[]).code(3).has("+49 -0");
 }
 
 #[test]
 fn tests_are_chosen_by_name() {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
-    let printed = project.test(&["*code", "--list"]).expect(0);
-    assert_eq!(printed.stdout.lines().count(), 3);
-    let printed = project.test(&["*code", "--accept"]).expect(0);
-    assert!(!printed.stdout.contains("crash"), "{}", printed.stdout);
-    let printed = project.test(&["encod"]).expect(2);
-    printed.stderr_has("there is no test `encod`; did you mean `encode`?");
+    let printed = project.test(&["*code", "--list"]).ok();
+    assert_eq!(printed.text().lines().count(), 3);
+    let printed = project.test(&["*code", "--accept"]).ok();
+    printed.text().lacks("crash");
+    let printed = project.test(&["encod"]).code(2);
+    printed.says("there is no test `encod`; did you mean `encode`?");
 }
 
 #[test]
@@ -88,14 +89,14 @@ fn a_platform_can_have_numbers_of_its_own() {
     project.accept();
     project.compile(&["-DBETTER"]);
     let here = ["--accept", "--this-platform", "--platform", "here"];
-    project.test(&here).expect(0).has("decode.here.stacks");
-    project.test(&["--platform", "here"]).expect(0);
-    project.test(&["--platform", "there"]).expect(4);
+    project.test(&here).ok().has("decode.here.stacks");
+    project.test(&["--platform", "here"]).ok();
+    project.test(&["--platform", "there"]).code(4);
     // Once a platform has numbers of its own, `--accept` changes only those.
     project.compile(&[]);
-    project.test(&["--accept", "--platform", "here"]).expect(0);
+    project.test(&["--accept", "--platform", "here"]).ok();
     let budget = project.read("allotrope-budgets/decode.toml");
-    assert!(budget.contains("[platforms.here.cases.decode]"), "{budget}");
+    budget.has("[platforms.here.cases.decode]");
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn measuring_nothing_fails() {
     project.replace("allotrope.toml", "\"encode\"]", "\"nothing\"]");
     project
         .test(&[])
-        .expect(5)
+        .code(5)
         .has("none were measured, accepted 1,000");
     // A budget for a window that is no longer opened.
     let budget = project.read("allotrope-budgets/encode.toml");
@@ -114,7 +115,7 @@ fn measuring_nothing_fails() {
     project.write("allotrope-budgets/encode.toml", &budget);
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("encode/small has a budget, but the program opened no window");
 }
 
@@ -124,10 +125,10 @@ fn a_gate_on_a_number_that_is_not_measured_fails_and_is_not_accepted() {
         "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\ngate = [\"leaked_fds\"]\n",
     );
     let why = "only a window that compares file descriptors gives this number";
-    project.test(&[]).expect(5).has(why);
+    project.test(&[]).code(5).has(why);
     project
         .test(&["--accept"])
-        .expect(5)
+        .code(5)
         .has("not accepted: `gate` names leaked_fds, which encode does not give");
 }
 
@@ -136,7 +137,7 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     let project = Project::with_cases(&["fluctuate"]);
     // Starts: 1 is warm-up, 2 and 3 count: 20 and 30 in the thread, and one
     // allocation that the third start leaves.
-    let printed = project.test(&["--samples"]).expect(3);
+    let printed = project.test(&["--samples"]).code(3);
     let line = project.line_of("fluctuating");
     let printed = printed
         .has("20 to 30  fluctuating_thread")
@@ -145,7 +146,8 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     // Differences only: libc itself allocates for a thread and keeps part of it.
     for (metric, difference) in [("allocations", 30 + 1 - 20), ("remaining", 1)] {
         let head = format!("every run's {metric}:");
-        let samples = printed.stdout.lines().find(|line| line.contains(&head));
+        let text = printed.text();
+        let samples = text.lines().find(|line| line.contains(&head));
         let numbers: Vec<u64> = samples
             .expect("it was asked for")
             .split_whitespace()
@@ -159,20 +161,20 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     project
         .test(&["--accept"])
-        .expect(0)
+        .ok()
         .has("fluctuate: note: remaining fluctuate; ");
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     let leaked = project.line_of("leaked");
     project
         .test(&["--samples"])
-        .expect(0)
+        .ok()
         .has("run 2 left ")
         .has(&format!("bench.c:{leaked}"));
     // Without the option in a sentence a number.
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
-    let printed = project.test(&[]).expect(0);
+    let printed = project.test(&[]).ok();
     let printed = printed.has("remaining: accepted 1 to 2; fluctuate 0 to 1");
-    assert_eq!(printed.stdout.lines().count(), 5, "{}", printed.stdout);
+    assert_eq!(printed.text().lines().count(), 5, "{}", printed.text());
 }
 
 #[test]
@@ -197,10 +199,10 @@ fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
         .expect("one");
     project.replace(&file, compiler, "    \"OtherCC: 1\",");
     project.compile(&["-DWORSE"]);
-    let printed = project.test(&[]).expect(3);
+    let printed = project.test(&[]).code(3);
     let at = |text: &str| {
-        let found = printed.stdout.find(text);
-        found.unwrap_or_else(|| panic!("{text:?} in {}", printed.stdout))
+        let found = printed.text().find(text);
+        found.unwrap_or_else(|| panic!("{text:?} in {}", printed.text()))
     };
     assert!(at("Changed since the numbers were accepted") < at("Stacks of allocations"));
     assert!(at("was OtherCC: 1") < at("Stacks of allocations"));
@@ -221,23 +223,23 @@ fn counts_only_finds_the_number_and_prints_the_command_for_the_stack() {
             "{line} in {budget}"
         );
     }
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     project.compile(&["-DWORSE"]);
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("  allocations       1,000   1,050         +50    exact  exceeded")
         .has("  net                   0      50         +50    exact  exceeded")
         .has("Run again: allotrope test --stacks encode");
     project
         .test(&["--stacks", "encode"])
-        .expect(3)
+        .code(3)
         .has("encode\n");
     project.replace("allotrope.toml", "\"net\"", "\"peak\"");
     project
         .test(&[])
-        .expect(2)
-        .stderr_has("`counts-only` does not record peak");
+        .code(2)
+        .says("`counts-only` does not record peak");
 }
 
 #[test]
@@ -247,18 +249,18 @@ fn budgets_of_tests_that_are_gone_are_listed() {
     project.replace("allotrope.toml", "[tests.decode]", "[tests.renamed]");
     project
         .test(&["encode"])
-        .expect(0)
+        .ok()
         .has("Budgets of tests that no longer exist")
         .has("allotrope-budgets/decode.toml")
         .has("allotrope-budgets/decode.stacks");
     project
         .test(&["--prune"])
-        .expect(0)
+        .ok()
         .has("removed ./allotrope-budgets/decode.stacks")
         .has("removed ./allotrope-budgets/decode.toml");
     project
         .test(&["--prune"])
-        .expect(0)
+        .ok()
         .has("every budget has a test");
-    project.test(&["encode"]).expect(0);
+    project.test(&["encode"]).ok();
 }

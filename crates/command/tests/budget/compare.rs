@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::project::Project;
-use crate::support::{record, run};
+use crate::support::{Text, record, run};
 
 /// A git repository whose `allotrope.toml` has a command that builds the program.
 fn repository() -> Project {
@@ -38,9 +38,9 @@ fn git(project: &Project, words: &[&str]) -> String {
 #[track_caller]
 fn git_in(folder: &Path, words: &[&str]) -> String {
     let output = run(Command::new("git").args(words).current_dir(folder), b"");
-    let printed = String::from_utf8_lossy(&output.stderr);
+    let printed = output.errors();
     assert!(output.status.success(), "git {words:?}: {printed}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    output.text()
 }
 
 fn commit(project: &Project, message: &str) {
@@ -60,7 +60,7 @@ fn two_revisions_and_uncommitted_changes() {
     project.write("new.h", "/* not yet known to git */\n");
     let line = project.line_of("worse");
     let before = git(&project, &["status", "--porcelain"]);
-    let printed = project.command("compare", &["main", "."]).expect(3);
+    let printed = project.command("compare", &["main", "."]).code(3);
     printed
         .has("more  encode                    allocations 1,000 → 1,050 (+50)")
         .has("same  decode                    allocations 500  remaining 0")
@@ -70,14 +70,14 @@ fn two_revisions_and_uncommitted_changes() {
     commit(&project, "worse");
     project
         .command("compare", &["main", "."])
-        .expect(0)
+        .ok()
         .has("same  encode");
     project
         .command("compare", &["HEAD", "HEAD~1"])
-        .expect(0)
+        .ok()
         .has("less  encode");
     let printed = project.command("compare", &["HEAD~1", "HEAD", "encode", "--format", "json"]);
-    let json: Value = serde_json::from_str(&printed.expect(3).stdout).expect("it is JSON");
+    let json: Value = printed.code(3).json();
     assert_eq!(json["format"], "allotrope-compare/1");
     let number = &json["tests"][0]["cases"][0]["numbers"][0];
     assert_eq!(
@@ -88,7 +88,7 @@ fn two_revisions_and_uncommitted_changes() {
     // Worktrees are kept for the next comparison, until `--forget` removes them.
     let kept = project.folder().join(".cache/allotrope/compare");
     assert!(kept.exists());
-    project.command("compare", &["--forget"]).expect(0);
+    project.command("compare", &["--forget"]).ok();
     let list = git(&project, &["worktree", "list"]);
     assert_eq!(list.lines().count(), 1, "{list}");
 }
@@ -101,42 +101,42 @@ fn a_revision_without_a_configuration_uses_that_of_the_working_tree() {
     worsen(&project);
     project
         .command("compare", &["main", ".", "enc*"])
-        .expect(3)
+        .code(3)
         .has("more  encode");
 }
 
 #[test]
 fn what_cannot_be_compared_is_an_error() {
     let project = repository();
-    let nonsense = project.command("compare", &["nonsense", "HEAD"]).expect(2);
-    nonsense.stderr_has("there is no revision `nonsense`");
+    let nonsense = project.command("compare", &["nonsense", "HEAD"]).code(2);
+    nonsense.says("there is no revision `nonsense`");
     project
         .command("compare", &["main", ".", "nonsense"])
-        .expect(2)
-        .stderr_has("there is no test that both revisions have");
+        .code(2)
+        .says("there is no test that both revisions have");
     let alone = Project::with_cases(&["encode"]);
     alone
         .command("compare", &["main", "."])
-        .expect(2)
-        .stderr_has("is not in a git repository");
+        .code(2)
+        .says("is not in a git repository");
 }
 
 #[test]
 fn a_revision_that_does_not_build_is_shown_in_text_and_json() {
     let project = repository();
     project.replace("bench.c", "int main", "#error no main\nint nothing");
-    let printed = project.command("compare", &["main", "."]).expect(5);
+    let printed = project.command("compare", &["main", "."]).code(5);
     printed
         .has("FAIL  . could not be built: it ended with status 1")
         .has("#error no main")
-        .stderr_has(".: the build failed: it ended with status 1");
+        .says(".: the build failed: it ended with status 1");
     let printed = project.command("compare", &["main", ".", "--format", "json"]);
-    let json: Value = serde_json::from_str(&printed.expect(5).stdout).expect("it is JSON");
+    let json: Value = printed.code(5).json();
     assert_eq!(json["before"]["build_failure"], Value::Null);
     let failure = &json["after"]["build_failure"];
     assert_eq!(failure["problem"], "it ended with status 1");
     let output = failure["output"].as_str().unwrap_or_default();
-    assert!(output.contains("#error no main"), "{output}");
+    output.has("#error no main");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_a_build_needs_beside_the_repository_is_named() {
     start_repository(&inside);
     project
         .command_with("compare", &["main", "main"], |it| it.current_dir(&inside))
-        .expect(5)
+        .code(5)
         .has("beside.txt, which is not in the repository");
 }
 
@@ -167,7 +167,7 @@ fn one_program_for_both_revisions_is_noted() {
     assert!(built.is_ok_and(|status| status.success()));
     project
         .command("compare", &["main", "main", "encode"])
-        .expect(0)
+        .ok()
         .has("note: both revisions ran the same file");
 }
 
@@ -184,8 +184,8 @@ fn a_refusal_of_git_is_passed_on() {
     let path = format!("{}:{path}", folder.display());
     project
         .command_with("compare", &["main", "."], |it| it.env("PATH", &path))
-        .expect(2)
-        .stderr_has("detected dubious ownership in repository at '/x'");
+        .code(2)
+        .says("detected dubious ownership in repository at '/x'");
 }
 
 #[test]
@@ -205,9 +205,7 @@ fn a_stopped_comparison_leaves_no_worktree_and_ends_like_the_signal() {
         .args(["-c", &script])
         .current_dir(project.folder())
         .env("XDG_CACHE_HOME", project.folder().join(".cache"));
-    let output = run(&mut shell, b"");
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(128 + 15), "{printed}");
+    run(&mut shell, b"").code(128 + 15);
     let list = git(&project, &["worktree", "list"]);
     assert_eq!(list.lines().count(), 1, "{list}");
 }
@@ -236,11 +234,10 @@ fn git_bisect_finds_the_commit() {
         ])
         .current_dir(project.folder())
         .env("XDG_CACHE_HOME", project.folder().join(".cache"));
-    let output = run(&mut bisect, b"");
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = run(&mut bisect, b"").text();
     let worse = git(&project, &["rev-parse", "main~2"]);
     let found = format!("{} is the first bad commit", worse.trim());
-    assert!(printed.contains(&found), "{printed}");
+    printed.has(&found);
 }
 
 #[test]
@@ -249,8 +246,8 @@ fn markdown_and_annotations_for_a_pull_request() {
     worsen(&project);
     let line = project.line_of("worse");
     let printed = project.command("compare", &["main", ".", "--format", "markdown"]);
-    let printed = printed.expect(3);
-    let lines: Vec<&str> = printed.stdout.lines().collect();
+    let printed = printed.code(3).text();
+    let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(
         lines[0],
         "### Allocations, `main` → `.`: 1 more, 1 the same"
@@ -261,18 +258,14 @@ fn markdown_and_annotations_for_a_pull_request() {
     );
     // What has not changed is below, collapsed.
     let (above, below) = printed
-        .stdout
         .split_once("<details><summary>1 case without a difference</summary>")
         .expect("it is there");
-    assert!(above.contains(&format!("bench.c:{line}")), "{above}");
-    assert!(
-        below.contains("|  | decode | allocations | 500 | 500 |  |  |"),
-        "{below}"
-    );
+    above.has(format!("bench.c:{line}"));
+    below.has("|  | decode | allocations | 500 | 500 |  |  |");
     assert_eq!(above.matches("<details>").count(), 1, "{above}");
     project
         .command("compare", &["main", ".", "--format", "github"])
-        .expect(3)
+        .code(3)
         .has("more  encode")
         .has(&format!(
             "::error file=bench.c,line={line},title=allocations of encode and 1 more::\
@@ -282,7 +275,7 @@ fn markdown_and_annotations_for_a_pull_request() {
     project.replace("bench.c", "int main", "#error <no> main\nint nothing");
     project
         .command("compare", &["main", ".", "--format", "markdown"])
-        .expect(5)
+        .code(5)
         .has("**`.` could not be built**: it ended with status 1")
         .has("#error <no> main");
 }
@@ -339,7 +332,7 @@ fn no_hook_and_no_helper_of_the_repository_runs() {
     };
     // A new worktree, one that changes its revision, the working tree, the removal.
     for arguments in [&["HEAD", "HEAD"][..], &["HEAD~1", "."], &["HEAD", "HEAD~1"]] {
-        compare(arguments).expect(0);
+        compare(arguments).ok();
         let ran = std::fs::read_to_string(&ran).unwrap_or_default();
         assert_eq!(ran, "", "{arguments:?}");
     }
@@ -350,6 +343,6 @@ fn no_hook_and_no_helper_of_the_repository_runs() {
         folder.join("at-HEAD/inner/.git").exists(),
         "the submodule is there"
     );
-    compare(&["--forget"]).expect(0);
+    compare(&["--forget"]).ok();
     assert!(!ran.exists());
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::project::Project;
-use crate::support::run;
+use crate::support::{Text, run};
 
 /// The metrics of a whole run.
 const GATE: &str = "[\"allocations\", \"bytes\", \"remaining\", \"net\", \"peak\", \"temporary\", \
@@ -22,7 +22,7 @@ fn project(names: &[&str], gate: &str) -> Project {
         .collect();
     let project = Project::new(&tests);
     project.write("figures.c", include_str!("programs/figures.c"));
-    project.command("client-header", &["."]).expect(0);
+    project.command("client-header", &["."]).ok();
     compile(&project, &[]);
     project
 }
@@ -42,7 +42,7 @@ fn compile(project: &Project, flags: &[&str]) {
         .args(flags)
         .current_dir(project.folder());
     let output = run(&mut command, b"");
-    let printed = String::from_utf8_lossy(&output.stderr);
+    let printed = output.errors();
     assert!(output.status.success(), "{printed}");
 }
 
@@ -55,9 +55,8 @@ fn line_of(project: &Project, mark: &str) -> usize {
 
 /// The case of the only test, and the text.
 fn red(project: &Project) -> (Value, String) {
-    let printed = project.test(&["--format", "json"]).expect(3);
-    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
-    let text = project.test(&["--stacks"]).expect(3).stdout;
+    let json: Value = project.test(&["--format", "json"]).code(3).json();
+    let text = project.test(&["--stacks"]).code(3).text();
     let case = json["tests"][0]["cases"][0].clone();
     check(&case, &text);
     (case, text)
@@ -65,7 +64,7 @@ fn red(project: &Project) -> (Value, String) {
 
 /// Checks that entries and rest sum to the difference of each number that failed.
 fn check(case: &Value, text: &str) {
-    assert!(!text.contains("no stack differs"), "{text}");
+    text.lacks("no stack differs");
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for number in list(&case["numbers"]) {
         let verdict = number["verdict"].as_str().unwrap_or_default();
@@ -151,24 +150,21 @@ fn a_peak_is_explained_by_who_holds_it() {
     compile(&project, &["-DWORSE"]);
     let (case, text) = red(&project);
     assert_eq!(difference(&case, "peak"), Some(4096));
-    assert!(text.contains("Held at the peak, accepted →"), "{text}");
-    assert!(text.contains("1. changed +4,096  hold"), "{text}");
-    assert!(text.contains("0 → 4,096 at line"), "{text}");
+    text.has("Held at the peak, accepted →");
+    text.has("1. changed +4,096  hold");
+    text.has("0 → 4,096 at line");
     let place = format!("figures.c:{}", line_of(&project, "hold"));
-    assert!(text.contains(&place), "{text}");
+    text.has(&place);
     // Without accepted figures of the peak, all that is held is shown.
     let file = "allotrope-budgets/hold.stacks";
     let stacks = project.read(file).replace("bytes_at_peak", "bytes");
     project.write(file, &stacks);
     let (_, text) = red(&project);
     let heading = "Held at the peak in run 1 (no accepted stacks";
-    assert!(text.contains(heading), "{text}");
+    text.has(heading);
     // 10 blocks of 1000 bytes and one of 4096.
-    assert!(text.contains("1. new +14,096  hold"), "{text}");
-    assert!(
-        one_line(&text).contains("`allotrope test --accept hold` stores them"),
-        "{text}"
-    );
+    text.has("1. new +14,096  hold");
+    one_line(&text).has("`allotrope test --accept hold` stores them");
 }
 
 #[test]
@@ -190,7 +186,7 @@ fn deallocations_of_older_blocks_are_the_rest_of_net() {
     assert_eq!(difference(&case, "net"), Some(1));
     assert_eq!(case["responsible"][0]["rest"], -1);
     let rest = "rest -1: deallocations of blocks from before the case: 1 → 2";
-    assert!(text.contains(rest), "{text}");
+    text.has(rest);
 }
 
 #[test]
@@ -201,11 +197,8 @@ fn descriptors_are_named_and_a_command_that_shows_more() {
     let (case, text) = red(&project);
     assert_eq!(difference(&case, "leaked_fds"), Some(1));
     assert_eq!(case["unexplained"][0]["metric"], "leaked_fds");
-    assert!(text.contains("left-open"), "{text}");
-    assert!(
-        one_line(&text).contains("`valgrind --track-fds=yes ./figures descriptors`"),
-        "{text}"
-    );
+    text.has("left-open");
+    one_line(&text).has("`valgrind --track-fds=yes ./figures descriptors`");
 }
 
 #[test]

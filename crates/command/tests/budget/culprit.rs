@@ -62,15 +62,14 @@ fn project(include: &str, glue: &str) -> Project {
 fn check(project: &Project) {
     project.accept();
     project.replace("src/main.cpp", "parse(100)", "parse(150)");
-    let text = project.test(&["--format", "github"]).expect(3);
+    let text = project.test(&["--format", "github"]).code(3);
     let through = "through jsonish::basic_parser<int>::parse";
     let heading = "1. changed +50  load\n      ";
     text.has(&format!("{heading}{through}\n"))
         .has(&format!("src/main.cpp:{LINE}"))
         .has(&format!("::error file=src/main.cpp,line={LINE},"))
         .has(&format!("+50 in load {through}"));
-    let printed = project.test(&["--format", "json"]).expect(3);
-    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
+    let json: Value = project.test(&["--format", "json"]).code(3).json();
     let entry = &json["tests"][0]["cases"][0]["responsible"][0]["entries"][0];
     assert_eq!(entry["blame"]["file"], "src/main.cpp");
     assert_eq!(entry["in_repository"], true);
@@ -95,7 +94,7 @@ fn a_vendored_library() {
     project.replace("allotrope.toml", "glue = ", "# ");
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("1. changed +50  jsonish::basic_parser<int>::grow");
 }
 
@@ -113,13 +112,13 @@ fn a_library_that_git_ignores_or_that_is_a_repository_of_its_own() {
     check(&project);
     write(project.folder(), ".gitignore", "");
     let own = "1. changed +50  jsonish::basic_parser<int>::grow";
-    project.test(&[]).expect(3).has(own);
+    project.test(&[]).code(3).has(own);
     write(
         project.folder(),
         "vendor/jsonish/.git",
         "gitdir: /nowhere\n",
     );
-    project.test(&[]).expect(3).has("1. changed +50  load");
+    project.test(&[]).code(3).has("1. changed +50  load");
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn a_path_dependency_of_a_rust_program() {
     project.replace("src/main.rs", "(100)", "(150)");
     project
         .test(&["--format", "github"])
-        .expect(3)
+        .code(3)
         .has("1. changed +50  app::load\n      through decoder::decode\n")
         .has("::error file=src/main.rs,line=2,");
 }
@@ -166,12 +165,12 @@ fn without_a_line_of_the_repository_the_definition_is_annotated() {
     let folder = project.folder().display().to_string();
     let elsewhere = format!("-fdebug-prefix-map={folder}=/builds/project");
     project.compile(&[&elsewhere]);
-    project.test(&["--accept"]).expect(5);
+    project.test(&["--accept"]).code(5);
     project.compile(&[&elsewhere, "-DWORSE"]);
     let [encode, crash] = [line("encode"), line("crash")];
     project
         .test(&["--format", "github"])
-        .expect(3)
+        .code(3)
         .has("1. new +50  encode\n")
         .has("/builds/project/bench.c")
         .has("outside the repository")
@@ -181,7 +180,7 @@ fn without_a_line_of_the_repository_the_definition_is_annotated() {
     project.compile(&[&format!("-fdebug-prefix-map={folder}=src"), "-DWORSE"]);
     project
         .test(&["--format", "github"])
-        .expect(3)
+        .code(3)
         .has("outside the repository")
         .has(&format!("::error file=allotrope.toml,line={encode},"));
 }
@@ -196,7 +195,7 @@ fn a_comparison_names_the_line_of_the_repository() {
         let mut git = Command::new("git");
         git.args(["-c", "user.name=x", "-c", "user.email=x@localhost"]);
         let output = run(git.args(words).current_dir(project.folder()), b"");
-        let printed = String::from_utf8_lossy(&output.stderr);
+        let printed = output.errors();
         assert!(output.status.success(), "{words:?}: {printed}");
     };
     git(&["init", "--quiet", "--initial-branch=main"]);
@@ -205,11 +204,11 @@ fn a_comparison_names_the_line_of_the_repository() {
     project.replace("src/main.cpp", "parse(100)", "parse(150)");
     project
         .command("compare", &["main", "."])
-        .expect(3)
+        .code(3)
         .has("1. changed +50  load\n      through jsonish::basic_parser<int>::parse\n")
         .has(&format!("src/main.cpp:{LINE}"));
     let printed = project.command("compare", &["main", ".", "--format", "json"]);
-    let json: Value = serde_json::from_str(&printed.expect(3).stdout).expect("it is JSON");
+    let json: Value = printed.code(3).json();
     let number = &json["tests"][0]["cases"][0]["numbers"][0];
     assert_eq!(
         (&number["difference"], &number["rest"]),

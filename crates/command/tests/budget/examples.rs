@@ -8,8 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::project::Finished;
-use crate::support::{record, run, skip};
+use crate::support::{Ended, record, run, skip};
 
 /// A copy of an example in a git repository of its own, at the path that it has
 /// in this repository.
@@ -67,7 +66,7 @@ impl Example {
     }
 
     /// Runs `allotrope test` with its own folder in PATH, as if it were installed.
-    fn test(&self) -> Finished {
+    fn test(&self) -> Ended {
         let command = record::command();
         let folder = Path::new(command.get_program())
             .parent()
@@ -95,7 +94,7 @@ impl Example {
             .arg(&patch)
             .current_dir(self.root.path());
         let output = run(&mut command, b"");
-        let printed = String::from_utf8_lossy(&output.stderr);
+        let printed = output.errors();
         assert!(output.status.success(), "{printed}");
     }
 }
@@ -126,13 +125,13 @@ fn without_machine_details(log: &str) -> String {
 
 #[test]
 fn a_cpp_project_with_cmake() {
-    if Command::new("cmake").arg("--version").output().is_err() {
+    if !crate::support::is_installed("cmake") {
         return skip("install Debian's cmake");
     }
     let example = Example::new("cpp");
     example
         .test()
-        .expect(0)
+        .ok()
         .has("ok    encode/small              allocations 1,000: 1 each  bytes 85,000: 85 each")
         .has("3 tests with 4 cases: 4 passed");
     example.plant_the_regression();
@@ -140,12 +139,12 @@ fn a_cpp_project_with_cmake() {
     // them 21 bytes, 1000 times; of the 100 fields; of the 50.
     let printed = example
         .test()
-        .expect(3)
+        .code(3)
         .has("+4,000 (+4.00 each)")
         .has("Stacks of bytes, like those of allocations above: +84,000 encode")
         .has("+100,000 (+100.00 each)")
         .has("new +50 ");
-    insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.stdout));
+    insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.text()));
 }
 
 #[test]
@@ -156,16 +155,13 @@ fn a_rust_crate_under_cargo_test_and_cargo_bench() {
     let text = fs::read_to_string(&manifest).expect("it was copied");
     let client = ours().join("crates").display().to_string();
     fs::write(&manifest, text.replace("../../crates", &client)).expect("the folder is ours");
-    example
-        .test()
-        .expect(0)
-        .has("2 tests with 3 cases: 3 passed");
+    example.test().ok().has("2 tests with 3 cases: 3 passed");
     example.plant_the_regression();
     // An upper-case copy of each of 5 fields, 1000 times; of 8, 10,000 times.
     let printed = example
         .test()
-        .expect(3)
+        .code(3)
         .has("+5,000 (+5.00 each)")
         .has("+80,000 (+8.00 each)");
-    insta::assert_snapshot!("red_log_of_rust", without_machine_details(&printed.stdout));
+    insta::assert_snapshot!("red_log_of_rust", without_machine_details(&printed.text()));
 }

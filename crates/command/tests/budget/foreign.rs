@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::support::Text;
 use tempfile::TempDir;
 
 use crate::project::Project;
@@ -107,16 +108,16 @@ fn accepting_follows_no_link() {
             foreign.assert_nothing_changed(link);
             if arguments.is_empty() && link.ends_with("made-with") {
                 // Nothing is written, and nothing was accepted.
-                finished.expect(3);
+                finished.code(3);
                 continue;
             }
             // Accepted stacks only explain numbers, of which there are none.
             let is_note = arguments.is_empty() && link.ends_with(".stacks");
-            let finished = finished.expect(if is_note { 3 } else { 2 });
-            let printed = [finished.stdout, finished.stderr].concat();
-            assert!(printed.contains(link), "{link} in {printed}");
-            assert!(unwrapped(&printed).contains("symbolic link"), "{printed}");
-            assert!(!printed.contains("secret"), "{printed}");
+            let finished = finished.code(if is_note { 3 } else { 2 });
+            let printed = [finished.text(), finished.errors()].concat();
+            printed.has(link);
+            unwrapped(&printed).has("symbolic link");
+            printed.lacks("secret");
         }
         if link.contains('/') {
             let left: Vec<_> = files(&budgets).into_keys().collect();
@@ -180,7 +181,7 @@ fn only_budgets_are_removed() {
     for (name, text) in theirs {
         foreign.write(&format!("allotrope-budgets/{name}"), text);
     }
-    let mut finished = foreign.project.test(&["--prune"]).expect(0);
+    let mut finished = foreign.project.test(&["--prune"]).ok();
     for (name, _) in &ours {
         finished = finished.has(&format!("removed ./allotrope-budgets/{name}\n"));
     }
@@ -221,8 +222,8 @@ fn pruning_follows_no_link() {
     foreign
         .project
         .test(&["--prune"])
-        .expect(2)
-        .stderr_has("allotrope-budgets: it is a symbolic link");
+        .code(2)
+        .says("allotrope-budgets: it is a symbolic link");
     foreign.assert_nothing_changed("the folder is a link");
     fs::remove_file(foreign.path("allotrope-budgets")).expect("it is there");
     fs::create_dir(foreign.path("allotrope-budgets")).expect("the folder is ours");
@@ -278,8 +279,8 @@ fn budgets_are_in_the_repository_of_their_configuration() {
             foreign
                 .project
                 .test(arguments)
-                .expect(2)
-                .stderr_has("outside of the repository");
+                .code(2)
+                .says("outside of the repository");
         }
         foreign.assert_nothing_changed(&budgets);
     }
@@ -293,7 +294,7 @@ fn budgets_are_in_the_repository_of_their_configuration() {
             .project
             .write("build/allotrope.toml", &format!("{line}{text}"));
         let arguments = ["--config", "build/allotrope.toml", "--accept"];
-        foreign.project.test(&arguments).expect(0);
+        foreign.project.test(&arguments).ok();
         assert!(foreign.path("accepted/encode.toml").is_file());
         fs::remove_dir_all(foreign.path("accepted")).expect("the folder is ours");
     }
@@ -306,13 +307,9 @@ fn recordings_of_failed_tests_stay_in_the_target_folder() {
     foreign.write("target/CACHEDIR.TAG", "");
     foreign.link("target/allotrope", "");
     // Without accepted numbers, the test fails.
-    let finished = foreign.project.test(&[]).expect(3);
+    let finished = foreign.project.test(&[]).code(3);
     foreign.assert_nothing_changed("target/allotrope is a link");
-    assert!(
-        !finished.stdout.contains("target/allotrope"),
-        "{}",
-        finished.stdout
-    );
+    finished.text().lacks("target/allotrope");
     finished.has("failed-1/encode.2.allotrope");
     // The folder of older recordings: what is no recording of ours stays.
     fs::remove_file(foreign.path("target/allotrope")).expect("it is there");
@@ -329,7 +326,7 @@ fn recordings_of_failed_tests_stay_in_the_target_folder() {
     foreign
         .project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("target/allotrope/failed-10/encode.2.allotrope");
     foreign.assert_nothing_changed("failed-2 is a link");
     assert_eq!(
@@ -355,17 +352,14 @@ fn a_scratch_folder_in_the_repository_is_no_link() {
     foreign
         .project
         .test(&["--scratch", "recordings"])
-        .expect(2)
-        .stderr_has("recordings: it is a symbolic link");
+        .code(2)
+        .says("recordings: it is a symbolic link");
     foreign.assert_nothing_changed("the folder is a link");
     fs::create_dir(foreign.path("there")).expect("the folder is ours");
     foreign.link("there/encode.1.allotrope", "new.allotrope");
-    let finished = foreign.project.test(&["--scratch", "there"]).expect(5);
-    let printed = unwrapped(&finished.stdout);
-    assert!(
-        printed.contains("encode.1.allotrope: it is a symbolic link"),
-        "{printed}"
-    );
+    let finished = foreign.project.test(&["--scratch", "there"]).code(5);
+    let printed = unwrapped(&finished.text());
+    printed.has("encode.1.allotrope: it is a symbolic link");
     foreign.assert_nothing_changed("the recording is a link");
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let folder = elsewhere.path().join("real");
@@ -374,7 +368,7 @@ fn a_scratch_folder_in_the_repository_is_no_link() {
     symlink(&folder, &link).expect("the folder is ours");
     // The user's own link.
     let link = link.to_str().expect("it is UTF-8");
-    foreign.project.test(&["--scratch", link]).expect(3);
+    foreign.project.test(&["--scratch", link]).code(3);
     assert!(folder.join("encode.2.allotrope").is_file());
 }
 
@@ -388,19 +382,19 @@ fn files_of_results_are_no_links_of_the_repository() {
         foreign
             .project
             .test(&["--write", &write])
-            .expect(2)
-            .stderr_has("symbolic link");
+            .code(2)
+            .says("symbolic link");
         foreign.assert_nothing_changed(file);
     }
     foreign
         .project
         .test(&["--write", "junit=results.xml"])
-        .expect(3);
+        .code(3);
     assert!(foreign.project.read("results.xml").starts_with("<?xml"));
     foreign
         .project
         .test(&["--write", "markdown=/dev/stdout"])
-        .expect(3)
+        .code(3)
         .has("### Allocations");
 }
 
@@ -411,8 +405,8 @@ fn a_new_configuration_is_written_through_no_link() {
     foreign
         .project
         .test(&["--init", "--config", "sub/allotrope.toml", "--", "./bench"])
-        .expect(2)
-        .stderr_has("symbolic link");
+        .code(2)
+        .says("symbolic link");
     foreign.assert_nothing_changed("the folder is a link");
 }
 
@@ -434,13 +428,9 @@ fn a_configuration_names_stored_files() {
                 .project
                 .write("allotrope.toml", &format!("{key} = [{file:?}]\n{text}"));
             for arguments in [&[][..], &["--accept"], &["--prune"]] {
-                foreign
-                    .project
-                    .test(arguments)
-                    .expect(2)
-                    .stderr_has(&format!(
-                        "allotrope.toml:1: {key}: cannot read {words}{file}: it "
-                    ));
+                foreign.project.test(arguments).code(2).says(&format!(
+                    "allotrope.toml:1: {key}: cannot read {words}{file}: it "
+                ));
             }
         }
     }
@@ -451,8 +441,8 @@ fn a_configuration_names_stored_files() {
         foreign
             .project
             .test(&[])
-            .expect(2)
-            .stderr_has("cannot read its `stdin`");
+            .code(2)
+            .says("cannot read its `stdin`");
     }
     // The configuration itself, and others beside it.
     foreign.project.write("allotrope.toml", &text);
@@ -460,15 +450,15 @@ fn a_configuration_names_stored_files() {
         foreign
             .project
             .test(&["--config", file])
-            .expect(2)
-            .stderr_has("cannot read");
+            .code(2)
+            .says("cannot read");
     }
     fs::rename(foreign.path("huge"), foreign.path("huge.toml")).expect("the folder is ours");
     foreign
         .project
         .test(&["--prune"])
-        .expect(2)
-        .stderr_has("huge.toml: it has more than");
+        .code(2)
+        .says("huge.toml: it has more than");
 }
 
 #[test]
@@ -486,10 +476,10 @@ fn a_bad_line_of_a_file_outside_is_not_quoted() {
             "allotrope.toml",
             &format!("suppressions = [{file:?}]\n{text}"),
         );
-        let finished = foreign.project.test(&[]).expect(2);
+        let finished = foreign.project.test(&[]).code(2);
         let place = format!("{file}:1: ");
-        let quotes = finished.stderr.contains("keep, too");
-        assert_eq!(quotes, file == "own.supp", "{}", finished.stderr);
-        finished.stderr_has(&place);
+        let quotes = finished.errors().contains("keep, too");
+        assert_eq!(quotes, file == "own.supp", "{}", finished.errors());
+        finished.says(&place);
     }
 }

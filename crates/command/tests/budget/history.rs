@@ -1,5 +1,6 @@
 //! Numbers over the commits of a repository, and tests that get another name.
 
+use crate::support::Text;
 use serde_json::Value;
 
 use crate::merging::{commit, git, repository};
@@ -12,9 +13,7 @@ fn the_history_of_a_number_has_commits_authors_and_reasons() {
     let more = "free(take(16));\n    }\n    for (int i = 0; i < 7; i++) { free(take(8));";
     project.replace("bench.c", "free(take(16));", more);
     project.compile(&[]);
-    project
-        .test(&["--accept", "--because", "seven more"])
-        .expect(0);
+    project.test(&["--accept", "--because", "seven more"]).ok();
     git(
         &project,
         &["config", "user.name", "Somebody \u{1b}[31mElse"],
@@ -23,15 +22,12 @@ fn the_history_of_a_number_has_commits_authors_and_reasons() {
     project.replace("bench.c", "i < 7;", "i < 9;");
     project.compile(&[]);
     project.accept();
-    let printed = project.test(&["--history", "encode"]).expect(0);
-    let lines: Vec<&str> = printed.stdout.lines().collect();
-    assert_eq!(lines[0], "not committed", "{}", printed.stdout);
+    let printed = project.test(&["--history", "encode"]).ok().text();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "not committed", "{printed}");
     assert_eq!(lines[1], "  encode  allocations 1,007 → 1,009 (+2)");
     assert!(lines[3].ends_with(": encode: keep a table"), "{}", lines[3]);
-    assert!(
-        !printed.stdout.contains('\u{1b}'),
-        "a name controls the terminal"
-    );
+    assert!(!printed.contains('\u{1b}'), "a name controls the terminal");
     assert_eq!(
         lines[4],
         "  encode  allocations 1,000 → 1,007 (+7)  because: seven more"
@@ -41,12 +37,12 @@ fn the_history_of_a_number_has_commits_authors_and_reasons() {
     // JSON has the same; the file is followed through its renaming.
     commit(&project, "two more");
     project.replace("allotrope.toml", "[tests.encode]", "[tests.encoder]");
-    project.test(&["--rename", "encode", "encoder"]).expect(0);
+    project.test(&["--rename", "encode", "encoder"]).ok();
     commit(&project, "encode is called encoder");
-    let printed = project
+    let json: Value = project
         .test(&["--history", "encoder", "--format", "json"])
-        .expect(0);
-    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
+        .ok()
+        .json();
     assert_eq!(json["format"], "allotrope-history/1");
     let versions = json["versions"].as_array().expect("a list");
     let allocations = |version: &Value| {
@@ -68,8 +64,8 @@ fn a_history_that_cannot_be_told_is_one_sentence() {
     let project = repository(&["encode"]);
     project
         .test(&["--history", "decode"])
-        .expect(2)
-        .stderr_has("no numbers of `decode` were ever accepted");
+        .code(2)
+        .says("no numbers of `decode` were ever accepted");
     // A version that nobody can read is part of the history.
     let file = "allotrope-budgets/encode.toml";
     let text = project.read(file);
@@ -78,14 +74,14 @@ fn a_history_that_cannot_be_told_is_one_sentence() {
     project.write(file, &text);
     project
         .test(&["--history", "encode"])
-        .expect(0)
+        .ok()
         .has("cannot be read: line 1: a merge conflict");
     let alone = Project::with_cases(&["encode"]);
     alone.accept();
     alone
         .test(&["--history", "encode"])
-        .expect(2)
-        .stderr_has("is not in a git repository");
+        .code(2)
+        .says("is not in a git repository");
 }
 
 #[test]
@@ -98,20 +94,15 @@ fn a_test_under_a_new_name_is_recognised_and_renamed() {
         &before.replace("allocations =", "# Somebody's comment\nallocations ="),
     );
     project.replace("allotrope.toml", "[tests.encode]", "[tests.fast-encode]");
-    let printed = project.test(&[]).expect(3);
+    let printed = project.test(&[]).code(3);
     printed
         .has("fast-encode has the stacks of encode, which is gone")
         .has("If so: allotrope test --rename encode fast-encode");
-    project
-        .test(&["--rename", "encode", "fast-encode"])
-        .expect(0);
-    project.test(&[]).expect(0).has("2 tests: 2 passed");
+    project.test(&["--rename", "encode", "fast-encode"]).ok();
+    project.test(&[]).ok().has("2 tests: 2 passed");
     let after = project.read("allotrope-budgets/fast-encode.toml");
-    assert!(after.contains("# Somebody's comment"), "{after}");
-    assert!(
-        after.contains("`allotrope test --accept fast-encode`"),
-        "{after}"
-    );
+    after.has("# Somebody's comment");
+    after.has("`allotrope test --accept fast-encode`");
     assert!(
         !project
             .folder()
@@ -134,14 +125,11 @@ fn a_rename_that_would_lose_numbers_is_refused() {
     let project = Project::with_cases(&["encode", "decode"]);
     project.accept();
     let refused = |old, new, why| {
-        project
-            .test(&["--rename", old, new])
-            .expect(2)
-            .stderr_has(why);
+        project.test(&["--rename", old, new]).code(2).says(why);
     };
     refused("encode", "decode", "decode has accepted numbers already");
     refused("encode", "gone", "has no test `gone`");
     refused("gone", "decode", "gone has no accepted numbers");
     refused("encode", "decode/x", "must both be tests");
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
 }

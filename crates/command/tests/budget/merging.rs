@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::project::Project;
-use crate::support::run;
+use crate::support::{Text, run};
 
 /// A repository with accepted numbers, which `.gitignore` limits to sources and budgets.
 pub fn repository(cases: &[&str]) -> Project {
@@ -27,9 +27,7 @@ pub fn git(project: &Project, words: &[&str]) -> String {
 fn try_git(project: &Project, words: &[&str]) -> (bool, String) {
     let mut command = Command::new("git");
     let output = run(command.args(words).current_dir(project.folder()), b"");
-    let printed = [output.stdout, output.stderr].concat();
-    let printed = String::from_utf8_lossy(&printed).into_owned();
-    (output.status.success(), printed)
+    (output.status.success(), output.text() + &output.errors())
 }
 
 pub fn commit(project: &Project, message: &str) {
@@ -55,7 +53,7 @@ fn branches_that_change_different_tests_merge() {
     branch(&project, "two", &[("times = 500", "times = 501")]);
     git(&project, &["merge", "--quiet", "--no-edit", "one"]);
     project.compile(&[]);
-    let printed = project.test(&[]).expect(0);
+    let printed = project.test(&[]).ok();
     printed
         .has("encode                    allocations 1,001")
         .has("decode                    allocations 501");
@@ -79,24 +77,24 @@ fn branches_that_change_one_number_conflict_in_its_line_only() {
     assert_eq!(conflicts, "allotrope-budgets/encode.toml\nbench.c\n");
     let text = project.read("allotrope-budgets/encode.toml");
     let conflict = "<<<<<<< HEAD\nallocations = 1009\n=======\nallocations = 1007\n>>>>>>> one\n";
-    assert!(text.contains(conflict), "{text}");
+    text.has(conflict);
     // Whatever the code is after the merge, its numbers can be accepted.
     git(&project, &["checkout", "--quiet", "--theirs", "bench.c"]);
     project.compile(&[]);
     project
         .test(&[])
-        .expect(2)
+        .code(2)
         .has("merge conflict in ./allotrope-budgets/encode.toml");
-    project.test(&["--accept", "encode"]).expect(0);
+    project.test(&["--accept", "encode"]).ok();
     commit(&project, "merged");
-    project.test(&[]).expect(0).has("allocations 1,007");
+    project.test(&[]).ok().has("allocations 1,007");
 }
 
 #[test]
 fn a_change_of_lines_changes_no_stacks() {
     let project = repository(&["encode"]);
     let before = project.read("allotrope-budgets/encode.stacks");
-    assert!(!before.contains("bench.c:"), "{before}");
+    before.lacks("bench.c:");
     // Two lines more above everything, and one allocation more.
     branch(
         &project,

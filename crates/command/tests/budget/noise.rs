@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::project::Project;
-use crate::support::{record, skip};
+use crate::support::{Text, record, skip};
 
 /// Ten runs after one of warm-up, each with a given number of allocations.
 fn project() -> Project {
@@ -25,8 +25,7 @@ impl Project {
     /// The allocations of the C library in each run, from a run without others.
     fn own(&self) -> u32 {
         self.list([0; 10]);
-        let printed = self.test(&["--format", "json"]).expect(3);
-        let json: serde_json::Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
+        let json: serde_json::Value = self.test(&["--format", "json"]).code(3).json();
         let samples = &json["tests"][0]["cases"][0]["samples"];
         let number = samples[0]["allocations"].as_u64().expect("it is known");
         u32::try_from(number).expect("it is small")
@@ -67,10 +66,10 @@ fn a_number_that_fluctuates_is_accepted_as_a_range() {
         number(1040)
     );
     let budget = project.read("allotrope-budgets/listed.toml");
-    assert!(budget.contains(&line), "{line} in {budget}");
+    budget.has(&line);
     // The stacks are those of the typical run.
     let stacks = project.read("allotrope-budgets/listed.stacks");
-    assert!(stacks.contains("allocations=1008\n"), "{stacks}");
+    stacks.has("allocations=1008\n");
 }
 
 #[test]
@@ -82,9 +81,9 @@ fn within_the_noise_is_green_and_accepting_it_changes_no_byte() {
     // The noise is 1000 to 1040 and 20 more on both sides.
     for numbers in [[1060; 10], [980; 10], [500, 1, 2, 3, 4, 5, 6, 7, 8, 980]] {
         project.list(numbers);
-        project.test(&[]).expect(0).has("(within noise)");
+        project.test(&[]).ok().has("(within noise)");
         project.list(numbers);
-        project.test(&["--accept", "--because", "none"]).expect(0);
+        project.test(&["--accept", "--because", "none"]).ok();
         assert_eq!(project.budgets(), before);
     }
 }
@@ -97,19 +96,18 @@ fn beyond_the_noise_is_red_and_the_proposed_tolerance_allows_it() {
     let mut numbers = [1061; 10];
     numbers[4] = 1100;
     project.list(numbers);
-    let printed = project.test(&[]).expect(3);
     // The typical run has 1061 instead of 1008.
-    let printed = printed.has("exceeded").has("+53 ");
-    let mut lines = printed.stdout.lines().map(str::trim);
+    let printed = project.test(&[]).code(3).has("exceeded").has("+53 ").text();
+    let mut lines = printed.lines().map(str::trim);
     let line = lines.find(|line| line.starts_with("tolerance = "));
-    let line = line.unwrap_or_else(|| panic!("{}", printed.stdout));
+    let line = line.unwrap_or_else(|| panic!("{printed}"));
     let text = project.read("allotrope.toml");
     project.write("allotrope.toml", &format!("{text}{line}\n"));
     project.list(numbers);
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     project.replace("allotrope.toml", line, "");
     project.list([979; 10]);
-    project.test(&[]).expect(4).has("improved");
+    project.test(&[]).code(4).has("improved");
 }
 
 #[test]
@@ -120,11 +118,11 @@ fn an_exact_number_is_not_ratcheted_down_by_a_lucky_run() {
     let mut numbers = [1000; 10];
     numbers[7] = 900;
     project.list(numbers);
-    project.test(&[]).expect(0).has("(within noise)");
+    project.test(&[]).ok().has("(within noise)");
     project.list([999; 10]);
-    project.test(&[]).expect(4);
+    project.test(&[]).code(4);
     project.list([1001; 10]);
-    project.test(&[]).expect(3);
+    project.test(&[]).code(3);
 }
 
 #[test]
@@ -134,21 +132,19 @@ fn a_reason_stays_beside_its_number_until_the_number_changes() {
     project.accept();
     project.list([1001; 10]);
     let accept = ["--accept", "--because", "keeps \"one\" more"];
-    project.test(&accept).expect(0);
+    project.test(&accept).ok();
     let reason = "because = 'keeps \"one\" more' }";
     let text = project.read("allotrope-budgets/listed.toml");
-    assert!(text.contains(reason), "{text}");
+    text.has(reason);
     // `remaining` did not change.
-    assert!(text.contains("\nremaining = 0"), "{text}");
+    text.has("\nremaining = 0");
     project.list([1001; 10]);
-    project
-        .test(&["--accept", "--because", "no reason"])
-        .expect(0);
+    project.test(&["--accept", "--because", "no reason"]).ok();
     assert_eq!(project.read("allotrope-budgets/listed.toml"), text);
     project.list([1002; 10]);
     project.accept();
     let text = project.read("allotrope-budgets/listed.toml");
-    assert!(!text.contains("because"), "{text}");
+    text.lacks("because");
 }
 
 #[test]
@@ -189,8 +185,8 @@ fn real_programs_are_green_unchanged_and_red_with_a_planted_regression() {
         .arg(project.folder().join("work"));
     // About 80 recordings: half a minute on an idle machine.
     let output = record::run_within(Duration::from_secs(1800), &mut command, b"");
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed = output.text();
+    let errors = output.errors();
     if output.status.code() == Some(77) {
         skip(errors.trim());
         return;

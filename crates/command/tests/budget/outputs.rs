@@ -11,7 +11,7 @@ use crate::support::run;
 /// A project with three tests: one fails, one has improved, one crashes.
 fn with_three_outcomes() -> Project {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
-    project.test(&["--accept"]).expect(5);
+    project.test(&["--accept"]).code(5);
     project.compile(&["-DWORSE", "-DBETTER"]);
     project
 }
@@ -19,8 +19,7 @@ fn with_three_outcomes() -> Project {
 #[test]
 fn json_has_everything() {
     let project = with_three_outcomes();
-    let printed = project.test(&["--format", "json"]).expect(3);
-    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
+    let json: Value = project.test(&["--format", "json"]).code(3).json();
     assert_eq!(json["format"], "allotrope-test/1");
     assert_eq!(json["outcome"], "failed");
     let outcomes: Vec<&Value> = (0..3).map(|test| &json["tests"][test]["outcome"]).collect();
@@ -59,7 +58,7 @@ fn junit_markdown_and_github_have_the_same_numbers() {
     let line = project.line_of("worse");
     project
         .test(&[&files[..], &["--format", "github"]].concat())
-        .expect(3)
+        .code(3)
         .has(&format!(
             "::error file=bench.c,line={line},title=allocations of encode and 1 more::allocations: \
              1,050, accepted 1,000 (+50)%0A+50 in encode%0Aremaining: 50, accepted 0 (+50)%0A\
@@ -80,12 +79,8 @@ fn junit_markdown_and_github_have_the_same_numbers() {
         python.args(["-c", script]).current_dir(project.folder()),
         b"",
     );
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let read = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", output.errors());
+    let read = output.text();
     let expected = "encode 1 1 0 0\n  encode [('failure', 'allocations: 1,050, accepted 1,000 (+50); \
                     remaining: 50, accepted 0 (+50)')]\n\
                     decode 1 0 0 1\n  decode [('skipped', 'allocations: 400, accepted 500 (-100)')]\n\
@@ -108,7 +103,7 @@ fn a_summary_is_appended_to_and_an_unwritable_file_changes_no_status() {
             .command_with("test", &arguments, |it| {
                 it.env("GITHUB_STEP_SUMMARY", &summary)
             })
-            .expect(0);
+            .ok();
     }
     let text = project.read("summary.md");
     assert!(
@@ -118,12 +113,12 @@ fn a_summary_is_appended_to_and_an_unwritable_file_changes_no_status() {
     assert_eq!(text.matches("### Allocations").count(), 2, "{text}");
     project.compile(&["-DWORSE"]);
     let folder = ["--write", "junit=no/such/folder/report.xml"];
-    let printed = project.test(&folder).expect(3);
+    let printed = project.test(&folder).code(3);
     printed
         .has("FAIL  encode")
-        .stderr_has("cannot write no/such/folder/report.xml");
+        .says("cannot write no/such/folder/report.xml");
     project.compile(&[]);
-    project.test(&folder).expect(0);
+    project.test(&folder).ok();
 }
 
 /// A file that is to be written is looked at before the tests run.
@@ -142,11 +137,11 @@ fn only_earlier_reports_are_replaced() {
     ] {
         let write = format!("{format}=letter");
         project.write("letter", "Dear reader,\n");
-        let refused = project.test(&["--write", &write]).expect(2);
-        refused.stderr_has("letter is no earlier report of `allotrope test` in this format");
+        let refused = project.test(&["--write", &write]).code(2);
+        refused.says("letter is no earlier report of `allotrope test` in this format");
         assert_eq!(project.read("letter"), "Dear reader,\n", "{format}");
-        project.test(&["--write", &write, "--force"]).expect(0);
-        project.test(&["--write", &write]).expect(0);
+        project.test(&["--write", &write, "--force"]).ok();
+        project.test(&["--write", &write]).ok();
         assert_ne!(project.read("letter"), "Dear reader,\n", "{format}");
     }
 }
@@ -157,15 +152,15 @@ fn only_earlier_reports_are_replaced() {
 fn a_red_log_is_short_and_its_commands_can_be_pasted() {
     let project = Project::with_cases(&["encode", "decode"]);
     project.accept();
-    let green = project.test(&[]).expect(0);
-    assert_eq!(green.stdout.lines().count(), 4, "{}", green.stdout);
+    let green = project.test(&[]).ok();
+    assert_eq!(green.text().lines().count(), 4, "{}", green.text());
     project.compile(&["-DWORSE"]);
     let line = project.line_of("worse");
     let culprit = format!("Look at: encode, bench.c:{line} (+50 allocations)");
-    let red = project.test(&[]).expect(3).has(&culprit);
-    let lines: Vec<&str> = red.stdout.lines().collect();
-    assert!(lines[0].starts_with("FAIL  encode"), "{}", red.stdout);
-    assert!(lines.len() <= 20, "{}", red.stdout);
+    let red = project.test(&[]).code(3).has(&culprit).text();
+    let lines: Vec<&str> = red.lines().collect();
+    assert!(lines[0].starts_with("FAIL  encode"), "{red}");
+    assert!(lines.len() <= 20, "{red}");
     let accept = lines
         .iter()
         .find_map(|line| line.trim().strip_prefix("If intended: allotrope "))
@@ -179,7 +174,7 @@ fn a_red_log_is_short_and_its_commands_can_be_pasted() {
     };
     assert_eq!(paste(accept), Some(2), "a reason is to be written");
     assert_eq!(paste(&accept.replace('…', "a table")), Some(0));
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
 }
 
 /// The older log as the document has it, but for the number of runs.
@@ -202,8 +197,8 @@ fn the_log_of_the_swiftnio_harness() {
          encode.total_allocated_bytes: 16000\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let printed = project.test(&["--format", "nio"]).expect(0);
-    assert_eq!(printed.stdout, older);
+    let printed = project.test(&["--format", "nio"]).ok();
+    assert_eq!(printed.text(), older);
     let run = "Test_encode.Measurement(totalAllocations: 1000, totalAllocatedBytes: 16000, \
                remainingAllocations: 0, leakedFDs: [])";
     let newer = format!(
@@ -214,18 +209,18 @@ fn the_log_of_the_swiftnio_harness() {
          encode.leaked_fds: 0\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let printed = project.test(&["--format", "nio-newer"]).expect(0);
-    assert_eq!(printed.stdout, newer);
+    let printed = project.test(&["--format", "nio-newer"]).ok();
+    assert_eq!(printed.text(), newer);
 }
 
 #[test]
 fn logs_and_thresholds_are_budgets() {
     let project = Project::with_cases(&["encode", "decode"]);
-    let log = project.test(&["--format", "nio"]).expect(3).stdout;
+    let log = project.test(&["--format", "nio"]).code(3).text();
     project.write("before.log", &log);
-    project.test(&["--from-log", "before.log"]).expect(0);
+    project.test(&["--from-log", "before.log"]).ok();
     project.compile(&["-DWORSE"]);
-    let printed = project.test(&["--from-log", "before.log"]).expect(3);
+    let printed = project.test(&["--from-log", "before.log"]).code(3);
     printed
         .has("allocations       1,000  1,050")
         .has("net                   0     50");
@@ -234,19 +229,19 @@ fn logs_and_thresholds_are_budgets() {
     project.write("limits.json", "{\"encode\": 1999, \"test_decode\": 1500}");
     project
         .test(&["--from-log", "limits.json"])
-        .expect(4)
+        .code(4)
         .has("ok    encode")
         .has("less  decode");
     project.write("limits.json", "{\"encode\": 1999}");
     project
         .test(&["--from-log", "limits.json"])
-        .expect(3)
+        .code(3)
         .has("FAIL  decode");
     project.write("limits.json", "nothing");
     project
         .test(&["--from-log", "limits.json"])
-        .expect(2)
-        .stderr_has("neither a log");
+        .code(2)
+        .says("neither a log");
 }
 
 #[test]
@@ -260,7 +255,7 @@ fn swiftnios_rule_for_remaining_allocations_is_exact() {
         let source = source.replace("i < 50;", &format!("i < {kept};"));
         project.write("bench.c", &source);
         project.compile(&["-DWORSE"]);
-        project.test(&log).expect(status);
+        project.test(&log).code(status);
     }
 }
 
@@ -271,49 +266,41 @@ fn zeros_are_no_measurement_for_a_log() {
     project.write("limits.json", "{\"encode\": 500}");
     project
         .test(&["--from-log", "limits.json"])
-        .expect(5)
+        .code(5)
         .has("none were measured, accepted 500");
     let unhooked = "encode.remaining_allocations: 0\nencode.total_allocations: 0\n";
     project.write("unhooked.log", unhooked);
     project
         .test(&["--from-log", "unhooked.log"])
-        .expect(2)
-        .stderr_has("all of its totals are 0");
+        .code(2)
+        .says("all of its totals are 0");
 }
 
 #[test]
 fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
     let project = Project::with_cases(&["encode", "crash"]);
-    let printed = project.test(&["--no-record"]).expect(5);
+    let printed = project.test(&["--no-record"]).code(5);
     let printed = printed
         .has("ok    encode                    allocations 0  remaining 0")
         .has("FAIL  crash")
         .has("because of --no-record")
         .has("scratch folder: ");
     // It prints a command with which to run the program by hand.
-    let by_hand = printed
-        .stdout
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("by hand: "));
-    let by_hand = by_hand.expect("it prints how").to_owned();
+    let by_hand = printed.after("by hand: ");
     // Only its beginning is checked: the line may be continued.
     assert!(by_hand.starts_with("cd "), "{by_hand}");
     let zeros = project
         .test(&["encode", "--no-record", "--format", "nio"])
-        .expect(0);
+        .ok();
     zeros.has("encode.total_allocations: 0");
-    let folder = printed
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_prefix("scratch folder: "));
-    std::fs::remove_dir_all(folder.expect("it was checked")).expect("it is there");
+    std::fs::remove_dir_all(printed.after("scratch folder: ")).expect("it is there");
 }
 
 #[test]
 fn scratch_keeps_the_recordings() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
-    project.test(&["--scratch", "kept"]).expect(0);
+    project.test(&["--scratch", "kept"]).ok();
     let kept = std::fs::read_dir(project.folder().join("kept")).expect("it was made");
     // The recording of the last of warm-up + 2 runs.
     let names: Vec<_> = kept

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::project::Finished;
-use crate::support::{record, run};
+use crate::support::{Ended, record, run};
 
 const PROGRAM: &str = "#include <stdlib.h>
 int main(int argc, char **argv) {
@@ -15,7 +14,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-fn allotrope(folder: &Path, arguments: &[&str]) -> Finished {
+fn allotrope(folder: &Path, arguments: &[&str]) -> Ended {
     let mut command = record::command();
     run(command.args(arguments).current_dir(folder), b"").into()
 }
@@ -30,8 +29,8 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 
 #[track_caller]
 fn accepted_and_passed(folder: &Path) {
-    allotrope(folder, &["test", "--accept", "--runs", "2"]).expect(0);
-    allotrope(folder, &["test", "--runs", "2"]).expect(0);
+    allotrope(folder, &["test", "--accept", "--runs", "2"]).ok();
+    allotrope(folder, &["test", "--runs", "2"]).ok();
 }
 
 #[test]
@@ -43,8 +42,8 @@ fn the_tests_of_ctest() {
                  add_test(NAME two COMMAND prog a b)\n";
     write(folder, &[("CMakeLists.txt", cmake), ("prog.c", PROGRAM)]);
     allotrope(folder, &["test", "--init"])
-        .expect(2)
-        .stderr_has("whose tests are known once they are built: run `cmake -S . -B build");
+        .code(2)
+        .says("whose tests are known once they are built: run `cmake -S . -B build");
     assert!(!folder.join("allotrope.toml").exists());
     let configured = run(
         Command::new("cmake")
@@ -53,7 +52,7 @@ fn the_tests_of_ctest() {
         b"",
     );
     assert!(configured.status.success());
-    allotrope(folder, &["test", "--init"]).expect(2);
+    allotrope(folder, &["test", "--init"]).code(2);
     let built = run(
         Command::new("cmake")
             .args(["--build", "build"])
@@ -62,8 +61,8 @@ fn the_tests_of_ctest() {
     );
     assert!(built.status.success());
     allotrope(folder, &["test", "--init"])
-        .expect(0)
-        .stderr_has("with 2 tests of CTest");
+        .ok()
+        .says("with 2 tests of CTest");
     accepted_and_passed(folder);
     let text = std::fs::read_to_string(folder.join("allotrope.toml")).expect("it was written");
     let root = folder.canonicalize().expect("it is there");
@@ -98,8 +97,8 @@ fn the_examples_of_cargo() {
     ];
     write(folder, &files);
     allotrope(folder, &["test", "--init"])
-        .expect(0)
-        .stderr_has("with 1 example of Cargo");
+        .ok()
+        .says("with 1 example of Cargo");
     accepted_and_passed(folder);
 }
 
@@ -112,7 +111,7 @@ fn a_given_command() {
         &[("Makefile", "prog: prog.c\n"), ("prog.c", PROGRAM)],
     );
     allotrope(folder, &["test", "--init", "--", "./prog", "-x"])
-        .expect(0)
-        .stderr_has("with the command ./prog -x");
+        .ok()
+        .says("with the command ./prog -x");
     accepted_and_passed(folder);
 }

@@ -13,7 +13,7 @@ fn git(folder: &Path, words: &[&str]) {
     let mut command = Command::new("git");
     command.args(options).args(words).current_dir(folder);
     let output = run(&mut command, b"");
-    let printed = String::from_utf8_lossy(&output.stderr);
+    let printed = output.errors();
     assert!(output.status.success(), "git {words:?}: {printed}");
 }
 
@@ -73,13 +73,13 @@ fn a_submodule_is_measured_as_it_is_without_its_server() {
     drop(server);
     worsen(&project);
     let more = "(+1,000)";
-    let printed = project.command("compare", &["HEAD", "."]).expect(3);
+    let printed = project.command("compare", &["HEAD", "."]).code(3);
     printed.has(more);
     commit(&project.folder().join("codec"));
-    let printed = project.command("compare", &["HEAD", "."]).expect(3);
+    let printed = project.command("compare", &["HEAD", "."]).code(3);
     printed.has(more);
     commit(project.folder());
-    let printed = project.command("compare", &["HEAD~1", "HEAD"]).expect(3);
+    let printed = project.command("compare", &["HEAD~1", "HEAD"]).code(3);
     printed.has(more);
 }
 
@@ -101,17 +101,17 @@ fn a_missing_submodule_is_fetched_or_named() {
         })
     };
     let configuration = std::fs::read(folder.join(".git/config")).expect("it is there");
-    compare(&["HEAD", "HEAD"]).expect(0);
-    compare(&["--forget"]).expect(0);
+    compare(&["HEAD", "HEAD"]).ok();
+    compare(&["--forget"]).ok();
     assert_eq!(
         std::fs::read(folder.join(".git/config")).expect("it is there"),
         configuration
     );
     drop(server);
     compare(&["HEAD", "HEAD"])
-        .expect(2)
-        .stderr_has("the submodule codec needs its commit ")
-        .stderr_has("`git submodule update --init codec`");
+        .code(2)
+        .says("the submodule codec needs its commit ")
+        .says("`git submodule update --init codec`");
     // A revision that has copies of its files.
     git(
         folder,
@@ -120,6 +120,6 @@ fn a_missing_submodule_is_fetched_or_named() {
     project.write("codec/codec.c", "int twice(int a) { return 2 * a; }\n");
     std::fs::remove_file(folder.join(".gitmodules")).expect("the folder is ours");
     commit(folder);
-    compare(&["--bisect", "HEAD", "HEAD~1"]).expect(125);
-    compare(&["--bisect", "HEAD~1", "HEAD"]).expect(128);
+    compare(&["--bisect", "HEAD", "HEAD~1"]).code(125);
+    compare(&["--bisect", "HEAD~1", "HEAD"]).code(128);
 }

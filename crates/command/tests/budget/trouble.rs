@@ -6,14 +6,14 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::project::Project;
-use crate::support::{compiled, is_root, record, run, skip};
+use crate::support::{Started, Text, compiled, is_root, record, run, skip};
 
 #[test]
 fn each_way_to_fail_is_reported_as_what_it_is() {
     let cases = ["crash", "status", "hang", "pipe", "encode"];
     let project = Project::with_cases(&cases);
     project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
-    let printed = project.test(&["--accept"]).expect(5);
+    let printed = project.test(&["--accept"]).code(5).text();
     for (case, what) in [
         ("crash", "ended by SIGSEGV"),
         ("status", "ended with status 7"),
@@ -23,18 +23,14 @@ fn each_way_to_fail_is_reported_as_what_it_is() {
             "ended by SIGPIPE: it wrote to a pipe that nobody reads any more",
         ),
     ] {
-        let lines: Vec<&str> = printed.stdout.lines().collect();
-        let line = lines.iter().find(|line| line.starts_with(case));
-        let line = line.unwrap_or_else(|| panic!("{case} in {}", printed.stdout));
-        assert!(
-            line.contains("not accepted") && line.contains(what),
-            "{line}"
-        );
+        let line = printed.lines().find(|line| line.starts_with(case));
+        let line = line.unwrap_or_else(|| panic!("{case} in {printed}"));
+        line.has_all(["not accepted", what]);
     }
-    assert!(printed.stdout.contains("encode: allocations none → 1,000"));
+    printed.has("encode: allocations none → 1,000");
     // The report shows the end of what the test printed.
-    project.test(&["crash"]).expect(5).has("| about to crash");
-    project.test(&["encode"]).expect(0);
+    project.test(&["crash"]).code(5).has("| about to crash");
+    project.test(&["encode"]).ok();
 }
 
 #[test]
@@ -48,29 +44,25 @@ fn a_missing_or_unrecordable_program_is_named() {
     command.args(["-static", "-o", "static", "bench.c", "-w", "-pthread"]);
     let compiled = run(command.current_dir(project.folder()), b"");
     assert!(compiled.status.success(), "static libc is in libc6-dev");
-    let printed = project.test(&[]).expect(5);
+    let printed = project.test(&[]).code(5);
     let printed = printed
         .has("could not be started: the program ./no-such-program")
         .has("its `folder` ./no/such does not exist")
         .has("was not recorded: cannot record ./static");
-    assert!(
-        !printed.stdout.contains("| allotrope"),
-        "{}",
-        printed.stdout
-    );
+    printed.text().lacks("| allotrope");
 }
 
 #[test]
 fn an_error_in_the_configuration_is_reported_with_line_and_key() {
     let project = Project::with_cases(&["encode"]);
     project.replace("allotrope.toml", "command =", "comand =");
-    project.test(&[]).expect(2).stderr_has(
+    project.test(&[]).code(2).says(
         "allotrope.toml:4: tests.encode.comand: there is no such key; did you mean `command`?",
     );
     project
         .test(&["--config", "none.toml"])
-        .expect(2)
-        .stderr_has("cannot read none.toml");
+        .code(2)
+        .says("cannot read none.toml");
 }
 
 #[test]
@@ -85,20 +77,20 @@ fn a_malformed_budget_stops_its_test_only_and_is_written_again() {
     );
     project
         .test(&[])
-        .expect(2)
+        .code(2)
         .has("FAIL  encode")
         .has("allotrope-budgets/encode.toml:8: ")
         .has("ok    decode");
-    project.test(&["--accept", "encode"]).expect(0);
+    project.test(&["--accept", "encode"]).ok();
     assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
     let conflict = format!("<<<<<<< main\n{before}=======\n{before}>>>>>>> branch\n");
     project.write("allotrope-budgets/encode.toml", &conflict);
     project
         .test(&[])
-        .expect(2)
+        .code(2)
         .has("merge conflict in ./allotrope-budgets/encode.toml, line 1")
         .has("ok    decode");
-    project.test(&["--accept", "encode"]).expect(0);
+    project.test(&["--accept", "encode"]).ok();
     assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
 }
 
@@ -129,11 +121,11 @@ fn stacks_that_are_missing_broken_or_of_other_numbers_are_named_and_written_agai
             Some(text) => project.write(file, &text),
             None => std::fs::remove_file(project.folder().join(file)).expect("it is there"),
         }
-        project.test(&[]).expect(0).has(note);
+        project.test(&[]).ok().has(note);
         project.accept();
         assert_eq!(project.read(file), before);
-        let printed = project.test(&[]).expect(0);
-        assert!(!printed.stdout.contains("note"), "{}", printed.stdout);
+        let printed = project.test(&[]).ok();
+        printed.text().lacks("note");
     }
 }
 
@@ -147,10 +139,10 @@ fn a_failed_build_ends_the_command_and_shows_its_output() {
     );
     project
         .test(&[])
-        .expect(5)
-        .stderr_has("the build failed: it ended with status 3")
-        .stderr_has("no compiler");
-    project.test(&["--no-build", "--accept"]).expect(0);
+        .code(5)
+        .says("the build failed: it ended with status 3")
+        .says("no compiler");
+    project.test(&["--no-build", "--accept"]).ok();
 }
 
 #[test]
@@ -164,13 +156,7 @@ fn a_closed_stdout_is_no_error() {
         .args(["-c", script])
         .arg(program)
         .current_dir(project.folder());
-    let output = run(&mut command, b"");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(
-        output.stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    run(&mut command, b"").ok().error_lines(0);
 }
 
 #[test]
@@ -183,24 +169,17 @@ fn init_does_not_overwrite_a_configuration() {
             b"",
         )
     };
-    assert_eq!(init().status.code(), Some(0));
+    init().ok();
     assert!(folder.path().join("allotrope.toml").exists());
-    assert_eq!(init().status.code(), Some(2));
+    init().code(2);
 }
 
 #[test]
 fn ctrl_c_ends_the_test_and_its_program() {
     let project = Project::with_cases(&["hang", "encode"]);
     let mut command = record::command();
-    let child = command
-        .arg("test")
-        .current_dir(project.folder())
-        .env("TMPDIR", project.recordings())
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("it can be started");
+    command.arg("test").current_dir(project.folder());
+    let test = Started::new(command.env("TMPDIR", project.recordings()));
     let folder = project.folder().canonicalize().expect("it is there");
     let running = || {
         let processes = std::fs::read_dir("/proc").expect("there is /proc");
@@ -216,15 +195,8 @@ fn ctrl_c_ends_the_test_and_its_program() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(running(), "the program was not started");
-    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("it is above 0");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
-    let output = record::finish(child, b"").expect("it ends");
-    assert_eq!(output.status.code(), Some(128 + 2));
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        printed.contains("stopped; nothing was compared"),
-        "{printed}"
-    );
+    test.signal(rustix::process::Signal::INT);
+    test.end().fails(128 + 2, "stopped; nothing was compared");
     assert!(!running(), "the program runs on");
 }
 
@@ -251,11 +223,11 @@ fn a_server_that_the_program_leaves_behind_is_ended() {
     let project = leaving_a_server("", 0, "");
     project.accept();
     assert_eq!(living_server(&project), None);
-    let printed = project.test(&[]).expect(0);
+    let printed = project.test(&[]).ok();
     let printed = printed
         .has("the program ended and left")
         .has("/sleep behind, which was ended");
-    assert!(!printed.stdout.contains("SIGTERM"), "{}", printed.stdout);
+    printed.text().lacks("SIGTERM");
     assert_eq!(living_server(&project), None);
 }
 
@@ -264,7 +236,7 @@ fn a_server_that_ignores_sigterm_is_killed() {
     let project = leaving_a_server("trap '' TERM;", 0, "runs = 1");
     project.accept();
     assert_eq!(living_server(&project), None);
-    let printed = project.test(&[]).expect(0);
+    let printed = project.test(&[]).ok();
     printed.has("/sleep behind, which was ended");
     assert_eq!(living_server(&project), None);
 }
@@ -272,12 +244,12 @@ fn a_server_that_ignores_sigterm_is_killed() {
 #[test]
 fn the_verdict_is_that_of_the_program_whatever_it_leaves_behind() {
     let project = leaving_a_server("", 7, "");
-    let printed = project.test(&[]).expect(5);
+    let printed = project.test(&[]).code(5);
     printed
         .has("ended with status 7")
         .has("/sleep behind, which was ended");
     assert_eq!(living_server(&project), None);
-    let xml = project.test(&["--format", "junit"]).expect(5);
+    let xml = project.test(&["--format", "junit"]).code(5);
     xml.has("<system-out>the program ended and left")
         .has("/sleep behind, which was ended");
 }
@@ -291,10 +263,10 @@ fn a_server_may_stay() {
     };
     let accepted = project.test(&["--accept"]);
     end();
-    accepted.expect(0);
+    accepted.ok();
     let printed = project.test(&[]);
     end();
-    printed.expect(0).has("/sleep behind, which runs on");
+    printed.ok().has("/sleep behind, which runs on");
 }
 
 #[test]
@@ -302,8 +274,8 @@ fn what_becomes_of_a_server_is_one_of_two_words() {
     let project = leaving_a_server("", 0, "left-behind = \"kill\"");
     project
         .test(&[])
-        .expect(2)
-        .stderr_has("tests.server.left-behind: it is \"end\" or \"leave\"");
+        .code(2)
+        .says("tests.server.left-behind: it is \"end\" or \"leave\"");
 }
 
 /// As process 1 of a container, `test` inherits the processes whose parent has ended.
@@ -333,6 +305,5 @@ fn orphans_are_waited_for_by_process_one() {
         .args(["test", "--accept"])
         .env("XDG_CACHE_HOME", project.folder().join(".cache"))
         .env("TMPDIR", project.recordings());
-    let accepted: crate::project::Finished = run(&mut command, b"").into();
-    accepted.expect(0);
+    run(&mut command, b"").ok();
 }

@@ -2,13 +2,13 @@
 //! a window counts, what it leaves behind.
 
 use crate::project::Project;
-use crate::support::run;
+use crate::support::{Text, run};
 
 /// A project with the program `windows.c` and the client's header.
 fn project(tests: &str) -> Project {
     let project = Project::new(tests);
     project.write("windows.c", include_str!("programs/windows.c"));
-    project.command("client-header", &["."]).expect(0);
+    project.command("client-header", &["."]).ok();
     let mut command = std::process::Command::new("cc");
     command
         .args([
@@ -23,11 +23,7 @@ fn project(tests: &str) -> Project {
         ])
         .current_dir(project.folder());
     let output = run(&mut command, b"");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", output.errors());
     project
 }
 
@@ -43,11 +39,8 @@ fn a_program_that_does_the_protocol_is_started_once() {
     let budget = project.read("allotrope-budgets/runs.toml");
     // One of the four runs keeps a block.
     let numbers = "{ least = 7, typical = 7, most = 8, runs = 4 }";
-    assert!(
-        budget.contains(&format!("\nallocations = {numbers}\n")),
-        "{budget}"
-    );
-    let printed = project.test(&["--samples"]).expect(0);
+    budget.has(format!("\nallocations = {numbers}\n"));
+    let printed = project.test(&["--samples"]).ok();
     printed
         .has("every run's allocations: 7 8 7 7")
         .has("run 2 left 1 allocation behind")
@@ -65,12 +58,9 @@ fn counts_only_measures_windows() {
     // As with stacks: 7, and 8 in the run that keeps a block.
     let numbers = "{ least = 7, typical = 7, most = 8, runs = 4 }";
     let budget = project.read("allotrope-budgets/runs.toml");
-    assert!(
-        budget.contains(&format!("\nallocations = {numbers}\n")),
-        "{budget}"
-    );
-    assert!(!budget.contains("remaining"), "{budget}");
-    let printed = project.test(&["--samples"]).expect(0);
+    budget.has(format!("\nallocations = {numbers}\n"));
+    budget.lacks("remaining");
+    let printed = project.test(&["--samples"]).ok();
     printed.has("every run's allocations: 7 8 7 7");
     project.replace(
         "allotrope-budgets/runs.toml",
@@ -79,9 +69,9 @@ fn counts_only_measures_windows() {
     );
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("Run again: allotrope test --stacks runs");
-    project.test(&["--stacks"]).expect(3).has("allocations");
+    project.test(&["--stacks"]).code(3).has("allocations");
 }
 
 #[test]
@@ -92,7 +82,7 @@ fn any_other_program_is_started_for_each_run() {
     // Control characters of a name are escaped, and its budget is found again.
     project
         .test(&[])
-        .expect(0)
+        .ok()
         .has("ok    guards/outer              allocations 3  remaining 3")
         .has("ok    guards/in\\nner            allocations 2  remaining 2");
 }
@@ -101,13 +91,13 @@ fn any_other_program_is_started_for_each_run() {
 fn descriptors_that_stay_open_are_named() {
     let project = project(&test("leak", "gate = [\"allocations\", \"leaked_fds\"]"));
     project.accept();
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     project.replace(
         "allotrope-budgets/leak.toml",
         "leaked_fds = 1",
         "leaked_fds = 0",
     );
-    let printed = project.test(&[]).expect(3);
+    let printed = project.test(&[]).code(3);
     printed
         .has("run 1 left 1 file descriptor open: ")
         .has("/leaked");
@@ -130,9 +120,9 @@ fn each_window_has_its_gate_tolerance_and_limit() {
         "[shared.cases.\"parse/large\"]\nallocations = 30\n",
     ] {
         let lines = lines.replace("parse", "slash/parse");
-        assert!(budget.contains(&lines), "{lines} in {budget}");
+        budget.has(&lines);
     }
-    project.test(&[]).expect(0);
+    project.test(&[]).ok();
     // One below the accepted number is within the tolerance of one window only.
     let one_less = budget
         .replace("= 20\n", "= 19\n")
@@ -140,7 +130,7 @@ fn each_window_has_its_gate_tolerance_and_limit() {
     project.write("allotrope-budgets/slash.toml", &one_less);
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("ok    slash/parse/small")
         .has("FAIL  slash/parse/large");
     // 1000 bytes of 1000 are allowed, and none of 999.
@@ -148,12 +138,12 @@ fn each_window_has_its_gate_tolerance_and_limit() {
     project.replace("allotrope.toml", "\"1 kB\"", "999");
     project
         .test(&[])
-        .expect(3)
+        .code(3)
         .has("peak: 1,000, above its limit of 999 B");
     project.replace("allotrope.toml", "parse/large", "parse/larg");
     project
         .test(&[])
-        .expect(0)
+        .ok()
         .has("a section for the window `parse/larg`, which was not opened");
 }
 
@@ -161,28 +151,29 @@ fn each_window_has_its_gate_tolerance_and_limit() {
 fn a_case_is_chosen_by_the_name_that_the_log_prints() {
     let project = project(&(test("slash", "") + &test("guards", "")));
     project.accept();
-    let printed = project.test(&["slash/parse/small"]).expect(0);
+    let printed = project.test(&["slash/parse/small"]).ok();
     let printed = printed.has("ok    slash/parse/small");
-    assert!(!printed.stdout.contains("large"), "{}", printed.stdout);
+    printed.text().lacks("large");
     project
         .test(&["guards/in\\nner"])
-        .expect(0)
+        .ok()
         .has("1 test: 1 passed");
-    project.test(&["slash/parse/smal"]).expect(2).stderr_has(
-        "the test slash has no case `slash/parse/smal`; did you mean `slash/parse/small`?",
-    );
+    project
+        .test(&["slash/parse/smal"])
+        .code(2)
+        .says("the test slash has no case `slash/parse/smal`; did you mean `slash/parse/small`?");
     // The verdict is on this case alone, and accepting it leaves the others as they are.
     let file = "allotrope-budgets/slash.toml";
     let right = project.read(file);
     let large = right.replace("= 30\n", "= 29\n");
     project.write(file, &large);
-    project.test(&["slash/parse/small"]).expect(0);
-    project.test(&["slash/parse/l*"]).expect(3);
-    project.test(&["slash"]).expect(3);
+    project.test(&["slash/parse/small"]).ok();
+    project.test(&["slash/parse/l*"]).code(3);
+    project.test(&["slash"]).code(3);
     project.write(file, &large.replace("= 20\n", "= 19\n"));
     project
         .test(&["--accept", "slash/parse/small"])
-        .expect(0)
+        .ok()
         .has("slash/parse/small: allocations 19 → 20");
     assert_eq!(project.read(file), large);
 }
@@ -192,6 +183,6 @@ fn a_window_that_is_never_closed_has_no_numbers() {
     let project = project(&test("open", ""));
     project
         .test(&[])
-        .expect(5)
+        .code(5)
         .has("its window never-closed was never closed");
 }

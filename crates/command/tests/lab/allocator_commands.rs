@@ -6,11 +6,13 @@
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use crate::support::watched::Program;
-use crate::support::{Recording, allotrope, compiled, compiled_with, record, run, skip};
+use crate::support::{
+    Ended, Recording, Started, Text, allotrope, command, compiled, compiled_with, record, run,
+    skip, until,
+};
 use serde_json::Value;
 
 /// The commands that replay a recording, with options that make them short.
@@ -43,16 +45,6 @@ const BENCH: [&str; 11] = [
     "1",
 ];
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", errors(output)))
-}
-
 /// The logging allocator with these flags.
 fn allocator(flags: &[&str]) -> PathBuf {
     let all: Vec<&str> = ["-shared", "-fPIC"].iter().chain(flags).copied().collect();
@@ -60,7 +52,7 @@ fn allocator(flags: &[&str]) -> PathBuf {
 }
 
 /// Runs a command with a file behind its name, if it takes one.
-fn command(words: &[&str], file: Option<&Path>, more: &[&str]) -> Output {
+fn replaying(words: &[&str], file: Option<&Path>, more: &[&str]) -> Ended {
     let mut all: Vec<&str> = words[..1].to_vec();
     all.extend(file.map(|it| it.to_str().expect("UTF-8")));
     all.extend(&words[1..]);
@@ -69,41 +61,38 @@ fn command(words: &[&str], file: Option<&Path>, more: &[&str]) -> Output {
 }
 
 fn story() -> Recording {
-    record(compiled("replay/story.c")).run().expect_status(0)
+    record(compiled("replay/story.c")).run().ok()
 }
 
 #[test]
 fn recordings_without_single_calls_say_what_they_are_good_for() {
     let counted = record(compiled("replay/story.c")).option("--counts-only");
-    let counted = counted.run().expect_status(0);
+    let counted = counted.run().ok();
     let folder = tempfile::tempdir().expect("a folder");
     let sampled = folder.path().join("sampled");
     let mut program = Program::new(&["--period", "1"]);
     program.tell("malloc 30 4321");
     let process = program.id().to_string();
-    let saved = allotrope([
+    allotrope([
         "watch",
         &process,
         "--save",
         sampled.to_str().expect("UTF-8"),
-    ]);
-    assert_eq!(saved.status.code(), Some(0), "{}", errors(&saved));
+    ])
+    .ok();
     for (file, what) in [
         (&counted.trace, "was recorded with --counts-only"),
         (&sampled, "is a sampled profile"),
     ] {
         for words in REPLAYING {
-            let output = command(words, Some(file), &["--alloc", "glibc"]);
-            let errors = errors(&output);
-            assert_eq!(output.status.code(), Some(2), "{errors}");
-            assert!(errors.contains(what), "{errors}");
+            let output = replaying(words, Some(file), &["--alloc", "glibc"]).fails(2, what);
+            let errors = output.errors();
             // What can still be done, and it can.
-            assert!(errors.contains("`allotrope report` shows"), "{errors}");
+            errors.has("`allotrope report` shows");
             assert_eq!(errors.lines().count(), 1, "{errors}");
             assert!(output.stdout.is_empty());
         }
-        let report = command(&["report"], Some(file), &[]);
-        assert_eq!(report.status.code(), Some(0), "{}", errors(&report));
+        replaying(&["report"], Some(file), &[]).ok();
     }
 }
 
@@ -115,20 +104,20 @@ fn a_recording_with_lost_calls_is_replayed_with_a_warning_and_without_a_verdict(
     if recording.status.code() == Some(96) {
         return skip("this kernel does not commit memory on request, or has no seccomp");
     }
-    let recording = recording.expect_status(7);
+    let recording = recording.code(7);
     for words in REPLAYING {
         let more = ["--alloc", "glibc", "--format", "json"];
-        let output = command(words, Some(&recording.trace), &more);
-        let errors = errors(&output);
+        let output = replaying(words, Some(&recording.trace), &more);
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             return skip("the kernel refuses ptrace");
         }
         assert_eq!(output.status.code(), Some(0), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         assert_eq!(report["allocators"].as_array().map(Vec::len), Some(1));
         if words[0] == "paths" {
-            assert!(errors.contains("calls of process"), "{errors}");
+            errors.has("calls of process");
             continue;
         }
         let recorded = &report["recording"];
@@ -136,18 +125,18 @@ fn a_recording_with_lost_calls_is_replayed_with_a_warning_and_without_a_verdict(
         assert!(lost > 10_000, "{recorded}");
         assert_eq!(recorded["operations"].as_u64(), Some(20_001 - lost));
         let sentence = format!("lost {lost} calls of process");
-        assert!(errors.contains(&sentence), "{errors}");
+        errors.has(&sentence);
         let switching = &report["switching"]["unknown"];
         assert!(switching.is_string(), "{switching}");
     }
     let words = ["replay", "--runs", "2"];
-    let output = command(
+    let output = replaying(
         &words,
         Some(&recording.trace),
         &["--alloc", "glibc", "--format", "json"],
     );
-    let unknown = json(&output)["switching"]["unknown"].to_string();
-    assert!(unknown.contains("the recording lost"), "{unknown}");
+    let unknown = output.json()["switching"]["unknown"].to_string();
+    unknown.has("the recording lost");
 }
 
 /// Without the closing chunk, no operation is missing.
@@ -158,22 +147,22 @@ fn a_cut_recording_is_replayed_up_to_the_cut() {
     let cut = recording.folder.path().join("cut.allotrope");
     fs::write(&cut, &bytes[..bytes.len() - 1]).expect("our folder");
     let whole = |key: &str, report: &Value| report["recording"][key].clone();
-    let all = command(
+    let all = replaying(
         REPLAYING[0],
         Some(&recording.trace),
         &["--alloc", "glibc", "--format", "json"],
     );
-    let expected = whole("operations", &json(&all));
+    let expected = whole("operations", &all.json());
     for words in REPLAYING {
-        let output = command(words, Some(&cut), &["--alloc", "glibc", "--format", "json"]);
-        let errors = errors(&output);
+        let output = replaying(words, Some(&cut), &["--alloc", "glibc", "--format", "json"]);
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             return skip("the kernel refuses ptrace");
         }
         assert_eq!(output.status.code(), Some(0), "{errors}");
-        assert!(errors.contains("is not whole"), "{errors}");
+        errors.has("is not whole");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let operations = match words[0] {
             "paths" => report["recorded_operations"].clone(),
             _ => whole("operations", &report),
@@ -206,8 +195,8 @@ fn unusable_and_failing_allocators_leave_the_others() {
     for words in REPLAYING.into_iter().chain([&BENCH[..]]) {
         let is_bench = words[0] == "bench";
         let file = (!is_bench).then_some(&*recording.trace);
-        let output = command(words, file, &["--alloc", &list, "--format", "json"]);
-        let errors = errors(&output);
+        let output = replaying(words, file, &["--alloc", &list, "--format", "json"]);
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             return skip("the kernel refuses ptrace");
         }
@@ -223,7 +212,7 @@ fn unusable_and_failing_allocators_leave_the_others() {
             assert_eq!(lines.count(), 1, "{words:?}: {sentence}: {errors}");
         }
         assert_eq!(errors.lines().count(), 5, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let rows = report["allocators"].as_array().expect("a list");
         let glibc = rows.iter().find(|it| it["name"] == "glibc");
         let glibc = glibc.expect("it is measured");
@@ -238,6 +227,8 @@ fn unusable_and_failing_allocators_leave_the_others() {
 
 /// Each process of a replay has a limit: an allocator that never returns is refused, and glibc is
 /// measured.
+///
+/// Reported: an allocator that hangs makes `replay` wait for ever.
 #[test]
 fn an_allocator_that_hangs_is_refused_at_the_limit() {
     let recording = story();
@@ -245,8 +236,8 @@ fn an_allocator_that_hangs_is_refused_at_the_limit() {
     for words in REPLAYING.into_iter().chain([&BENCH[..]]) {
         let file = (words[0] != "bench").then_some(&*recording.trace);
         let more = ["--alloc", &list, "--timeout", "2", "--format", "json"];
-        let output = command(words, file, &more);
-        let errors = errors(&output);
+        let output = replaying(words, file, &more);
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             return skip("the kernel refuses ptrace");
         }
@@ -254,13 +245,15 @@ fn an_allocator_that_hangs_is_refused_at_the_limit() {
         let sentence = "hanging did not finish within 2 s (--timeout)";
         assert!(errors.contains(sentence), "{words:?}: {errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        let report = json(&output);
+        let report = output.json();
         let rows = report["allocators"].as_array().expect("a list");
         assert!(rows.iter().any(|it| it["name"] == "glibc"), "{report}");
     }
 }
 
 /// A message that nobody can read changes no exit status.
+///
+/// Reported: the exit status is another one if standard error cannot be written.
 #[test]
 fn a_full_standard_error_output_leaves_the_status() {
     for (words, status) in [
@@ -269,7 +262,7 @@ fn a_full_standard_error_output_leaves_the_status() {
         (&["report", "no-such-file"], 2),
     ] {
         let full = fs::File::options().write(true).open("/dev/full");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+        let mut command = command();
         command
             .args(words)
             .stderr(full.expect("every Linux has it"));
@@ -279,7 +272,7 @@ fn a_full_standard_error_output_leaves_the_status() {
 }
 
 /// Runs the command where a system call is refused; `None` if this kernel has no filters.
-fn without(call: &str, words: &[&str]) -> Option<Output> {
+fn without(call: &str, words: &[&str]) -> Option<Ended> {
     let mut command = Command::new(compiled("deny_call.c"));
     command.args([call, env!("CARGO_BIN_EXE_allotrope")]);
     let output = run(command.args(words), b"");
@@ -296,20 +289,20 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
     let Some(output) = without("ptrace", &["paths", trace, "--alloc", &list]) else {
         return skip("this kernel has no seccomp filters");
     };
-    let text = errors(&output);
+    let text = output.errors();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains(sentence), "{text}");
-    assert!(text.contains("ptrace must be allowed"), "{text}");
+    text.has(sentence);
+    text.has("ptrace must be allowed");
     assert_eq!(text.lines().count(), 1, "{text}");
 
     let words = ["allocators", trace, "--alloc", &list, "--runs", "1"];
     let words = [&words[..], &["--format", "json"]].concat();
-    let output = without("ptrace", &words).expect("it has filters");
-    let text = errors(&output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains(sentence), "{text}");
+    let output = without("ptrace", &words)
+        .expect("it has filters")
+        .fails(2, sentence);
+    let text = output.errors();
     assert_eq!(text.lines().count(), 1, "{text}");
-    let report = json(&output);
+    let report = output.json();
     let schema = include_str!("../../../../docs/allocators.schema.json");
     crate::support::schema::check_with(schema, &report);
     for row in report["allocators"].as_array().expect("a list") {
@@ -318,13 +311,12 @@ fn without_ptrace_there_are_no_instructions_and_time_is_measured() {
         assert!(row["not_stepped"].is_string());
     }
     let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
-    let output = without("ptrace", &words).expect("it has filters");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!text.contains("stepped to count instructions"), "{text}");
+    without("ptrace", &words)
+        .expect("it has filters")
+        .lacks("stepped to count instructions");
     // A replay needs no ptrace.
     let words = ["replay", trace, "--alloc", &list, "--runs", "1"];
-    let output = without("ptrace", &words).expect("it has filters");
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    without("ptrace", &words).expect("it has filters").ok();
 }
 
 #[test]
@@ -332,16 +324,14 @@ fn without_perf_there_is_a_sentence_and_all_else_is_measured() {
     let Some(output) = without("perf", &["cpu", "--", "true"]) else {
         return skip("this kernel has no seccomp filters");
     };
-    let text = errors(&output);
+    let text = output.errors();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("does not let this user sample"), "{text}");
-    assert!(text.contains("perf_event_paranoid"), "{text}");
+    text.has_all(["does not let this user sample", "perf_event_paranoid"]);
     assert_eq!(text.lines().count(), 1, "{text}");
 
     let bench = [&BENCH[..], &["--alloc", "glibc", "--format", "json"]].concat();
-    let output = without("perf", &bench).expect("it has filters");
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let case = &json(&output)["allocators"][0]["cases"][0];
+    let output = without("perf", &bench).expect("it has filters").ok();
+    let case = &output.json()["allocators"][0]["cases"][0];
     assert!(case["ns_per_operation"].is_object(), "{case}");
     assert!(case["cycles"].is_null() && case["instructions"].is_null());
 
@@ -349,15 +339,14 @@ fn without_perf_there_is_a_sentence_and_all_else_is_measured() {
     let trace = recording.trace.to_str().expect("UTF-8");
     let words = ["allocators", trace, "--alloc", "glibc", "--runs", "1"];
     let words = [&words[..], &["--format", "json"]].concat();
-    let output = without("perf", &words).expect("it has filters");
-    let report = json(&output);
+    let report = without("perf", &words).expect("it has filters").json();
     let counters = report["allocators"][0]["counters"].as_array();
     let cycles = counters.expect("a list").iter();
     let mut cycles = cycles.filter(|it| it["counter"] == "cycles");
     let cycles = cycles.next().expect("it is listed");
     assert!(cycles["per_operation"].is_null(), "{cycles}");
     let why = cycles["why"].as_str().expect("a reason");
-    assert!(why.contains("does not let this user sample"), "{why}");
+    why.has("does not let this user sample");
 }
 
 /// The setting of the kernel itself, of which root is exempt.
@@ -368,13 +357,11 @@ fn a_user_whom_the_kernel_forbids_to_sample_is_told_the_setting() {
     if !is_forbidden || !crate::support::is_root() {
         return skip("this kernel lets users sample, or this is not root");
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    let mut command = command();
     command.args(["cpu", "--", "true"]).uid(65534).gid(65534);
-    let output = run(&mut command, b"");
-    let text = errors(&output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    let text = run(&mut command, b"").code(2).errors();
     let setting = format!("kernel.perf_event_paranoid is {}", paranoid.trim());
-    assert!(text.contains(&setting), "{text}");
+    text.has(&setting);
 }
 
 /// The processes that a process's first thread has started.
@@ -382,18 +369,6 @@ fn children(process: u32) -> Vec<u32> {
     let path = format!("/proc/{process}/task/{process}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().flat_map(str::parse).collect()
-}
-
-/// Waits until something is so; a test that waits for ever names what it waited for.
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("waited too long: {what}");
 }
 
 fn is_alive(process: u32) -> bool {
@@ -417,14 +392,12 @@ fn named_files(process: u32, folders: &[&Path]) -> Vec<PathBuf> {
 }
 
 /// Starts the command in a process group of its own.
-fn start(words: &[&str], file: Option<&Path>, alloc: &str, temporary: &Path) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+fn start(words: &[&str], file: Option<&Path>, alloc: &str, temporary: &Path) -> Started {
+    let mut command = command();
     command.args(&words[..1]);
     command.args(file);
     command.args(&words[1..]).args(["--alloc", alloc]);
-    command.env("TMPDIR", temporary).process_group(0);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("it starts")
+    Started::new(command.env("TMPDIR", temporary).process_group(0))
 }
 
 /// Ctrl-C goes to the whole process group. The allocator never returns from its first call.
@@ -435,7 +408,7 @@ fn ctrl_c_leaves_no_process_and_no_file() {
     for words in REPLAYING.into_iter().chain([&BENCH[..]]) {
         let temporary = tempfile::tempdir().expect("a folder");
         let file = (words[0] != "bench").then_some(&*recording.trace);
-        let mut command = start(words, file, &hanging, temporary.path());
+        let command = start(words, file, &hanging, temporary.path());
         let is_replaying = |process: &u32| {
             let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
             maps.contains("logging_allocator")
@@ -450,11 +423,10 @@ fn ctrl_c_leaves_no_process_and_no_file() {
             let files = named_files(process, &folders);
             assert!(files.is_empty(), "{words:?}: {files:?}");
         }
-        let group = rustix::process::Pid::from_child(&command);
         let signal = rustix::process::Signal::INT;
-        rustix::process::kill_process_group(group, signal).expect("it runs");
-        let status = command.wait().expect("it ends");
-        assert_eq!(status.signal(), Some(2), "{words:?}: {status}");
+        rustix::process::kill_process_group(command.pid(), signal).expect("it runs");
+        let ended = command.end();
+        assert_eq!(ended.status.signal(), Some(2), "{ended}");
         until("the replayer ends", || {
             !replayers.iter().any(|it| is_alive(*it))
         });

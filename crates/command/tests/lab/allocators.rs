@@ -4,9 +4,9 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{Recording, compiled, record, skip};
+use crate::support::{Ended, Recording, Text, command, compiled, record, run, skip};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -36,7 +36,7 @@ impl Example {
         this.run("git", &["apply", "ask-once.patch"]);
         build("new.so");
         let recording = record(this.folder.path().join("words")).run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         fs::copy(&recording.trace, this.folder.path().join("words.allotrope")).expect("copied");
         this
     }
@@ -48,29 +48,22 @@ impl Example {
     }
 
     /// Few operations and runs: no figure of time is looked at.
-    fn report(&self, more: &[&str]) -> Output {
+    fn report(&self, more: &[&str]) -> Ended {
         let few = "allocators words.allotrope -q --runs 2 --operations 300";
-        Command::new(env!("CARGO_BIN_EXE_allotrope"))
-            .args(few.split(' '))
-            .args(more)
-            .env("COLUMNS", "80")
-            .current_dir(self.folder.path())
-            .output()
-            .expect("it starts")
+        run(
+            command()
+                .args(few.split(' '))
+                .args(more)
+                .env("COLUMNS", "80")
+                .current_dir(self.folder.path()),
+            b"",
+        )
     }
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Whether this machine cannot step.
-fn cannot_step(output: &Output) -> bool {
-    let cannot = errors(output).contains("cannot be stepped");
+fn cannot_step(output: &Ended) -> bool {
+    let cannot = output.errors().contains("cannot be stepped");
     if cannot {
         skip("the kernel refuses ptrace");
     }
@@ -78,8 +71,8 @@ fn cannot_step(output: &Output) -> bool {
 }
 
 #[track_caller]
-fn json(output: &Output) -> Value {
-    let report = serde_json::from_slice(&output.stdout).expect("JSON");
+fn json(output: &Ended) -> Value {
+    let report = output.json();
     let schema = include_str!("../../../../docs/allocators.schema.json");
     crate::support::schema::check_with(schema, &report);
     report
@@ -124,7 +117,7 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     if cannot_step(&before) {
         return;
     }
-    assert_eq!(before.status.code(), Some(0), "{}", errors(&before));
+    assert_eq!(before.status.code(), Some(0), "{}", before.errors());
     let before = json(&before);
     // The report names the callee, its line and its part of the operations.
     let mine = named(&before["allocators"], "name", "mine");
@@ -135,15 +128,9 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     assert_eq!(getenv["line"].as_u64(), Some(line as u64));
     assert_eq!(getenv["entry_points"][0]["share_of_operations"], 1.0);
     let findings = mine["findings"].to_string();
-    assert!(
-        findings.contains("free looks up the environment"),
-        "{findings}"
-    );
+    findings.has("free looks up the environment");
     let summary = before["summary"].to_string();
-    assert!(
-        summary.contains("mine: getenv, which free calls,"),
-        "{summary}"
-    );
+    summary.has("mine: getenv, which free calls,");
     let estimate = named(&mine["what_if"], "function", "getenv");
     let functions = named(&mine["functions"], "function", "getenv");
     assert_eq!(functions["allocator"], false);
@@ -161,18 +148,14 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     ];
     let output = example.report(&pair);
     let after = json(&output);
-    assert!(
-        errors(&output).contains("wrote the page out.html"),
-        "{}",
-        errors(&output)
-    );
+    output.errors().has("wrote the page out.html");
     // What the earlier version did is what it did when it was measured alone.
     let earlier = &after["changes"][0]["before"];
     for list in ["instructions", "paths", "callees", "lines"] {
         assert_eq!(earlier[list], mine[list], "{list}");
     }
     let page = fs::read_to_string(example.folder.path().join("out.html")).expect("it was written");
-    assert_eq!(format!("{}\n", data_of(&page)), out(&output));
+    assert_eq!(format!("{}\n", data_of(&page)), output.text());
     let change = &after["changes"][0];
     let (estimated, measured) = (
         number(&change["estimated_saving"]),
@@ -204,7 +187,7 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     // The earlier version is none to switch to, nor a row of its own.
     assert_eq!(after["allocators"].as_array().map(Vec::len), Some(1));
     let summary = after["summary"].to_string();
-    assert!(summary.contains("ns an operation"), "{summary}");
+    summary.has("ns an operation");
     let rows = &change["rows"];
     assert!(number(&named(rows, "entry_point", "free")["before"]) > 0.0);
     let malloc = named(rows, "entry_point", "malloc");
@@ -251,7 +234,7 @@ fn figures_are_counted_in_two_ways_and_counters_have_a_source() {
     // The program used glibc, which is not measured here.
     assert!(report["switching"]["unknown"].is_string());
     let summary = report["summary"][0].as_str().expect("a sentence");
-    assert!(summary.contains("Not known"), "{summary}");
+    summary.has("Not known");
 }
 
 #[test]
@@ -262,10 +245,12 @@ fn text_and_markdown_have_all_sections() {
     if cannot_step(&output) {
         return;
     }
-    let text = out(&output);
-    assert!(text.lines().all(|it| it.chars().count() <= 80), "{text}");
-    assert!(text.contains("Measured: time "), "{text}");
-    let markdown = out(&example.report(&[&pair[..], &["--format", "markdown"]].concat()));
+    let text = output.text();
+    text.fits(80);
+    text.has("Measured: time ");
+    let markdown = example
+        .report(&[&pair[..], &["--format", "markdown"]].concat())
+        .text();
     for section in [
         "Summary",
         "Time and memory",
@@ -335,20 +320,11 @@ fn allocators_that_cannot_be_used_leave_the_others() {
     if cannot_step(&output) {
         return;
     }
-    let errors = errors(&output);
+    let errors = output.errors();
     assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(
-        errors.contains("there is no allocator called nosuch"),
-        "{errors}"
-    );
-    assert!(
-        errors.contains("none.so cannot be used: it is not a shared library"),
-        "{errors}"
-    );
-    assert!(
-        errors.contains("mine: the earlier version cannot be used"),
-        "{errors}"
-    );
+    errors.has("there is no allocator called nosuch");
+    errors.has("none.so cannot be used: it is not a shared library");
+    errors.has("mine: the earlier version cannot be used");
     let report = json(&output);
     assert!(report["allocators"][0]["refused"].is_string());
     let mine = named(&report["allocators"], "name", "mine");
@@ -365,10 +341,9 @@ fn a_page_replaces_neither_the_recording_nor_a_library() {
     for out in ["words.allotrope", "./new.so", "old.so"] {
         let before = fs::read(example.folder.path().join(out)).expect("it is there");
         let pair = ["--alloc", "mine=./new.so", "--before", "mine=./old.so"];
-        let output = example.report(&[&pair[..], &["--html", out]].concat());
-        let errors = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains("is read by this command"), "{errors}");
+        let output = example
+            .report(&[&pair[..], &["--html", out]].concat())
+            .fails(2, "is read by this command");
         assert!(output.stdout.is_empty(), "{output:?}");
         assert!(fs::read(example.folder.path().join(out)).expect("it is there") == before);
     }
@@ -379,8 +354,8 @@ fn what_cannot_be_replayed_is_refused_with_a_sentence() {
     let recorded = |option: Option<&str>| -> Recording {
         let recording = record(compiled("stepped_pairs.c"));
         match option {
-            Some(option) => recording.option(option).run().expect_status(0),
-            None => recording.run().expect_status(0),
+            Some(option) => recording.option(option).run().ok(),
+            None => recording.run().ok(),
         }
     };
     let counts = recorded(Some("--counts-only"));
@@ -400,10 +375,8 @@ fn what_cannot_be_replayed_is_refused_with_a_sentence() {
             "--recorded-with nosuch",
         ),
     ] {
-        let output = crate::support::allotrope([&["allocators"], &words[..]].concat());
-        let errors = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
-        assert!(errors.contains(sentence), "{errors}");
+        let output =
+            crate::support::allotrope([&["allocators"], &words[..]].concat()).fails(2, sentence);
         assert!(output.stdout.is_empty());
     }
 }

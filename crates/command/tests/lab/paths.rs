@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{SHORT_BENCH, allotrope, compiled_with, line_of, record, skip};
+use crate::support::{SHORT_BENCH, Text, allotrope, compiled_with, line_of, record, skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ impl Recorded {
     fn pairs() -> Self {
         let recording = record(crate::support::compiled("stepped_pairs.c"))
             .run()
-            .expect_status(0);
+            .ok();
         let trace = recording.trace.to_str().expect("UTF-8").to_owned();
         Self {
             folder: recording.folder,
@@ -52,7 +52,7 @@ impl Recorded {
         let mut words = vec!["paths", &self.trace, "--alloc", alloc, "-q", "-o", &file];
         words.extend(more);
         let output = allotrope(&words);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             skip("the kernel refuses ptrace");
             return None;
@@ -71,8 +71,8 @@ impl Recorded {
     fn diff(&self, before: &str, after: &str, limit: &str) -> (Option<i32>, String) {
         let (before, after) = (self.file(before), self.file(after));
         let output = allotrope(["diff", &before, &after, "--fail-on", limit]);
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        let mut text = output.text();
+        text.push_str(&output.errors());
         (output.status.code(), text)
     }
 }
@@ -130,6 +130,8 @@ fn the_instructions_of_a_function_in_assembly() {
 
 /// Signals that come while an operation is stepped neither hide it nor add to it: not those that
 /// a terminal sends, not those that stop a process, and not a timer's, which has a handler.
+///
+/// Reported: a signal while an operation is stepped drops the operation.
 #[test]
 fn signals_from_outside_change_no_count() {
     let recorded = Recorded::pairs();
@@ -157,6 +159,8 @@ fn signals_from_outside_change_no_count() {
 
 /// An operation that sends itself a signal that does nothing has the same instructions as one
 /// that makes the same system calls and sends none.
+///
+/// Reported: a signal while an operation is stepped drops the operation.
 #[test]
 fn signals_of_the_allocator_itself_change_no_count() {
     let recorded = Recorded::pairs();
@@ -187,7 +191,7 @@ fn an_allocator_that_ends_while_it_is_stepped_is_named() {
         let library = allocator(&[flag]);
         let words = ["paths", &recorded.trace, "--alloc", &library, "-q"];
         let output = allotrope([&words[..], &["--timeout", "60"]].concat());
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = output.errors();
         if errors.contains("cannot be stepped") {
             return skip("the kernel refuses ptrace");
         }
@@ -199,6 +203,8 @@ fn an_allocator_that_ends_while_it_is_stepped_is_named() {
 }
 
 /// An allocator that starts processes leaves none, and changes no count by that.
+///
+/// Reported: processes that an allocator has started go on after the replay.
 #[test]
 fn processes_of_an_allocator_end_with_its_replay() {
     let recorded = Recorded::pairs();
@@ -225,9 +231,7 @@ fn processes_of_an_allocator_end_with_its_replay() {
         assert_eq!(figure(report, "all", "mean"), figure(&plain, "all", "mean"));
     }
     let run = |words: &[&str], status: i32| {
-        let output = allotrope(words);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {errors}");
+        allotrope(words).code(status);
     };
     run(
         &[
@@ -286,7 +290,7 @@ fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
             recorded.paths("after", &library, &few).expect("it steps");
             let (code, text) = recorded.diff("before", "after", "instructions>+2%");
             assert_eq!(code, status, "{extra} more in {entry}: {text}");
-            assert!(text.contains(entry), "{text}");
+            text.has(entry);
         }
     }
     for _ in 0..unchanged {
@@ -351,7 +355,7 @@ fn callees_that_have_no_business_are_findings() {
         assert_eq!(of_free["entry_point"], "free");
         assert_eq!(of_free["share_of_operations"], 1.0);
         let findings = report["allocators"][0]["findings"].to_string();
-        assert!(findings.contains(sentence), "{findings}");
+        findings.has(sentence);
         if kind == "environment" {
             assert_eq!(callee["function"], "getenv");
             assert_eq!(callee["line"], line_of("stepped_allocator.c", "asks"));
@@ -427,10 +431,7 @@ fn a_path_that_is_hotter_than_its_size_class_is_a_finding() {
         return;
     };
     let findings = report["allocators"][0]["findings"].to_string();
-    assert!(
-        findings.contains("one path of malloc is hotter"),
-        "{findings}"
-    );
+    findings.has("one path of malloc is hotter");
     let Some(plain) = recorded.paths("plain", &allocator(&[]), &[]) else {
         return;
     };
@@ -455,16 +456,13 @@ fn allocators_that_cannot_be_used_leave_the_others() {
         "-o",
         &file,
     ]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = output.errors();
     if errors.contains("cannot be stepped") {
         return skip("the kernel refuses ptrace");
     }
     assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(
-        errors.contains("there is no allocator called nosuch"),
-        "{errors}"
-    );
-    assert!(errors.contains("does not define realloc"), "{errors}");
+    errors.has("there is no allocator called nosuch");
+    errors.has("does not define realloc");
     let report: Value = serde_json::from_slice(&fs::read(&file).expect("a report")).expect("JSON");
     assert_eq!(report["allocators"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["allocators"][0]["name"], "glibc");
@@ -483,7 +481,7 @@ fn files_that_cannot_be_compared() {
     let stacks = file("folded", "main;f 3\n");
     let status = |words: &[&str]| {
         let output = allotrope([&["diff"], words].concat());
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = output.errors();
         (output.status.code(), errors)
     };
     for (words, sentence) in [
@@ -501,7 +499,7 @@ fn files_that_cannot_be_compared() {
     ] {
         let (code, errors) = status(&words);
         assert_eq!(code, Some(2), "{errors}");
-        assert!(errors.contains(sentence), "{errors}");
+        errors.has(sentence);
     }
 }
 
@@ -547,6 +545,8 @@ fn compared(before: &Value, after: &Value, more: &[&str]) -> (Option<i32>, Strin
 const GATE: [&str; 2] = ["--fail-on", "instructions>+2%"];
 
 /// A version that crashes has no figures, and must not pass.
+///
+/// Reported: an allocator that only one report has passes the gate of `diff`.
 #[test]
 fn a_gate_is_not_passed_by_what_is_missing() {
     let row = ("all", 10.0);
@@ -564,11 +564,8 @@ fn a_gate_is_not_passed_by_what_is_missing() {
     ] {
         let (code, text, errors) = compared(&before, after, &GATE);
         assert_eq!(code, Some(2), "{text}{errors}");
-        assert!(errors.contains(sentence), "{errors}");
-        assert!(
-            text.contains(&format!("! not compared: {sentence}")),
-            "{text}"
-        );
+        errors.has(sentence);
+        text.has(format!("! not compared: {sentence}"));
         let (code, text, errors) = compared(&before, after, &[&GATE[..], &json].concat());
         assert_eq!(code, Some(2), "{text}{errors}");
         let report: Value = serde_json::from_str(&text).expect("JSON");
@@ -577,7 +574,7 @@ fn a_gate_is_not_passed_by_what_is_missing() {
         // Without a limit there is nothing to fail.
         let (code, text, errors) = compared(&before, after, &[]);
         assert_eq!(code, Some(0), "{text}{errors}");
-        assert!(text.contains(sentence), "{text}");
+        text.has(sentence);
     }
     // A rise that is seen is one, whatever else is missing.
     let slower = saved(&[("glibc", &[("all", 11.0)])]);
@@ -587,6 +584,7 @@ fn a_gate_is_not_passed_by_what_is_missing() {
     assert_eq!(code, Some(0), "{text}{errors}");
 }
 
+/// Reported: `diff` compares reports of `paths` on different recordings.
 #[test]
 fn reports_of_other_recordings_are_refused_although_they_have_as_many_operations() {
     let before = saved(&[("mine", &[("all", 10.0), ("malloc", 10.0)])]);
@@ -595,7 +593,7 @@ fn reports_of_other_recordings_are_refused_although_they_have_as_many_operations
     let (code, text, errors) = compared(&before, &after, &[]);
     assert_eq!(code, Some(2), "{text}{errors}");
     let sentence = "operations of malloc: 10 before, 9 after";
-    assert!(errors.contains(sentence), "{errors}");
+    errors.has(sentence);
 }
 
 #[test]
@@ -618,25 +616,22 @@ fn options_for_stacks_are_refused_for_two_reports() {
         let (code, text, errors) = compared(&report, &report, options);
         assert_eq!(code, Some(2), "{options:?}: {text}{errors}");
         let sentence = format!("{} is for stacks", options[0]);
-        assert!(errors.contains(&sentence), "{errors}");
+        errors.has(&sentence);
         assert_eq!(text, "");
     }
     for limit in ["instructions>++2", "instructions>+-0", "INSTRUCTIONS>+2"] {
         let (code, text, errors) = compared(&report, &report, &["--fail-on", limit]);
         assert_eq!(code, Some(2), "{limit}: {text}{errors}");
-        assert!(errors.contains("instructions"), "{errors}");
+        errors.has("instructions");
     }
 }
 
 #[test]
 fn a_recording_of_counts_cannot_be_replayed() {
     let recording = record(crate::support::compiled("stepped_pairs.c"));
-    let recording = recording.option("--counts-only").run().expect_status(0);
+    let recording = recording.option("--counts-only").run().ok();
     let trace = recording.trace.to_str().expect("UTF-8");
-    let output = allotrope(["paths", trace]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("--counts-only"), "{errors}");
+    allotrope(["paths", trace]).fails(2, "--counts-only");
 }
 
 /// The story of `examples/allocator-getenv`, as its README tells it.
@@ -661,7 +656,7 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
         inside(library).to_str().expect("UTF-8").to_owned()
     };
     run("cc", &["-O2", "-g", "words.c", "-o", "words"]);
-    let recording = record(inside("words")).run().expect_status(0);
+    let recording = record(inside("words")).run().ok();
     let recorded = Recorded {
         trace: recording.trace.to_str().expect("UTF-8").to_owned(),
         folder: recording.folder,
@@ -707,10 +702,7 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
     );
     let (code, text) = recorded.diff("before.paths", "after.paths", "instructions>+2%");
     assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains("getenv takes 0.00 instructions an operation"),
-        "{text}"
-    );
+    text.has("getenv takes 0.00 instructions an operation");
     let (code, text) = recorded.diff("after.paths", "before.paths", "instructions>+2%");
     assert_eq!(code, Some(3), "{text}");
     // Times are not checked: both are measured.
@@ -729,12 +721,8 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
         "1000",
     ];
     let list = list.join(",");
-    let output = allotrope([&["bench", "--format", "json", "--alloc", &list][..], &few].concat());
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    let bench = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        bench.contains("\"before\"") && bench.contains("\"after\""),
-        "{bench}"
-    );
+    let bench = allotrope([&["bench", "--format", "json", "--alloc", &list][..], &few].concat())
+        .ok()
+        .text();
+    bench.has_all(["\"before\"", "\"after\""]);
 }

@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::Command;
 
-use crate::support::{Recording, SHORT_BENCH, allotrope, compiled, compiled_with, record};
+use crate::support::{
+    Ended, Recording, SHORT_BENCH, Started, Text, allotrope, command, compiled, compiled_with,
+    record, run, until,
+};
 use serde_json::Value;
 
 /// A call as the logging allocator sees it. Blocks are numbers in order of allocation.
@@ -124,21 +126,12 @@ fn recorded(source: &str) -> Recording {
 }
 
 /// Runs `replay` of a recording.
-fn replay(trace: &Path, arguments: &[&str]) -> Output {
+fn replay(trace: &Path, arguments: &[&str]) -> Ended {
     let words = ["replay".as_ref(), trace.as_os_str()];
     let words = words
         .into_iter()
         .chain(arguments.iter().map(|it| it.as_ref()));
     allotrope(words)
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", errors(output)))
 }
 
 fn row<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -169,9 +162,7 @@ fn one_thread_is_replayed_call_by_call() {
     let arguments = [
         "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
     ];
-    let output = replay(&recording.trace, &arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     let expected = story();
     assert_eq!(report["recording"]["operations"], expected.len());
     assert_eq!(report["recording"]["threads"], 1);
@@ -205,9 +196,7 @@ fn threads_are_replayed_on_threads_in_their_order() {
     let arguments = [
         "--alloc", &alloc, "--env", &env, "--runs", "1", "--format", "json",
     ];
-    let output = replay(&recording.trace, &arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     assert_eq!(report["replay"]["order"], "recorded-order");
     // The first of both replays, of the blocks that tell their thread.
     let replay = log(&calls).remove(0);
@@ -240,9 +229,7 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
     let alloc = format!("glibc,{slow}");
     let arguments = ["--alloc", &alloc, "--runs", "3", "--format", "json"];
-    let output = replay(&recording.trace, &arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let report = json(&output);
+    let report = replay(&recording.trace, &arguments).ok().json();
     check_schema(&report, "replay.schema.json");
     assert_eq!(row(&report, "slow")["compared"], "more");
     assert!(row(&report, "glibc")["compared"].is_null());
@@ -252,19 +239,14 @@ fn a_slow_allocator_is_named_slower_and_not_worth_it() {
     // The first reason is not that the program is small.
     let why = switching["why"].as_str().expect("a reason");
     assert!(why.starts_with("it is slower"), "{why}");
-    let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("slow") && text.contains("Is switching"),
-        "{text}"
-    );
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    let text = replay(&recording.trace, &["--alloc", &alloc, "--runs", "2"]).text();
+    text.has_all(["slow", "Is switching"]);
+    text.fits(80);
 }
 
 /// What several threads save is CPU time; their program's time is known only as a bound.
+///
+/// Reported: the saving of several threads is compared with the time of the program.
 #[test]
 fn a_saving_of_several_threads_is_a_bound() {
     let slow = format!("slow={}", allocator(&["-DSLOW"]).display());
@@ -272,68 +254,61 @@ fn a_saving_of_several_threads_is_a_bound() {
         let recording = recorded(source);
         let alloc = format!("glibc,{slow}");
         let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "2"];
-        let output = replay(
+        let report = replay(
             &recording.trace,
             &[&arguments[..], &["--format", "json"]].concat(),
-        );
-        let report = json(&output);
+        )
+        .json();
         check_schema(&report, "replay.schema.json");
         let saved = &report["switching"]["to"][0];
         assert_eq!(saved["is_bound"], is_bound, "{saved}");
         // No program becomes faster by more than its allocator does: not even one that ran for
         // a shorter time than the replay, because it was not recorded with this allocator.
         assert!(saved["saved_share"].as_f64() <= Some(1.0), "{saved}");
-        let text = replay(&recording.trace, &arguments);
-        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        let text = replay(&recording.trace, &arguments).text();
         assert_eq!(
             text.contains("Several threads: a saving is CPU time"),
             is_bound,
             "{text}"
         );
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 80),
-            "{text}"
-        );
+        text.fits(80);
     }
 }
 
 /// The clock of the percentiles advances by several nanoseconds at a time on some machines, and
 /// moments of memory are taken where they disturb no time.
+///
+/// Reported: percentiles of `replay` are below the resolution of the clock.
 #[test]
 fn the_clock_has_a_resolution_and_memory_its_moments() {
     let recording = recorded("replay/story.c");
     let arguments = ["--alloc", "glibc", "--runs", "2"];
-    let output = replay(
+    let report = replay(
         &recording.trace,
         &[&arguments[..], &["--format", "json"]].concat(),
-    );
-    let report = json(&output);
+    )
+    .json();
     let resolution = report["replay"]["clock_resolution_ns"].as_f64();
     assert!(resolution > Some(0.0), "{}", report["replay"]);
     // 137 operations: each one is a moment.
     let points = row(&report, "glibc")["points"].as_array().expect("a list");
     let last = points.last().and_then(|it| it["operations"].as_u64());
     assert_eq!(last, Some(story().len() as u64));
-    let text = replay(&recording.trace, &arguments);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("two readings of the clock differ by"),
-        "{text}"
-    );
+    replay(&recording.trace, &arguments).has("two readings of the clock differ by");
 }
 
 /// A run of some milliseconds has hardly a sample of resident memory.
 #[test]
 fn a_calibration_without_samples_names_that_reason() {
     let recording = recorded("replay/story.c");
-    let output = replay(
+    let errors = replay(
         &recording.trace,
         &["--alloc", "glibc", "--runs", "1", "--touch", "calibrated"],
-    );
-    let errors = errors(&output);
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    assert!(errors.contains("samples of resident memory"), "{errors}");
-    assert!(!errors.contains("grow by less than"), "{errors}");
+    )
+    .ok()
+    .errors();
+    errors.has("samples of resident memory");
+    errors.lacks("grow by less than");
 }
 
 /// A program of 137 calls that was recorded with a slow allocator: glibc saves most of its time,
@@ -346,11 +321,7 @@ fn a_tiny_program_is_too_little_to_tell() {
     let arguments = ["--alloc", &alloc, "--recorded-with", &slow, "--runs", "3"];
     let with_json = [&arguments[..], &["--format", "json"]].concat();
     // On a busy machine the noise may be larger than the saving, and the answer "no".
-    let mut reports = (0..10).map(|_| {
-        let output = replay(&recording.trace, &with_json);
-        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-        json(&output)
-    });
+    let mut reports = (0..10).map(|_| replay(&recording.trace, &with_json).ok().json());
     let report = reports.find(|it| it["switching"]["to"][0]["worth"] != "no");
     let report = report.expect("a run with little noise");
     check_schema(&report, "replay.schema.json");
@@ -362,19 +333,15 @@ fn a_tiny_program_is_too_little_to_tell() {
         why.contains("the program ran only") || why.contains("the program made only"),
         "{why}"
     );
-    let mut texts = (0..10).map(|_| {
-        let output = replay(&recording.trace, &arguments);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    });
+    let mut texts = (0..10).map(|_| replay(&recording.trace, &arguments).text());
     let text = texts.find(|it| it.contains("too little to tell"));
     let text = text.expect("a run with little noise");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    text.fits(80);
 }
 
 /// The recorded allocator is recognised by its library, whatever the names are.
+///
+/// Reported: the recorded allocator is not recognised under another name.
 #[test]
 fn the_recorded_allocator_is_known_by_its_library() {
     let recording = recorded("replay/story.c");
@@ -385,9 +352,9 @@ fn the_recorded_allocator_is_known_by_its_library() {
         let output = replay(
             &recording.trace,
             &[&arguments[..], &["--format", "json"]].concat(),
-        );
-        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-        json(&output)["switching"].clone()
+        )
+        .ok();
+        output.json()["switching"].clone()
     };
     assert_eq!(from(&library)["from"], "mine");
     assert_eq!(from("glibc")["from"], "glibc");
@@ -395,9 +362,10 @@ fn the_recorded_allocator_is_known_by_its_library() {
     let switching = from(&format!("jemalloc={other}"));
     assert_eq!(switching["from"], Value::Null);
     let why = switching["unknown"].as_str().expect("a reason");
-    assert!(why.contains(&other), "{why}");
+    why.has(&other);
 }
 
+/// Reported: the recorded allocator is not recognised under another name.
 #[test]
 fn the_name_glibc_means_the_c_librarys() {
     let recording = recorded("replay/story.c");
@@ -405,20 +373,15 @@ fn the_name_glibc_means_the_c_librarys() {
     let output = replay(
         &recording.trace,
         &["--alloc", &alloc, "--runs", "1", "--format", "json"],
-    );
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        errors(&output).contains("the name glibc is"),
-        "{}",
-        errors(&output)
-    );
-    assert_eq!(row(&json(&output), "glibc")["library"], Value::Null);
+    )
+    .fails(2, "the name glibc is");
+    assert_eq!(row(&output.json(), "glibc")["library"], Value::Null);
     let words = [
         "bench", "--alloc", &alloc, "--runs", "1", "--format", "json",
     ];
-    let output = allotrope([&words[..], &SHORT_BENCH].concat());
-    assert_eq!(output.status.code(), Some(2));
-    let report = json(&output);
+    let report = allotrope([&words[..], &SHORT_BENCH].concat())
+        .code(2)
+        .json();
     let rows = report["allocators"].as_array().expect("a list");
     let same = rows.iter().filter(|row| row["name"] == "glibc").count();
     assert_eq!(same, 1, "{report}");
@@ -440,12 +403,9 @@ fn a_long_name_is_cut_to_fit() {
         ),
     ];
     for output in outputs {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = output.text();
         assert!(text.contains("a_name") && text.contains('…'), "{text}");
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 80),
-            "{text}"
-        );
+        text.fits(80);
     }
 }
 
@@ -453,7 +413,7 @@ fn a_long_name_is_cut_to_fit() {
 fn an_allocator_against_itself_has_the_same_calls_and_two_names() {
     let recording = recorded("replay/story.c");
     let arguments = ["--alloc", "glibc,glibc", "--runs", "2", "--format", "json"];
-    let report = json(&replay(&recording.trace, &arguments));
+    let report = replay(&recording.trace, &arguments).json();
     check_schema(&report, "replay.schema.json");
     assert_eq!(row(&report, "glibc#2")["library"], Value::Null);
 }
@@ -473,9 +433,9 @@ fn a_crash_and_a_failure_name_the_operation_and_the_others_are_measured() {
     let output = replay(
         &recording.trace,
         &["--alloc", &alloc, "--runs", "1", "--format", "json"],
-    );
-    assert_eq!(output.status.code(), Some(2));
-    let errors = errors(&output);
+    )
+    .code(2);
+    let errors = output.errors();
     let operations = story().len();
     // Numbers count from 0. malloc(10 + 35) is the first of 45 bytes.
     for sentence in [
@@ -485,10 +445,10 @@ fn a_crash_and_a_failure_name_the_operation_and_the_others_are_measured() {
         ),
         "lacking cannot be used: it does not define realloc, which every program needs".to_owned(),
     ] {
-        assert!(errors.contains(&sentence), "{sentence}: {errors}");
+        errors.has(&sentence);
     }
     assert_eq!(errors.lines().count(), 3, "{errors}");
-    let report = json(&output);
+    let report = output.json();
     check_schema(&report, "replay.schema.json");
     assert!(row(&report, "glibc")["ns_per_operation"].is_object());
     assert!(row(&report, "crash")["ns_per_operation"].is_null());
@@ -529,11 +489,9 @@ fn what_is_no_allocator_is_refused_in_a_sentence() {
         // Nobody writes to it: opening it would wait for ever.
         (fifo.display().to_string(), "not a shared library"),
     ] {
-        let output = replay(&recording.trace, &["--alloc", &path, "--runs", "1"]);
-        let errors = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{path}: {errors}");
-        assert!(errors.contains(sentence), "{sentence}: {errors}");
-        assert_eq!(errors.lines().count(), 1, "{errors}");
+        replay(&recording.trace, &["--alloc", &path, "--runs", "1"])
+            .fails(2, sentence)
+            .error_lines(1);
     }
 }
 
@@ -542,13 +500,7 @@ fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
     let counted = record(compiled("replay/story.c"))
         .option("--counts-only")
         .run();
-    let output = replay(&counted.trace, &["--alloc", "glibc"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        errors(&output).contains("--counts-only"),
-        "{}",
-        errors(&output)
-    );
+    replay(&counted.trace, &["--alloc", "glibc"]).fails(2, "--counts-only");
 
     let recording = recorded("replay/story.c");
     let bytes = fs::read(&recording.trace).unwrap();
@@ -558,21 +510,17 @@ fn recordings_without_calls_are_refused_and_a_cut_one_is_replayed() {
     let output = replay(
         &cut,
         &["--alloc", "glibc", "--runs", "1", "--format", "json"],
-    );
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(
-        errors(&output).contains("is not whole"),
-        "{}",
-        errors(&output)
-    );
-    assert_eq!(json(&output)["recording"]["operations"], story().len());
+    )
+    .ok();
+    output.errors().has("is not whole");
+    assert_eq!(output.json()["recording"]["operations"], story().len());
 
     // With ever less of the file, no process is left at some point, and the reason is the cut.
     let mut is_without_process = false;
     for length in (16..bytes.len()).step_by(32) {
         fs::write(&cut, &bytes[..length]).unwrap();
         let output = replay(&cut, &["--alloc", "glibc", "--runs", "1"]);
-        let message = errors(&output);
+        let message = output.errors();
         assert!(!message.contains("has no process"), "{length}: {message}");
         if output.status.code() == Some(0) {
             break;
@@ -593,9 +541,7 @@ fn the_last_words_are_the_last_ones() {
     let of = |flag: &str, words: &[&str]| {
         let alloc = format!("loud={}", allocator(&[flag]).display());
         let few = ["--runs", "1", "--alloc", &alloc];
-        let output = allotrope([words, &few].concat());
-        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-        errors(&output)
+        allotrope([words, &few].concat()).code(2).errors()
     };
     let trace = recording.trace.to_str().expect("UTF-8");
     let commands = [
@@ -612,12 +558,11 @@ fn the_last_words_are_the_last_ones() {
     ];
     for words in commands {
         let message = of("-DLOUD", words);
-        assert!(message.contains("its last words: the end"), "{message}");
-        assert!(message.contains("SIGABRT"), "{message}");
+        message.has_all(["its last words: the end", "SIGABRT"]);
         let message = of("-DEXITS_AT_START", words);
         let sentence =
             "ended with status 7 while its libraries were loaded; its last words: cannot";
-        assert!(message.contains(sentence), "{message}");
+        message.has(sentence);
     }
 }
 
@@ -627,28 +572,27 @@ fn several_allocators_were_not_measured() {
     let recording = recorded("replay/story.c");
     let library = allocator(&["-DEXITS_AT_START"]);
     let alloc = format!("a={0},b={0}", library.display());
-    let output = replay(&recording.trace, &["--alloc", &alloc, "--runs", "1"]);
-    assert_eq!(output.status.code(), Some(2));
-    let message = errors(&output);
-    assert!(message.contains("a, b were not measured: "), "{message}");
+    let message = replay(&recording.trace, &["--alloc", &alloc, "--runs", "1"])
+        .code(2)
+        .errors();
+    message.has("a, b were not measured: ");
     let empty = compiled_with("replay/no_allocator.c", &["-shared", "-fPIC"]);
     let empty = empty.display().to_string();
-    let output = replay(&recording.trace, &["--alloc", &empty, "--runs", "1"]);
-    let message = errors(&output);
+    let message = replay(&recording.trace, &["--alloc", &empty, "--runs", "1"]).errors();
     let sentence = "malloc, calloc, realloc, free, which every program needs, because the C library itself calls them";
-    assert!(message.contains(sentence), "{message}");
+    message.has(sentence);
 }
 
 #[test]
 fn nothing_is_left_behind() {
     let recording = recorded("replay/story.c");
     let temporary = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    let mut command = command();
     command
         .args(["replay".as_ref(), recording.trace.as_os_str()])
         .args(["--alloc", "glibc", "--runs", "1"])
         .env("TMPDIR", temporary.path());
-    assert!(crate::support::run(&mut command, b"").status.success());
+    assert!(run(&mut command, b"").status.success());
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
@@ -658,16 +602,12 @@ fn without_a_folder_for_temporary_files_allotrope_has_failed() {
     let recording = recorded("replay/story.c");
     let missing = recording.folder.path().join("missing");
     for subcommand in ["replay", "paths", "allocators"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+        let mut command = command();
         command
             .args([subcommand.as_ref(), recording.trace.as_os_str()])
             .args(["--alloc", "glibc"])
             .env("TMPDIR", &missing);
-        let output = crate::support::run(&mut command, b"");
-        let message = errors(&output);
-        assert_eq!(output.status.code(), Some(1), "{message}");
-        assert!(message.contains("TMPDIR"), "{message}");
-        assert!(message.contains("missing"), "{message}");
+        run(&mut command, b"").fails(1, "TMPDIR").says("missing");
     }
 }
 
@@ -678,28 +618,17 @@ fn children(process: u32) -> Vec<u32> {
     text.split_whitespace().flat_map(str::parse).collect()
 }
 
-/// Waits until something is so; a test that waits for ever names what it waited for.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("waited too long: {what}");
-}
-
 #[test]
 fn a_signal_ends_the_replayer_and_leaves_nothing() {
     let recording = recorded("replay/story.c");
     let temporary = tempfile::tempdir().unwrap();
     let hanging = allocator(&["-DHANG"]).display().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"))
+    let mut command = command();
+    command
         .args(["replay".as_ref(), recording.trace.as_os_str()])
         .args(["--alloc", &hanging])
-        .env("TMPDIR", temporary.path())
-        .spawn()
-        .expect("allotrope runs");
+        .env("TMPDIR", temporary.path());
+    let command = Started::new(&mut command);
     let runs = |process: u32| Path::new(&format!("/proc/{process}")).exists();
     // The replayer is in its first call.
     let is_replaying = |process: &u32| {
@@ -710,10 +639,8 @@ fn a_signal_ends_the_replayer_and_leaves_nothing() {
         children(command.id()).iter().any(is_replaying)
     });
     let replayers = children(command.id());
-    let process = rustix::process::Pid::from_child(&command);
-    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
-    let status = command.wait().expect("it ends");
-    assert!(!status.success());
+    command.signal(rustix::process::Signal::INT);
+    assert!(!command.end().status.success());
     until("the replayer ends", || {
         !replayers.iter().any(|it| runs(*it))
     });
@@ -723,7 +650,7 @@ fn a_signal_ends_the_replayer_and_leaves_nothing() {
 #[test]
 fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
     let alloc = format!("log={}", allocator(&[]).display());
-    let output = allotrope([
+    let report = allotrope([
         "bench",
         "--alloc",
         &alloc,
@@ -737,9 +664,9 @@ fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
         "4096",
         "--format",
         "json",
-    ]);
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let report = json(&output);
+    ])
+    .ok()
+    .json();
     check_schema(&report, "bench.schema.json");
     for name in ["glibc", "log"] {
         let cases = row(&report, name)["cases"].as_array().unwrap();
@@ -763,14 +690,11 @@ fn a_benchmark_has_all_cases_and_no_counter_is_zero() {
         "2",
         "--blocks",
         "4096",
-    ]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(text.contains("noise (glibc to itself)"), "{text}");
+    ])
+    .text();
+    text.has("noise (glibc to itself)");
     assert!(text.starts_with("2 rounds in turn; "), "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    text.fits(80);
 }
 
 #[test]
@@ -781,7 +705,7 @@ fn a_benchmark_makes_the_calls_of_its_pattern() {
     let env = format!("CALLS={}", calls.display());
     for (pattern, frees_first) in [("lifo", 1023), ("fifo", 0)] {
         let _ = fs::remove_file(&calls);
-        let output = allotrope([
+        allotrope([
             "bench",
             "--alloc",
             &alloc,
@@ -797,8 +721,8 @@ fn a_benchmark_makes_the_calls_of_its_pattern() {
             "2048",
             "--env",
             &env,
-        ]);
-        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        ])
+        .ok();
         // glibc, which does not log, runs before and after it.
         let processes = log(&calls);
         assert_eq!(processes.len(), 1);

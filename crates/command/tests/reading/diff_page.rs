@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::LazyLock;
 
-use crate::support::{Recording, compiled, compiled_with, record};
+use crate::support::{Ended, Recording, Text, allotrope, compiled, compiled_with, record};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -19,28 +18,23 @@ const STEADY: u64 = 500;
 const GROWN: [u64; 2] = [999, 1001];
 const PLANTED: u64 = 700;
 
-static BEFORE: LazyLock<Recording> =
-    LazyLock::new(|| record(compiled("changed.c")).run().expect_status(0));
+static BEFORE: LazyLock<Recording> = LazyLock::new(|| record(compiled("changed.c")).run().ok());
 static AFTER: LazyLock<Recording> = LazyLock::new(|| {
     let program = compiled_with("changed.c", &["-DAFTER"]);
-    record(program).run().expect_status(0)
+    record(program).run().ok()
 });
 
-fn diff(before: &Path, after: &Path, more: &[&OsStr]) -> Output {
+fn diff(before: &Path, after: &Path, more: &[&OsStr]) -> Ended {
     let words = [OsStr::new("diff"), before.as_os_str(), after.as_os_str()];
-    crate::support::allotrope(words.into_iter().chain(more.iter().copied()))
-}
-
-fn sentence(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    allotrope(words.into_iter().chain(more.iter().copied()))
 }
 
 #[track_caller]
 fn diff_json(before: &Path, after: &Path, more: &[&str]) -> Value {
     let words = ["--format", "json"].iter().chain(more);
-    let output = diff(before, after, &words.map(OsStr::new).collect::<Vec<_>>());
-    assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    diff(before, after, &words.map(OsStr::new).collect::<Vec<_>>())
+        .ok()
+        .json()
 }
 
 /// A page that was written, and its data.
@@ -59,9 +53,8 @@ fn page(before: &Path, after: &Path, more: &[&str]) -> Page {
     let out = folder.path().join("out.html");
     let mut words = vec![OsStr::new("--html"), out.as_os_str()];
     words.extend(more.iter().map(OsStr::new));
-    let output = diff(before, after, &words);
-    assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
-    read(&out, sentence(&output))
+    let output = diff(before, after, &words).ok();
+    read(&out, output.errors())
 }
 
 /// Reads a page; `said` is what the command said on stderr.
@@ -344,9 +337,9 @@ fn the_page_is_one_file_without_addresses_and_the_text_is_printed_too() {
     let output = diff(&BEFORE.trace, &AFTER.trace, &words);
     let printed = diff(&BEFORE.trace, &AFTER.trace, &[]);
     assert_eq!(output.stdout, printed.stdout);
-    assert!(sentence(&output).contains("wrote the page"));
+    assert!(output.errors().contains("wrote the page"));
     let page = page(&BEFORE.trace, &AFTER.trace, &[]);
-    assert!(page.said.contains("wrote the page"), "{}", page.said);
+    page.said.has("wrote the page");
     assert!(page.text.len() <= 5_000_000);
     let parts: Vec<&str> = page.parts.keys().map(String::as_str).collect();
     assert_eq!(parts, ["comparison", "entries", "names", "stacks"]);
@@ -413,10 +406,9 @@ fn several_runs_have_the_figures_of_the_one_in_the_middle() {
         OsStr::new("--html"),
         out.as_os_str(),
     ]);
-    let output = crate::support::allotrope(words);
-    assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let page = read(&out, sentence(&output));
+    let output = allotrope(words).ok();
+    let printed: Value = output.json();
+    let page = read(&out, output.errors());
     assert_eq!(page.comparisons()["allocations"], form_of_json(&printed));
     assert_eq!(page.meta["sides"][0]["runs"], 2);
     assert_eq!(page.meta["comparisons"][0]["before"], STEADY + GROWN[0]);
@@ -469,30 +461,27 @@ fn what_cannot_be_compared_gets_the_same_sentence_and_no_page() {
     let counted = record(compiled("changed.c"))
         .option("--counts-only")
         .run()
-        .expect_status(0);
+        .ok();
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.html");
     let html = [OsStr::new("--html"), out.as_os_str()];
     for before in [counted.trace.as_path(), Path::new("/none.allotrope")] {
         let without = diff(before, &AFTER.trace, &[]);
-        let output = diff(before, &AFTER.trace, &html);
-        assert_eq!(output.status.code(), Some(2));
-        assert_eq!(sentence(&output), sentence(&without));
+        let output = diff(before, &AFTER.trace, &html).code(2);
+        assert_eq!(output.errors(), without.errors());
         assert!(!out.exists());
     }
     // A recording is not overwritten.
     let html = [OsStr::new("--html"), AFTER.trace.as_os_str()];
-    let output = diff(&BEFORE.trace, &AFTER.trace, &html);
-    assert_eq!(output.status.code(), Some(2), "{}", sentence(&output));
+    diff(&BEFORE.trace, &AFTER.trace, &html).code(2);
     // A folder that does not exist.
     let html = ["--html", "/no/such/folder/out.html"].map(OsStr::new);
-    let output = diff(&BEFORE.trace, &AFTER.trace, &html);
-    assert_eq!(output.status.code(), Some(1), "{}", sentence(&output));
+    diff(&BEFORE.trace, &AFTER.trace, &html).code(1);
 }
 
 #[test]
 fn nothing_on_either_side_is_a_page_too() {
-    let nothing = record(compiled("nothing.c")).run().expect_status(0);
+    let nothing = record(compiled("nothing.c")).run().ok();
     let nothing = nothing.trace.as_path();
     let page = page_of_same(nothing, &[]);
     for (metric, form) in page.comparisons() {

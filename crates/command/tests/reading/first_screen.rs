@@ -1,23 +1,18 @@
 //! The first screen of `report`, `allotrope PROGRAM`, the lists by function, and `show`.
 
-use std::process::Output;
 use std::sync::LazyLock;
 
-use crate::support::{Recording, compiled, record};
+use crate::support::{Ended, Recording, Text, compiled, record};
 
 /// `attribution chain`: 3 blocks of 11 bytes through `middle`, 2 of 13 from `outer`.
-static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
-    record(compiled("attribution.c"))
-        .arg("chain")
-        .run()
-        .expect_status(0)
-});
+static CHAIN: LazyLock<Recording> =
+    LazyLock::new(|| record(compiled("attribution.c")).arg("chain").run().ok());
 
 /// Eight functions allocate through `grab`, and 48 bytes through `make_node`.
 static FORWARDING: LazyLock<Recording> =
-    LazyLock::new(|| record(compiled("forwarding.c")).run().expect_status(0));
+    LazyLock::new(|| record(compiled("forwarding.c")).run().ok());
 
-fn run(recording: &Recording, command: &str, options: &[&str], columns: &str) -> Output {
+fn run(recording: &Recording, command: &str, options: &[&str], columns: &str) -> Ended {
     let mut allotrope = crate::support::record::command();
     allotrope.arg(command).arg(&recording.trace).args(options);
     crate::support::run(allotrope.env("COLUMNS", columns), b"")
@@ -25,33 +20,28 @@ fn run(recording: &Recording, command: &str, options: &[&str], columns: &str) ->
 
 #[track_caller]
 fn printed(recording: &Recording, command: &str, options: &[&str]) -> String {
-    let output = run(recording, command, options, "80");
-    assert_eq!(output.status.code(), Some(0), "{options:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("UTF-8")
+    run(recording, command, options, "80").ok().text()
 }
 
 #[test]
 fn the_first_screen_fits_a_terminal() {
     for recording in [&*CHAIN, &*FORWARDING] {
         for columns in [40, 60, 80, 160] {
-            let output = run(recording, "report", &[], &columns.to_string());
-            let text = String::from_utf8(output.stdout).expect("UTF-8");
+            let text = run(recording, "report", &[], &columns.to_string()).text();
             assert!(text.lines().count() <= 23, "{text}");
             let widths = text.lines().map(|line| line.chars().count());
             assert!(widths.max().unwrap_or(0) <= columns, "{columns}\n{text}");
         }
     }
     let text = printed(&CHAIN, "report", &[]);
-    for part in [
+    text.has_all([
         "attribution",
         "5 allocations",
         "exit 0",
         "▲",
         "leaf",
         "--lists",
-    ] {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
+    ]);
 }
 
 #[test]
@@ -66,16 +56,15 @@ fn a_program_without_allocations_has_a_screen() {
 fn a_function_that_only_passes_requests_on_heads_nothing() {
     let functions = printed(&FORWARDING, "report", &["--by", "function"]);
     for n in 1..=8 {
-        assert!(functions.contains(&format!("caller_{n}")), "{functions}");
+        functions.has(format!("caller_{n}"));
     }
-    assert!(!functions.contains("grab"), "{functions}");
+    functions.lacks("grab");
     // It makes one kind of object.
-    assert!(functions.contains("make_node"), "{functions}");
+    functions.has("make_node");
     let lists = printed(&FORWARDING, "report", &["--lists"]);
-    assert!(lists.contains("(through grab)"), "{lists}");
+    lists.has("(through grab)");
     let shown = printed(&FORWARDING, "show", &["caller_8"]);
-    assert!(shown.contains("grab"), "{shown}");
-    assert!(shown.contains("10,800 B ×1"), "{shown}");
+    shown.has_all(["grab", "10,800 B ×1"]);
 }
 
 #[test]
@@ -85,34 +74,29 @@ fn lists_by_module_thread_size_and_process() {
         assert!(text.contains("attribution"), "{by}: {text}");
     }
     let threads = printed(&CHAIN, "report", &["--by", "thread"]);
-    assert!(threads.contains("59 B"), "{threads}");
+    threads.has("59 B");
     // What it held over time.
     assert!(
         threads.contains("live bytes") && threads.contains('█'),
         "{threads}"
     );
     let sizes = printed(&CHAIN, "report", &["--by", "size"]);
-    assert!(sizes.contains("9 B to 16 B"), "{sizes}");
+    sizes.has("9 B to 16 B");
     let entries = printed(&CHAIN, "report", &["--by", "entry"]);
-    assert!(entries.contains("malloc"), "{entries}");
+    entries.has("malloc");
 }
 
 #[test]
 fn a_site_and_a_function_in_full() {
     let site = printed(&CHAIN, "show", &["site:1"]);
-    for part in ["3 blocks, 33 B", "11 B ×3", "3 live at the end", "middle"] {
-        assert!(site.contains(part), "{part} in\n{site}");
-    }
+    site.has_all(["3 blocks, 33 B", "11 B ×3", "3 live at the end", "middle"]);
     for (what, sentence) in [
         ("99", "no finding 99"),
         ("site:99", "no site 99"),
         ("site:x", "site:7"),
         ("laef", "nearest: leaf"),
     ] {
-        let output = run(&CHAIN, "show", &[what], "80");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{what}: {error}");
-        assert!(error.contains(sentence), "{what}: {error}");
+        run(&CHAIN, "show", &[what], "80").fails(2, sentence);
     }
 }
 
@@ -125,21 +109,14 @@ fn show_is_about_the_whole_run() {
         crate::support::run(command.arg("show").arg(file).arg("site:1"), b"")
     };
     assert_eq!(at("@now").status.code(), Some(0));
-    let refused = at("@1us");
-    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{error}");
-    assert!(error.contains("takes no moment"), "{error}");
+    at("@1us").fails(2, "takes no moment");
 }
 
 #[test]
 fn markdown_for_an_issue() {
     let text = printed(&CHAIN, "report", &["--format", "markdown"]);
     assert!(text.starts_with("### `"), "{text}");
-    assert!(
-        text.contains("| bytes | share | blocks | function |"),
-        "{text}"
-    );
-    assert!(text.contains("`leaf`"), "{text}");
+    text.has_all(["| bytes | share | blocks | function |", "`leaf`"]);
 }
 
 #[test]
@@ -150,17 +127,11 @@ fn a_program_is_recorded_and_shown() {
         .current_dir(folder.path())
         .arg(compiled("attribution.c"))
         .arg("chain");
-    let output = crate::support::run(&mut allotrope, b"");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(
-        text.contains("5 allocations") && text.contains("leaf"),
-        "{text}"
-    );
+    let text = crate::support::run(&mut allotrope, b"").ok().text();
+    text.has_all(["5 allocations", "leaf"]);
     let traces = std::fs::read_dir(folder.path()).expect("the folder");
     assert_eq!(traces.count(), 1, "the trace");
-    let misspelt = crate::support::allotrope(["reprot", "x"]);
-    assert_eq!(misspelt.status.code(), Some(127));
-    let error = String::from_utf8_lossy(&misspelt.stderr);
-    assert!(error.contains("allotrope report"), "{error}");
+    crate::support::allotrope(["reprot", "x"])
+        .code(127)
+        .says("allotrope report");
 }

@@ -1,16 +1,13 @@
 //! `allotrope mark`, `FILE@MOMENT`, and reading a recording that is still being made.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Output, Stdio};
 
-use crate::support::{Record, allotrope, compiled, record};
+use crate::support::{Ended, Record, Started, Text, allotrope, compiled, record};
 use serde_json::Value;
 
 /// A recording of `steps.c` that still runs.
 struct Running {
-    launcher: Child,
-    lines: BufReader<ChildStdout>,
+    started: Started,
     record: Record,
     trace: PathBuf,
 }
@@ -18,35 +15,26 @@ struct Running {
 impl Running {
     fn start() -> Self {
         let record = record(compiled("steps.c"));
-        let mut command = record.command();
-        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut launcher = pipes.stderr(Stdio::null()).spawn().expect("it starts");
-        let stdout = launcher.stdout.take().expect("a pipe");
-        let trace = record.folder().join("recorded.allotrope");
         Self {
-            launcher,
-            lines: BufReader::new(stdout),
+            started: record.start(),
+            trace: record.folder().join("recorded.allotrope"),
             record,
-            trace,
         }
     }
 
     /// Waits for the program's next line.
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).expect("the program writes");
-        line.trim_end().to_owned()
+        self.started.line()
     }
 
     /// The program's next step.
     fn go_on(&mut self) {
-        let stdin = self.launcher.stdin.as_mut().expect("a pipe");
-        stdin.write_all(b"x").expect("the program reads");
+        self.started.write(b"x");
     }
 
     fn finish(mut self) -> (Record, PathBuf) {
         self.go_on();
-        assert_eq!(self.launcher.wait().expect("it ends").code(), Some(0));
+        self.started.end().ok();
         (self.record, self.trace)
     }
 }
@@ -56,27 +44,19 @@ fn at(trace: &Path, moment: &str) -> String {
 }
 
 #[track_caller]
-fn succeeds(arguments: &[&str]) -> Output {
-    let output = allotrope(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
-    output
+fn succeeds(arguments: &[&str]) -> Ended {
+    allotrope(arguments).ok()
 }
 
 #[track_caller]
 fn json(arguments: &[&str]) -> Value {
-    let output = succeeds(&[arguments, &["--format", "json"]].concat());
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+    succeeds(&[arguments, &["--format", "json"]].concat()).json()
 }
 
 /// The error of a command that refuses its input.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
-    let output = allotrope(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-    let error = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(error.lines().count(), 1, "{error}");
-    error
+    allotrope(arguments).code(2).error_lines(1).errors()
 }
 
 /// Live blocks and bytes of a function, from a report.
@@ -97,8 +77,7 @@ fn live(report: &Value, function: &str) -> [u64; 2] {
 
 /// By how many blocks the stacks of a function differ, from a diff.
 fn difference(before: &str, after: &str, function: &str) -> i64 {
-    let output = succeeds(&["diff", before, after, "--format", "json"]);
-    let diff: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let diff: Value = succeeds(&["diff", before, after, "--format", "json"]).json();
     let frames = diff["frames"].as_array().expect("a list");
     let of_function = |stack: &&Value| {
         let mut stack = stack["stack"].as_array().expect("a list").iter();
@@ -120,8 +99,7 @@ fn a_running_recording_has_names_and_moments() {
     let trace = running.trace.clone();
     let file = trace.to_str().expect("UTF-8");
 
-    let marked = succeeds(&["mark", pid, "warm"]);
-    let text = String::from_utf8_lossy(&marked.stdout).into_owned();
+    let text = succeeds(&["mark", pid, "warm"]).text();
     assert!(text.starts_with("warm at "), "{text}");
     // What is before a mark is in the file when the command ends: no waiting.
     let report = json(&["report", file]);
@@ -130,18 +108,15 @@ fn a_running_recording_has_names_and_moments() {
     assert_eq!(report["still_recording"], true);
     assert_eq!(report["cut"], Value::Null, "growing is no damage");
     let text = succeeds(&["report", file]);
-    let errors = String::from_utf8_lossy(&text.stderr).into_owned();
-    assert!(errors.contains("still being recorded"), "{errors}");
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("first_step") && text.contains("steps.c:"),
-        "{text}"
-    );
-    assert!(text.contains("marks: warm"), "{text}");
+    let errors = text.errors();
+    errors.has("still being recorded");
+    let text = text.text();
+    text.has_all(["first_step", "steps.c:"]);
+    text.has("marks: warm");
 
     running.go_on();
     assert_eq!(running.line(), "2");
-    let launcher = running.launcher.id().to_string();
+    let launcher = running.started.id().to_string();
     succeeds(&["mark", "--quiet", file, "cold"]);
     succeeds(&["mark", "--quiet", &launcher, "later"]);
     assert_eq!(
@@ -164,10 +139,10 @@ fn a_running_recording_has_names_and_moments() {
         ("now", "moment already"),
     ] {
         let error = refused(&["mark", pid, name]);
-        assert!(error.contains(why), "{error}");
+        error.has(why);
     }
     let error = refused(&["mark", "1", "x"]);
-    assert!(error.contains("not being recorded"), "{error}");
+    error.has("not being recorded");
 
     let (_record, trace) = running.finish();
     let [warm, cold, now] = ["warm", "cold", "now"].map(|moment| at(&trace, moment));
@@ -202,8 +177,7 @@ fn a_running_recording_has_names_and_moments() {
     assert_eq!(live(&range, "first_step"), [0, 0]);
     assert_eq!(live(&range, "second_step"), [20, 6000]);
 
-    let folded = succeeds(&["export", &warm, "--to", "folded", "--metric", "bytes"]);
-    let folded = String::from_utf8(folded.stdout).expect("UTF-8");
+    let folded = succeeds(&["export", &warm, "--to", "folded", "--metric", "bytes"]).text();
     let sum = folded.lines().filter(|line| line.contains("first_step"));
     let sum = sum.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     assert_eq!(sum.sum::<u64>(), 10_000, "{folded}");
@@ -212,19 +186,13 @@ fn a_running_recording_has_names_and_moments() {
     }
 
     let error = refused(&["report", &at(&trace, "wram")]);
-    assert!(
-        error.contains("warm (") && error.contains("cold ("),
-        "{error}"
-    );
+    error.has_all(["warm (", "cold ("]);
     let error = refused(&["diff", &at(&trace, "9999s"), &now]);
-    assert!(
-        error.contains("after the end") && error.contains("lasted"),
-        "{error}"
-    );
+    error.has_all(["after the end", "lasted"]);
     refused(&["report", file, "--from", "cold", "--to", "warm"]);
     refused(&["report", &warm, "--at", "1ms"]);
     let error = refused(&["mark", file, "late"]);
-    assert!(error.contains("not being written"), "{error}");
+    error.has("not being written");
 
     // A file that has the whole name wins.
     let named = trace.with_file_name("recorded.allotrope@warm");

@@ -3,17 +3,16 @@
 
 use std::path::Path;
 
-use crate::support::{Report, allotrope, compiled, record, schema};
+use crate::support::{Report, allotrope, compiled, record, run, schema};
 use serde_json::{Value, json};
 
 #[track_caller]
 fn of(trace: &Path, options: &[&str]) -> Value {
     let trace = trace.to_str().expect("UTF-8");
     let arguments = ["report", "--format", "json", trace];
-    let output = allotrope(arguments.iter().chain(options).copied());
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+    allotrope(arguments.iter().chain(options).copied())
+        .ok()
+        .json()
 }
 
 #[track_caller]
@@ -25,7 +24,7 @@ fn checked(trace: &Path, options: &[&str]) -> Value {
 
 #[test]
 fn windows_and_ranges_have_the_documented_form() {
-    let recording = record(compiled("phases.c")).run().expect_status(0);
+    let recording = record(compiled("phases.c")).run().ok();
     checked(&recording.trace, &[]);
     checked(&recording.trace, &["--per", "3"]);
     for options in [
@@ -77,7 +76,7 @@ fn a_cut_file_has_the_documented_form() {
 #[test]
 fn a_site_says_what_it_allocates_and_who_frees_it() {
     let recording = record(compiled("threads.c")).arg("handover").run();
-    let report: Report = recording.expect_status(0).report();
+    let report: Report = recording.ok().report();
     let process = report.only();
     let site = process.site_under("produce");
     let entry = json!([{"entry": "malloc", "alignment": null, "allocations": 5_000, "allocated_bytes": 120_000}]);
@@ -110,7 +109,7 @@ fn a_site_says_what_it_allocates_and_who_frees_it() {
 #[test]
 fn a_site_says_the_alignment() {
     let recording = record(compiled("entry_points.c")).arg("aligned_alloc");
-    let report = recording.run().expect_status(0).report();
+    let report = recording.run().ok().report();
     let process = report.only();
     let entries = process.sites().iter().flat_map(|site| {
         let entries = site["entries"].as_array().expect("checked");
@@ -130,10 +129,9 @@ fn a_site_says_the_alignment() {
 #[test]
 fn dhat_has_the_figures_at_the_peak_and_at_the_end_and_each_stacks_own_maximum() {
     let recording = record(compiled("metrics.c")).arg("peak_in_between");
-    let recording = recording.run().expect_status(0);
+    let recording = recording.run().ok();
     let trace = recording.trace.to_str().expect("UTF-8");
-    let output = allotrope(["export", trace, "--to", "dhat"]);
-    let dhat: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let dhat: Value = allotrope(["export", trace, "--to", "dhat"]).json();
     let report = recording.report();
     let process = report.only();
     assert_eq!(dhat["te"], process.number("duration_us"));
@@ -172,10 +170,9 @@ fn of_produce(options: &[&str]) -> (String, u64) {
     let trace = recording.trace.to_str().expect("UTF-8");
     let site = number.to_string();
     let arguments = ["report", trace, "--site", &site];
-    let output = allotrope(arguments.iter().chain(options).copied());
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let text = allotrope(arguments.iter().chain(options).copied())
+        .ok()
+        .text();
     (text, number)
 }
 
@@ -249,10 +246,7 @@ fn options_that_do_not_fit_are_one_sentence() {
         (&["--site", "1", "--limit", "3"], "--events"),
         (&["--site", "1", "--events", "--limit", "0"], "0"),
     ] {
-        let output = allotrope(["report", trace].iter().chain(options).copied());
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {errors}");
-        assert!(errors.contains(part), "{options:?}: {errors}");
+        allotrope(["report", trace].iter().chain(options).copied()).fails(2, part);
     }
 }
 
@@ -261,7 +255,7 @@ fn options_that_do_not_fit_are_one_sentence() {
 fn a_closed_pipe_of_single_allocations_is_no_error() {
     let recording = record(compiled("threads.c")).arg("handover").run();
     let script = "\"$0\" report \"$1\" --site 1 --events --format csv | head -n 1";
-    let output = crate::support::run(
+    let output = run(
         std::process::Command::new("sh")
             .args(["-c", script])
             .arg(env!("CARGO_BIN_EXE_allotrope"))
@@ -269,6 +263,6 @@ fn a_closed_pipe_of_single_allocations_is_no_error() {
         b"",
     );
     assert!(output.stdout.starts_with(b"process,site,"));
-    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = output.errors();
     assert!(printed.is_empty(), "{printed}");
 }

@@ -3,28 +3,22 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Output;
 
-use crate::support::{compiled, record};
+use crate::support::{Ended, Text, allotrope, compiled, record};
 
-fn page(trace: &Path, out: &Path, more: &[&str]) -> Output {
+fn page(trace: &Path, out: &Path, more: &[&str]) -> Ended {
     let words = ["report", "--html"].map(OsStr::new);
     let files = [out.as_os_str(), trace.as_os_str()];
     let more = more.iter().map(OsStr::new);
-    crate::support::allotrope(words.into_iter().chain(files).chain(more))
-}
-
-fn sentence(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    allotrope(words.into_iter().chain(files).chain(more))
 }
 
 #[test]
 fn the_page_is_one_file_without_addresses() {
-    let recording = record(compiled("phases.c")).run().expect_status(0);
+    let recording = record(compiled("phases.c")).run().ok();
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.html");
-    let output = page(&recording.trace, &out, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
+    let output = page(&recording.trace, &out, &[]).ok();
     assert!(output.stdout.is_empty());
     let text = std::fs::read_to_string(&out).expect("it was written");
     assert!(text.len() <= 5_000_000);
@@ -43,7 +37,7 @@ fn the_page_is_one_file_without_addresses() {
 
 #[test]
 fn options_that_select_and_files_that_cannot_be_written_are_refused() {
-    let recording = record(compiled("phases.c")).run().expect_status(0);
+    let recording = record(compiled("phases.c")).run().ok();
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.html");
     let options: [&[&str]; 6] = [
@@ -55,37 +49,30 @@ fn options_that_select_and_files_that_cannot_be_written_are_refused() {
         &["--lists"],
     ];
     for more in options {
-        let output = page(&recording.trace, &out, more);
-        assert_eq!(output.status.code(), Some(2), "{more:?}");
-        let said = sentence(&output);
-        assert!(said.contains("--html: the page has the whole"), "{said}");
+        let said = page(&recording.trace, &out, more).code(2).errors();
+        said.has("--html: the page has the whole");
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
         assert!(!out.exists());
     }
     // A folder that does not exist, and the recording itself.
-    let output = page(&recording.trace, &folder.path().join("none/out.html"), &[]);
-    assert_eq!(output.status.code(), Some(1), "{}", sentence(&output));
-    assert!(sentence(&output).contains("none/out.html"));
-    let output = page(&recording.trace, &recording.trace, &[]);
-    assert_eq!(output.status.code(), Some(2), "{}", sentence(&output));
-    let output = page(Path::new("/none.allotrope"), &out, &[]);
-    assert_eq!(output.status.code(), Some(2), "{}", sentence(&output));
+    page(&recording.trace, &folder.path().join("none/out.html"), &[]).fails(1, "none/out.html");
+    page(&recording.trace, &recording.trace, &[]).code(2);
+    page(Path::new("/none.allotrope"), &out, &[]).code(2);
     assert!(!out.exists());
 }
 
 /// What the page shows of it is tested in a browser.
 #[test]
 fn source_is_on_the_page_if_it_is_wanted_and_there() {
-    let recording = record(compiled("phases.c")).run().expect_status(0);
+    let recording = record(compiled("phases.c")).run().ok();
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.html");
     let size = |more: &[&str]| {
-        let output = page(&recording.trace, &out, more);
-        assert_eq!(output.status.code(), Some(0), "{}", sentence(&output));
+        let output = page(&recording.trace, &out, more).ok();
         let text = std::fs::read_to_string(&out).expect("it was written");
         let (_, part) = text.split_once("id=\"data-source\">").expect("the part");
         let (data, _) = part.split_once('<').expect("its end");
-        (data.len(), sentence(&output))
+        (data.len(), output.errors())
     };
     let (without, _) = size(&[]);
     let (with, _) = size(&["--source"]);
@@ -96,8 +83,5 @@ fn source_is_on_the_page_if_it_is_wanted_and_there() {
     let moved = format!("{built}={}", folder.path().display());
     let (missing, said) = size(&["--source", "--source-path", &moved]);
     assert_eq!(missing, without);
-    assert!(
-        said.contains("phases.c was not found; --source-path"),
-        "{said}"
-    );
+    said.has("phases.c was not found; --source-path");
 }

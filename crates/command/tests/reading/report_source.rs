@@ -2,22 +2,17 @@
 //! built or from where its source is now.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{Recording, compiled, line_of, record, source_text};
+use crate::support::{Ended, Recording, Text, allotrope, compiled, line_of, record, source_text};
 use serde_json::Value;
 
 const C: &str = "attribution.c";
 
-fn report(trace: &Path, options: &[&str]) -> Output {
+fn report(trace: &Path, options: &[&str]) -> Ended {
     let trace = trace.to_str().expect("plain names");
-    let output = crate::support::allotrope(["report", trace].iter().chain(options));
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = allotrope(["report", trace].iter().chain(options)).ok();
     output
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// The line of the program marked `MARK name`, as it is shown.
@@ -29,28 +24,20 @@ fn line(mark: &str) -> String {
 
 #[test]
 fn each_frame_with_source_shows_its_line() {
-    let recording = record(compiled(C)).arg("chain").run().expect_status(0);
-    let shown = text(&report(
-        &recording.trace,
-        &["--source", "--metric", "allocations"],
-    ));
+    let recording = record(compiled(C)).arg("chain").run().ok();
+    let shown = report(&recording.trace, &["--source", "--metric", "allocations"]).text();
     // The output is 100 columns wide; a longer line is cut.
     let begin = |mark| line(mark).chars().take(20).collect::<String>();
     for mark in ["leaf", "middle", "outer-middle", "main-outer"] {
         assert!(shown.contains(&begin(mark)), "{mark}: {shown}");
     }
-    assert!(
-        shown.lines().all(|line| line.chars().count() <= 100),
-        "{shown}"
-    );
-    let without = text(&report(&recording.trace, &["--metric", "allocations"]));
+    shown.fits(100);
+    let without = report(&recording.trace, &["--metric", "allocations"]).text();
     assert!(!without.contains(&begin("leaf")), "{without}");
 
-    let site = text(&report(&recording.trace, &["--source", "--site", "1"]));
-    assert!(site.contains("│"), "{site}");
+    report(&recording.trace, &["--source", "--site", "1"]).has("│");
 
-    let json = report(&recording.trace, &["--source", "--format", "json"]);
-    let json: Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    let json: Value = report(&recording.trace, &["--source", "--format", "json"]).json();
     crate::support::schema::check(&json);
     let frames = json["frames"].as_array().expect("checked");
     let leaf = frames
@@ -80,13 +67,13 @@ fn moved() -> (Recording, std::path::PathBuf, std::path::PathBuf) {
         .status();
     assert!(done.expect("a C compiler is there").success());
     std::fs::rename(&built, &now).expect("the folder is ours");
-    (run.run().expect_status(0), built, now)
+    (run.run().ok(), built, now)
 }
 
 #[test]
 fn moved_source_is_reported_once_and_found_by_source_path() {
     let (recording, built, now) = moved();
-    let shown = text(&report(&recording.trace, &["--source"]));
+    let shown = report(&recording.trace, &["--source"]).text();
     assert!(!shown.contains(&line("leaf")), "{shown}");
     assert_eq!(
         shown.matches("--source-path PREFIX=DIR").count(),
@@ -95,13 +82,12 @@ fn moved_source_is_reported_once_and_found_by_source_path() {
     );
     let pair = format!("{}={}", built.display(), now.display());
     let options = ["--source", "--source-path", &pair, "--all-frames"];
-    let shown = text(&report(&recording.trace, &options));
+    let shown = report(&recording.trace, &options).text();
     let begin: String = line("leaf").chars().take(20).collect();
-    assert!(shown.contains(&begin), "{shown}");
+    shown.has(&begin);
 
     let trace = recording.trace.to_str().expect("plain names");
-    let refused = crate::support::allotrope(["report", trace, "--source", "--source-path", "x"]);
-    assert_eq!(refused.status.code(), Some(2));
+    allotrope(["report", trace, "--source", "--source-path", "x"]).code(2);
 }
 
 /// A program that was built from a source in the folder in which it will be recorded.
@@ -138,7 +124,7 @@ const NEWER: &str = "Written after the program was built";
 const OTHER: &str = "Not the source that was compiled";
 
 fn notes(recording: &Recording) -> (bool, bool) {
-    let shown = text(&report(&recording.trace, &["--source", "--lists"]));
+    let shown = report(&recording.trace, &["--source", "--lists"]).text();
     // Sentences are broken into lines.
     let shown: Vec<&str> = shown.split_whitespace().collect();
     let shown = shown.join(" ");
@@ -156,7 +142,7 @@ fn a_source_with_a_sum_is_compared_with_what_was_compiled() {
     let edited = [b"// A line more.\n", &original[..]].concat();
     std::fs::write(&source, edited).expect("ours");
     set_time(&source, -3600);
-    let recording = run.run().expect_status(0);
+    let recording = run.run().ok();
     assert_eq!(notes(&recording), (false, true));
     // It is as it was, and new.
     std::fs::write(&source, original).expect("ours");
@@ -171,7 +157,7 @@ fn a_source_without_a_sum_is_compared_by_time_with_the_program() {
         let Some(it) = built("cc", flags) else { return };
         set_time(&it.source, -7200);
         set_time(&it.program, -3600);
-        let recording = it.run.run().expect_status(0);
+        let recording = it.run.run().ok();
         assert_eq!(notes(&recording), (false, false), "{flags:?}");
         // After the build, but before the recording.
         set_time(&it.source, -1800);

@@ -2,36 +2,26 @@
 
 use std::sync::LazyLock;
 
-use crate::support::{Recording, compiled, compiled_with, record};
+use crate::support::{Recording, Text, allotrope, compiled, compiled_with, record, run};
 
 /// `attribution chain`: 3 blocks of 11 bytes through `middle`, 2 of 13 from
 /// `outer` itself; all of them leak.
-static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
-    record(compiled("attribution.c"))
-        .arg("chain")
-        .run()
-        .expect_status(0)
-});
+static CHAIN: LazyLock<Recording> =
+    LazyLock::new(|| record(compiled("attribution.c")).arg("chain").run().ok());
 
 /// `metrics peak_in_between`: `second` is freed, `first` and `third` leak.
 static PEAK: LazyLock<Recording> = LazyLock::new(|| {
     record(compiled("metrics.c"))
         .arg("peak_in_between")
         .run()
-        .expect_status(0)
+        .ok()
 });
 
 fn report(recording: &Recording, options: &[&str]) -> String {
     let mut arguments = vec!["report".into(), recording.trace.clone().into_os_string()];
     arguments.extend(options.iter().map(Into::into));
-    let output = crate::support::allotrope(arguments);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{options:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = allotrope(arguments).ok();
+    let printed = output.text();
     assert!(output.stderr.is_empty(), "no warning about a whole trace");
     assert!(
         !printed.contains('\u{1b}'),
@@ -42,9 +32,7 @@ fn report(recording: &Recording, options: &[&str]) -> String {
 
 #[track_caller]
 fn expect_all(printed: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(printed.contains(part), "{part} in\n{printed}");
-    }
+    printed.has_all(parts);
 }
 
 #[test]
@@ -78,18 +66,15 @@ fn trees_both_ways() {
     let without_order = report(&CHAIN, &["--tree"]);
     assert_eq!(without_order, report(&CHAIN, &["--tree", "bottom-up"]));
     let trace = CHAIN.trace.as_os_str();
-    let file_last = crate::support::allotrope(["report".as_ref(), "--tree".as_ref(), trace]);
-    assert_eq!(String::from_utf8_lossy(&file_last.stdout), without_order);
+    let file_last = allotrope(["report".as_ref(), "--tree".as_ref(), trace]);
+    assert_eq!(file_last.text(), without_order);
     for arguments in [&["--tree", "sideways"][..], &["--tree", "top-down"]] {
         let mut arguments = arguments.to_vec();
         arguments.insert(0, "report");
         if arguments[2] == "sideways" {
             arguments.push("x.allotrope");
         }
-        let refused = crate::support::allotrope(&arguments);
-        let sentence = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(2), "{sentence}");
-        assert!(sentence.contains("--tree"), "{sentence}");
+        allotrope(&arguments).fails(2, "--tree");
     }
 }
 
@@ -97,11 +82,11 @@ fn trees_both_ways() {
 fn leaked_and_freed_blocks() {
     let leaked = report(&PEAK, &["--leaked-only"]);
     expect_all(&leaked, &["first", "third"]);
-    assert!(!leaked.contains("second"), "{leaked}");
+    leaked.lacks("second");
     assert_eq!(leaked, report(&PEAK, &["--persisted"]));
     let freed = report(&PEAK, &["--freed-only"]);
     expect_all(&freed, &["second"]);
-    assert!(!freed.contains("third"), "{freed}");
+    freed.lacks("third");
     assert_eq!(freed, report(&PEAK, &["--destroyed"]));
 }
 
@@ -109,35 +94,36 @@ fn leaked_and_freed_blocks() {
 fn filters_and_limits() {
     let filtered = report(&PEAK, &["--filter", "third"]);
     expect_all(&filtered, &["third"]);
-    assert!(!filtered.contains("second"), "{filtered}");
+    filtered.lacks("second");
     let capital = report(&PEAK, &["--filter", "TH*D"]);
     assert_eq!(capital, filtered);
-    let unmatched = crate::support::allotrope([
+    allotrope([
         "report".as_ref(),
         PEAK.trace.as_os_str(),
         "--filter".as_ref(),
         "thrid".as_ref(),
-    ]);
-    assert_eq!(unmatched.status.code(), Some(2));
-    let sentence = String::from_utf8_lossy(&unmatched.stderr);
-    assert!(sentence.contains("nearest: third"), "{sentence}");
+    ])
+    .code(2)
+    .says("nearest: third");
     let top = report(&PEAK, &["--top", "1", "--metric", "peak"]);
     expect_all(&top, &["second"]);
     report(&PEAK, &["--process", "0"]);
-    let unknown = crate::support::allotrope([
+    allotrope([
         "report".as_ref(),
         PEAK.trace.as_os_str(),
         "--process".as_ref(),
         "7".as_ref(),
-    ]);
-    assert_eq!(unknown.status.code(), Some(2), "there is no process 7");
+    ])
+    .code(2);
 }
 
 /// A derived `clone` has a line of the user's, but its caller is what the user wrote.
+///
+/// Reported: code that the compiler wrote heads the report.
 #[test]
 fn derived_functions_head_no_row() {
     let program = compiled_with("blame/clone_enum.rs", &["--cfg", "after"]);
-    let printed = report(&record(program).run().expect_status(0), &["--lists"]);
+    let printed = report(&record(program).run().ok(), &["--lists"]);
     let rows = printed
         .lines()
         .filter(|line| line.trim_start().starts_with('#'));
@@ -161,13 +147,12 @@ fn the_c_locale_gets_ascii() {
             .args(["report", "--lists"])
             .arg(&CHAIN.trace)
             .env("LC_ALL", locale);
-        let output = crate::support::run(&mut command, b"");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        run(&mut command, b"").text()
     };
     let (usual, ascii) = (text("C.UTF-8"), text("C"));
-    assert!(usual.contains(" · ") && usual.contains(" ← "), "{usual}");
+    usual.has_all([" · ", " ← "]);
     assert!(ascii.is_ascii(), "{ascii}");
-    assert!(ascii.contains(" - ") && ascii.contains(" < "), "{ascii}");
+    ascii.has_all([" - ", " < "]);
     assert_eq!(usual.lines().count(), ascii.lines().count());
 }
 
@@ -201,8 +186,7 @@ fn columns_sets_the_width() {
             Some(columns) => command.env("COLUMNS", columns),
             None => command.env_remove("COLUMNS"),
         };
-        let output = crate::support::run(&mut command, b"");
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let text = run(&mut command, b"").text();
         let widths = text.lines().map(|line| line.chars().count());
         widths.max().expect("lines")
     };
@@ -217,39 +201,36 @@ fn columns_sets_the_width() {
 fn single_events() {
     let printed = report(&CHAIN, &["--site", "1", "--events"]);
     assert!(printed.lines().count() > 1, "{printed}");
-    let unknown = crate::support::allotrope([
+    allotrope([
         "report".as_ref(),
         CHAIN.trace.as_os_str(),
         "--site".as_ref(),
         "99".as_ref(),
         "--events".as_ref(),
-    ]);
-    assert_eq!(unknown.status.code(), Some(2), "there is no site 99");
+    ])
+    .code(2);
 }
 
 /// `report … | head` ends quietly.
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let output = crate::support::run(
+    let printed = run(
         std::process::Command::new("sh")
             .arg("-c")
             .arg("\"$0\" report \"$1\" --tree | head -n 1")
             .arg(env!("CARGO_BIN_EXE_allotrope"))
             .arg(&CHAIN.trace),
         b"",
-    );
-    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!printed.contains("panicked"), "{printed}");
+    )
+    .errors();
+    printed.lacks("panicked");
 }
 
 #[test]
 fn unoptimised_programs_are_pointed_out() {
     let plain = crate::support::compiled_with("stream.c", &["-O0"]);
-    let recording = record(plain).arg("10").run().expect_status(0);
-    assert!(recording.stderr.contains("optimi"), "{}", recording.stderr);
-    let optimised = record(compiled("stream.c"))
-        .arg("10")
-        .run()
-        .expect_status(0);
-    assert!(!optimised.stderr.contains("optimi"), "{}", optimised.stderr);
+    let recording = record(plain).arg("10").run().ok();
+    recording.stderr.has("optimi");
+    let optimised = record(compiled("stream.c")).arg("10").run().ok();
+    optimised.stderr.lacks("optimi");
 }

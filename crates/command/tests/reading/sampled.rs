@@ -2,28 +2,23 @@
 //! stories: huge blocks are sampled for certain, so their estimates are exact.
 
 use std::path::Path;
-use std::process::Command;
 
 use allotrope_sampling::Period;
 use serde_json::Value;
 
 use crate::story::{HUGE, Story, huge_blocks, save_all};
-use crate::support::schema;
+use crate::support::{Text, command, run, schema};
 
-struct Output {
+struct Ended {
     status: Option<i32>,
     out: String,
     errors: String,
 }
 
-fn allotrope(folder: &Path, arguments: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_allotrope"))
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .expect("allotrope runs");
+fn allotrope(folder: &Path, arguments: &[&str]) -> Ended {
+    let output = run(command().args(arguments).current_dir(folder), b"");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Output {
+    Ended {
         status: output.status.code(),
         out: text(&output.stdout),
         errors: text(&output.stderr),
@@ -51,7 +46,7 @@ fn json(text: &str) -> Value {
 fn the_report_has_the_totals_and_the_stacks() {
     let folder = folder();
     let text = fine(folder.path(), &["report", "huge.allotrope"]);
-    for expected in [
+    text.has_all([
         "server --quiet",
         "one byte of 512.0 KiB is a hit",
         "live       832.0 MiB (832.0 MiB–",
@@ -59,21 +54,13 @@ fn the_report_has_the_totals_and_the_stacks() {
         "freed      128.0 MiB",
         "640.0 MiB (640.0 MiB–",
         "server+0x1000",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
+    ]);
     let by_blocks = ["report", "huge.allotrope", "--metric", "leaked-allocations"];
     assert!(fine(folder.path(), &by_blocks).contains("Stacks by live blocks"));
     let shown = fine(folder.path(), &["show", "huge.allotrope", "site:2"]);
-    assert!(
-        shown.contains("192.0 MiB") && shown.contains("server+0x1010"),
-        "{shown}"
-    );
+    shown.has_all(["192.0 MiB", "server+0x1010"]);
     let shown = fine(folder.path(), &["show", "huge.allotrope", "server+0x1000"]);
-    assert!(
-        shown.contains("Site 1") && !shown.contains("Site 2"),
-        "{shown}"
-    );
+    shown.has("Site 1").lacks("Site 2");
 }
 
 #[test]
@@ -175,7 +162,7 @@ fn diff_tells_what_may_be_chance() {
         "leaked",
     ];
     let text = fine(folder.path(), &same);
-    assert!(text.contains("not distinguishable from chance"), "{text}");
+    text.has("not distinguishable from chance");
 }
 
 #[test]
@@ -210,7 +197,7 @@ fn exports_have_the_estimates() {
         "leaked",
     ];
     let output = allotrope(folder.path(), &folded);
-    assert!(output.errors.contains("95 % interval"), "{}", output.errors);
+    output.errors.has("95 % interval");
     let count = format!(" {}", 10 * HUGE);
     assert!(
         output.out.lines().any(|line| line.ends_with(&count)),
@@ -254,12 +241,12 @@ fn exports_have_the_estimates() {
     let graph = ["report", "huge.allotrope", "--flamegraph", "out.svg"];
     fine(folder.path(), &graph);
     let svg = std::fs::read_to_string(folder.path().join("out.svg")).expect("a file");
-    assert!(svg.contains("leaked bytes"), "{svg}");
+    svg.has("leaked bytes");
     // Samples have no times.
     for format in ["firefox", "heaptrack"] {
         let output = allotrope(folder.path(), &["export", "huge.allotrope", "--to", format]);
         assert_eq!(output.status, Some(2), "{format}");
-        assert!(output.errors.contains("no times"), "{}", output.errors);
+        output.errors.has("no times");
     }
     let peak = [
         "export",
@@ -314,5 +301,5 @@ fn what_samples_cannot_give_is_refused_in_one_sentence() {
     }
     // Never sampled: the report says so.
     let text = fine(folder.path(), &["report", "off.allotrope"]);
-    assert!(text.contains("nothing is known"), "{text}");
+    text.has("nothing is known");
 }

@@ -3,12 +3,11 @@
 //! followed by forged lines, C1 controls and bidirectional marks. Every command and
 //! format is tried.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{compiled_with, record};
+use crate::support::{Ended, Text, check_each, command, compiled_with, record};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,7 +33,7 @@ fn assert_harmless(bytes: &[u8], what: &str) {
     }
 }
 
-fn allotrope(folder: &Path, words: &[&OsStr]) -> Output {
+fn allotrope(folder: &Path, words: &[&str]) -> Ended {
     crate::support::run(
         crate::support::record::command()
             .args(words)
@@ -81,14 +80,10 @@ impl Programs {
     fn record(&self, trace: &str) -> PathBuf {
         let trace = self.folder.path().join(trace);
         let recording = record(self.path()).arg(NASTY).output(&trace).run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         assert_harmless(recording.stderr.as_bytes(), "record");
         trace
     }
-}
-
-fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
-    words.iter().map(|word| OsStr::new(*word)).collect()
 }
 
 #[test]
@@ -110,97 +105,59 @@ fn reports_comparisons_and_exports() {
         assert_eq!(process.under(&function).allocations, 10);
         let window = format!("w{NASTY}");
         let program = format!("./{}", programs.name);
-        for command in [
-            &["report", "before.allotrope"][..],
-            &["report", "before.allotrope", "--lists"],
-            &["report", "before.allotrope", "--by", "function"],
-            &["report", "before.allotrope", "--format", "markdown"],
-            &["show", "before.allotrope", "site:1"],
-            &["report", "before.allotrope", "--all-frames"],
-            &["report", "before.allotrope", "--tree"],
-            &["report", "before.allotrope", "--tree", "top-down"],
-            &["report", "before.allotrope", "--format", "json"],
-            &["report", "before.allotrope", "--source"],
-            &[
-                "report",
-                "before.allotrope",
-                "--window",
-                &window,
-                "--run",
-                "1",
-            ],
-            &["report", "before.allotrope", "--site", "1", "--events"],
-            &["diff", "before.allotrope", "after.allotrope"],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--all-frames",
-                "--expand",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--format",
-                "json",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--window",
-                &window,
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--fail-on",
-                "allocations>+0",
-            ],
-            &[
-                "diff",
-                "before.allotrope",
-                "after.allotrope",
-                "--flamegraph",
-                "graph.svg",
-            ],
-            &["export", "before.allotrope", "--to", "folded"],
-            &["export", "before.allotrope", "--to", "stacks"],
-            &["export", "before.allotrope", "--to", "json"],
-            &["export", "before.allotrope", "--to", "dhat"],
-            &["symbolize", "before.allotrope", "--unverified"],
-            &["doctor", &program],
-        ] {
-            let output = allotrope(folder, &words(command));
-            assert!(
-                matches!(output.status.code(), Some(0 | 3)),
-                "{command:?}: {output:?}"
-            );
-            assert_harmless(&output.stdout, &format!("{command:?}"));
-            assert_harmless(&output.stderr, &format!("{command:?}"));
-            if command.contains(&"json") {
-                serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON");
+        let lines = [
+            "report BEFORE",
+            "report BEFORE --lists",
+            "report BEFORE --by function",
+            "report BEFORE --format markdown",
+            "show BEFORE site:1",
+            "report BEFORE --all-frames",
+            "report BEFORE --tree",
+            "report BEFORE --tree top-down",
+            "report BEFORE --format json",
+            "report BEFORE --source",
+            "report BEFORE --window WINDOW --run 1",
+            "report BEFORE --site 1 --events",
+            "diff BEFORE AFTER",
+            "diff BEFORE AFTER --all-frames --expand",
+            "diff BEFORE AFTER --format json",
+            "diff BEFORE AFTER --window WINDOW",
+            "diff BEFORE AFTER --fail-on allocations>+0",
+            "diff BEFORE AFTER --flamegraph graph.svg",
+            "export BEFORE --to folded",
+            "export BEFORE --to stacks",
+            "export BEFORE --to json",
+            "export BEFORE --to dhat",
+            "symbolize BEFORE --unverified",
+            "doctor PROGRAM",
+        ];
+        let run = |line: &str| {
+            let words = line.split(' ').map(|word| match word {
+                "BEFORE" => "before.allotrope",
+                "AFTER" => "after.allotrope",
+                "WINDOW" => &window,
+                "PROGRAM" => &program,
+                word => word,
+            });
+            allotrope(folder, &words.collect::<Vec<_>>())
+        };
+        check_each(lines, |line| {
+            let output = run(line);
+            assert!(matches!(output.status.code(), Some(0 | 3)), "{output}");
+            assert_harmless(&output.stdout, line);
+            assert_harmless(&output.stderr, line);
+            if line.contains("json") {
+                output.json();
             }
-        }
+        });
         let graph = fs::read(folder.join("graph.svg")).expect("it was written");
         assert_harmless(&graph, "graph.svg");
         // The whole name is shown, escaped.
-        let text = allotrope(
-            folder,
-            &words(&["report", "before.allotrope", "--all-frames"]),
-        );
-        let text = String::from_utf8_lossy(&text.stdout).into_owned();
-        assert!(text.contains(r"\x1b[31m"), "{text}");
+        run("report BEFORE --all-frames").has(r"\x1b[31m");
         // A line a stack; the number is the last word of each.
-        let folded = allotrope(
-            folder,
-            &words(&["export", "before.allotrope", "--to", "folded"]),
-        );
-        let folded = String::from_utf8(folded.stdout).expect("it is text");
+        let folded = run("export BEFORE --to folded").text();
         if flags == ["-g0"] {
-            assert!(folded.contains(SHOWN), "{folded}");
+            folded.has(SHOWN);
         }
         let numbers = folded
             .lines()
@@ -218,12 +175,9 @@ fn counts_by_thread() {
     let recording = record(programs.path())
         .option("--counts-only")
         .output(&trace);
-    let recording = recording.run().expect_status(0);
+    let recording = recording.run().ok();
     assert_harmless(recording.stderr.as_bytes(), "record --counts-only");
-    let output = allotrope(
-        programs.folder.path(),
-        &words(&["report", "--lists", "trace"]),
-    );
+    let output = allotrope(programs.folder.path(), &["report", "--lists", "trace"]);
     assert_harmless(&output.stdout, "report of counts");
 }
 
@@ -243,13 +197,8 @@ fn tests_and_their_logs() {
         format!("[defaults]\nruns = 1\nwarmup = 0\n[tests.names]\ncommand = [{command}]\n")
     };
     let test = |words: &[&str], status: &[i32]| {
-        let words: Vec<&OsStr> = ["test"]
-            .iter()
-            .chain(words)
-            .map(|word| OsStr::new(*word))
-            .collect();
-        let output = allotrope(folder, &words);
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = allotrope(folder, &[&["test"], words].concat());
+        let printed = output.errors();
         let code = output.status.code().unwrap_or(-1);
         assert!(status.contains(&code), "{words:?}: {code}: {printed}");
         assert_harmless(&output.stderr, &format!("{words:?}"));
@@ -277,7 +226,7 @@ fn tests_and_their_logs() {
             text.lines().any(|line| line.starts_with("::error ")),
             "{text}"
         );
-        assert!(!text.contains("##["), "{text}");
+        text.lacks("##[");
         assert_harmless(&test(&["--list"], &[0]), "list");
     }
 }
@@ -289,8 +238,8 @@ fn error_messages_about_files() {
     let bad = format!("text{NASTY}");
     fs::write(folder.path().join(&bad), "no trace\n").expect("the folder is ours");
     let option = format!("--{NASTY}");
-    for command in [
-        &["report", &name][..],
+    let commands = [
+        &["report", &*name][..],
         &["report", &bad],
         &["report", &option],
         &["report", "x", &name],
@@ -305,12 +254,13 @@ fn error_messages_about_files() {
         &["test", "--config", &bad],
         &["doctor", &name],
         &["client-header", &bad],
-    ] {
-        let output = allotrope(folder.path(), &words(command));
-        assert_ne!(output.status.code(), Some(0), "{command:?}");
-        assert_harmless(&output.stdout, &format!("{command:?}"));
-        assert_harmless(&output.stderr, &format!("{command:?}"));
-    }
+    ];
+    check_each(commands, |command| {
+        let output = allotrope(folder.path(), command);
+        assert_ne!(output.status.code(), Some(0), "{output}");
+        assert_harmless(&output.stdout, "stdout");
+        assert_harmless(&output.stderr, "stderr");
+    });
 }
 
 /// A coloured report has no escape sequence of a name.
@@ -320,8 +270,7 @@ fn colours_come_only_from_the_report() {
     programs.build(&["-g0"]);
     programs.record("trace");
     let command = ["report", "trace", "--lists", "--color", "always"];
-    let output = allotrope(programs.folder.path(), &words(&command));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = allotrope(programs.folder.path(), &command).text();
     assert!(text.contains("\x1b[36m"), "it has colours: {text:?}");
     let without = ["0", "1", "2", "33", "36"].iter().fold(text, |text, code| {
         text.replace(&format!("\x1b[{code}m"), "")
@@ -346,6 +295,7 @@ fn assert_no_commands(bytes: &[u8], what: &str) {
     }
 }
 
+/// Reported: a function's name gives the CI system commands (`::set-output`).
 #[test]
 fn ci_systems_find_no_commands_in_a_log() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -362,20 +312,18 @@ fn ci_systems_find_no_commands_in_a_log() {
         assert!(renamed.expect("binutils come with the compiler").success());
     };
     let run = |command: &[&str], status: i32| {
-        let output = allotrope(folder, &words(command));
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{command:?}: {printed}");
+        let output = allotrope(folder, command).code(status);
         let what = format!("{command:?}");
         assert_no_commands(&output.stderr, &what);
         assert_no_commands(&output.stdout, &what);
-        String::from_utf8(output.stdout).expect("it is text")
+        output.text()
     };
     // What the program prints passes as it is.
     let record_program = |trace: &str| {
         let recording = record(folder.join("commands"))
             .output(&folder.join(trace))
             .run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         assert_no_commands(recording.stderr.as_bytes(), "record");
     };
     let configure = |argument: &str| {
@@ -389,10 +337,7 @@ fn ci_systems_find_no_commands_in_a_log() {
     configure("");
     record_program("before");
     let accepted = run(&["test", "--accept"], 0);
-    assert!(
-        accepted.contains(r"commands/##vso\[task.setvariable]c"),
-        "{accepted}"
-    );
+    accepted.has(r"commands/##vso\[task.setvariable]c");
     // Readers of SwiftNIO's logs find the numbers: those of `--from-log` are the same.
     for format in ["nio", "nio-newer"] {
         let log = run(&["test", "--format", format], 0);
@@ -403,7 +348,7 @@ fn ci_systems_find_no_commands_in_a_log() {
             r"##teamcity\[d]",
         ] {
             let line = format!("\n{name}.total_allocations: 5\n");
-            assert!(log.contains(&line), "{line} in {log}");
+            log.has(&line);
         }
         fs::write(folder.join("log"), log).expect("the folder is ours");
         run(&["test", "--from-log", "log"], 0);
@@ -424,24 +369,22 @@ fn ci_systems_find_no_commands_in_a_log() {
             assert!(names.contains(&"commands/##teamcity[d]"), "{names:?}");
         }
     }
-    for command in [
-        &["report", "before"][..],
-        &["report", "before", "--lists", "--all-frames"],
-        &["report", "before", "--tree"],
-        &["report", "before", "--format", "markdown"],
-        &["show", "before", "site:1"],
-        &["diff", "before", "after", "--all-frames"],
-        &["diff", "before", "after", "--format", "sections"],
-    ] {
-        let text = run(command, 0);
-        assert!(
-            text.contains(r"##vso\[task.complete]"),
-            "{command:?}: {text}"
-        );
-    }
+    let lines = [
+        "report before",
+        "report before --lists --all-frames",
+        "report before --tree",
+        "report before --format markdown",
+        "show before site:1",
+        "diff before after --all-frames",
+        "diff before after --format sections",
+    ];
+    check_each(lines, |line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        run(&words, 0).has(r"##vso\[task.complete]");
+    });
     let json = run(&["report", "before", "--format", "json"], 0);
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
-    assert!(json.to_string().contains(COMMAND), "{json}");
+    json.to_string().has(COMMAND);
     // A file's name, in a message and in a usage error.
     run(&["report", "##vso[x]"], 2);
     run(&["report", "before", "##vso[x]"], 2);
@@ -457,15 +400,13 @@ fn ci_systems_find_no_commands_in_a_log() {
         assert!(status.expect("git is installed").success());
     }
     for format in ["text", "markdown", "github", "json"] {
-        let output = crate::support::run(
-            crate::support::record::command()
-                .args(["compare", "HEAD", "HEAD", "--format", format])
-                .env("XDG_CACHE_HOME", folder.join("cache"))
-                .current_dir(folder),
-            b"",
-        );
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let mut compare = command();
+        compare
+            .args(["compare", "HEAD", "HEAD", "--format", format])
+            .env("XDG_CACHE_HOME", folder.join("cache"))
+            .current_dir(folder);
+        let output = crate::support::run(&mut compare, b"").ok();
         assert_no_commands(&output.stdout, &format!("compare as {format}"));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("teamcity"));
+        output.has("teamcity");
     }
 }

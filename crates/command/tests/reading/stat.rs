@@ -33,17 +33,15 @@ fn the_numbers_at_the_end_are_those_of_the_program() {
         .arg("--")
         .arg(compiled("phases.c"));
     command.current_dir(folder.path());
-    let output = run(&mut command, b"");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    assert!(errors.contains("allocations/s"), "{errors}");
-    assert!(errors.contains("at the end"), "{errors}");
+    run(&mut command, b"")
+        .ok()
+        .says("allocations/s")
+        .says("at the end");
     // 10 blocks of 100 bytes and 20 of 200; 10 and 3 of them are freed. The C library
     // allocates in `dlsym`, so that there may be a few more: `record` has the same.
-    let recorded = record(compiled("phases.c")).run().expect_status(0);
+    let recorded = record(compiled("phases.c")).run().ok();
     let trace = recorded.trace.to_str().expect("UTF-8");
-    let report = allotrope(["report", "--format", "json", trace]);
-    let report: Value = serde_json::from_slice(&report.stdout).expect("it is JSON");
+    let report: Value = allotrope(["report", "--format", "json", trace]).json();
     let total = |key: &str| {
         let number = &report["processes"][0]["totals"][key];
         number.as_u64().expect("a number")
@@ -92,17 +90,11 @@ fn a_recording_gives_the_same_numbers_for_each_process() {
         .arg("-o")
         .arg(&trace)
         .args(["--", "/bin/sh", "-c", "/bin/ls / >/dev/null; exit 7"]);
-    let output = run(&mut command, b"");
-    assert_eq!(output.status.code(), Some(7), "the program's own status");
-    assert!(
-        output.stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = run(&mut command, b"").code(7);
+    assert!(output.stderr.is_empty(), "{}", output.errors());
     let [file, csv] = [&trace, &later].map(|path| path.to_str().expect("UTF-8"));
-    let output = allotrope(["stat", "--interval", "20ms", "--csv", csv, file]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("allocations/s"));
+    let output = allotrope(["stat", "--interval", "20ms", "--csv", csv, file]).ok();
+    assert!(output.text().contains("allocations/s"));
     let text = fs::read_to_string(&live).expect("it is written");
     assert_eq!(text, fs::read_to_string(&later).expect("it is written"));
     let mut pids: Vec<u64> = rows(&live).iter().map(|row| row[1] as u64).collect();
@@ -118,9 +110,7 @@ fn bad_input_is_refused_before_the_program_runs() {
         &["stat", "--interval", "soon", "true"],
         &["stat", "--csv", "/no/such/folder/x.csv", "true"],
     ] {
-        let output = allotrope(arguments);
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        allotrope(arguments).code(125);
     }
-    let output = allotrope(["stat", "/no/such/program"]);
-    assert_eq!(output.status.code(), Some(127));
+    allotrope(["stat", "/no/such/program"]).code(127);
 }

@@ -1,26 +1,23 @@
 //! `report --from`, `--to` and `--at`: what happened in a range of time. The program's
 //! windows say when its phases were, however busy the machine is.
 
-use std::process::Output;
 use std::sync::LazyLock;
 
-use crate::support::{Recording, allotrope, compiled, record};
+use crate::support::{Ended, Recording, Text, allotrope, compiled, record};
 use serde_json::Value;
 
-static PHASES: LazyLock<Recording> =
-    LazyLock::new(|| record(compiled("phases.c")).run().expect_status(0));
+static PHASES: LazyLock<Recording> = LazyLock::new(|| record(compiled("phases.c")).run().ok());
 
-fn report(options: &[&str]) -> Output {
+fn report(options: &[&str]) -> Ended {
     let trace = PHASES.trace.to_str().expect("UTF-8");
     allotrope(["report", trace].iter().chain(options).copied())
 }
 
 #[track_caller]
 fn json(options: &[&str]) -> Value {
-    let output = report(&[options, &["--format", "json"]].concat());
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+    report(&[options, &["--format", "json"]].concat())
+        .ok()
+        .json()
 }
 
 /// The moments in the middle of the pauses after the first and after the second phase.
@@ -84,40 +81,28 @@ fn a_range_has_what_was_allocated_in_it_and_live_at_its_end() {
 #[test]
 fn the_text_says_what_is_shown() {
     let [first, second] = pauses();
-    let text = |options: &[&str]| {
-        let output = report(options);
-        assert_eq!(output.status.code(), Some(0), "{options:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let text = |options: &[&str]| report(options).ok().text();
     let at = text(&["--at", &second]);
-    assert!(at.contains("after the start"), "{at}");
+    at.has("after the start");
     // 5 of 100 bytes and 20 of 200.
-    assert!(
-        at.contains("second_phase") && at.contains("first_phase"),
-        "{at}"
-    );
+    at.has_all(["second_phase", "first_phase"]);
     let range = text(&["--from", &first, "--to", &second, "--metric", "leaked"]);
-    assert!(
-        range.contains("second_phase") && !range.contains("first_phase"),
-        "{range}"
-    );
-    assert!(range.contains("By remaining bytes: "), "{range}");
+    range.has("second_phase").lacks("first_phase");
+    range.has("By remaining bytes: ");
 }
 
 #[test]
 fn a_site_is_shown_over_time() {
-    let listed = report(&["--filter", "second_phase", "--metric", "bytes"]);
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let listed = report(&["--filter", "second_phase", "--metric", "bytes"]).text();
     let number = listed
         .split_whitespace()
         .find_map(|word| word.strip_prefix('#'));
     let number = number.unwrap_or_else(|| panic!("{listed}"));
-    let output = report(&["--site", number]);
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = report(&["--site", number]).text();
     let line = text.lines().find(|line| line.contains("over time"));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     // 20 blocks of 200 bytes, 17 at the end.
-    assert!(line.contains("up to 3.9 KiB live, in "), "{line}");
+    line.has("up to 3.9 KiB live, in ");
     let bars = line.trim_start().trim_start_matches("over time");
     assert!(bars.contains("██") && bars.contains('▇'), "{line}");
 }
@@ -138,9 +123,6 @@ fn impossible_times_are_one_sentence() {
         (&["--at", "1ms", "--from", "0"], "cannot be used with"),
         (&["--from", "0", "--window", "first"], "cannot be used with"),
     ] {
-        let output = report(options);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {errors}");
-        assert!(errors.contains(sentence), "{options:?}: {errors}");
+        report(options).fails(2, sentence);
     }
 }

@@ -3,35 +3,31 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::support::compile::compiled;
 use crate::support::http::{self, Answer, CONNECTIONS};
 use crate::support::record::{Recording, command, record};
-use crate::support::{is_root, skip};
+use crate::support::{Started, Text, allotrope, is_root, run, skip, until};
 
-/// A hang fails.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// What decides how a browser is started.
 const VARIABLES: [&str; 4] = ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"];
 
 fn recording() -> Recording {
-    record(compiled("phases.c")).run().expect_status(0)
+    record(compiled("phases.c")).run().ok()
 }
 
-/// `allotrope view`, which is killed at the end of the test.
+/// `allotrope view`.
 struct View {
-    child: Child,
-    _output: BufReader<ChildStdout>,
-    errors: BufReader<ChildStderr>,
+    started: Started,
     url: String,
     address: SocketAddr,
     /// The path of the page.
@@ -50,31 +46,16 @@ impl View {
         for name in VARIABLES {
             command.env_remove(name);
         }
-        let mut child = command
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // As a job of a shell.
-            .process_group(0)
-            .spawn()
-            .expect("the command");
-        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut url = String::new();
-        output.read_line(&mut url).expect("the URL");
-        let url = url.trim_end().to_owned();
-        let rest = url.strip_prefix("http://").unwrap_or_else(|| {
-            let _ = child.kill();
-            panic!("no URL: {url}")
-        });
+        command.envs(variables.iter().copied());
+        // As a job of a shell.
+        let mut started = Started::new(command.process_group(0));
+        let url = started.line();
+        let rest = url.strip_prefix("http://").expect(&url);
         let (address, path) = rest.split_once('/').expect("a path");
         Self {
             address: address.parse().expect("an address"),
             path: format!("/{path}"),
-            child,
-            _output: output,
-            errors,
+            started,
             url,
         }
     }
@@ -93,28 +74,7 @@ impl View {
     }
 
     fn error_line(&mut self) -> String {
-        let mut line = String::new();
-        self.errors.read_line(&mut line).expect("a message");
-        line.trim_end().to_owned()
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
-        let words = line.expect("a size").split_whitespace().next();
-        words.and_then(|it| it.parse().ok()).expect("a number")
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.started.error_line()
     }
 }
 
@@ -123,13 +83,13 @@ fn the_page_is_that_of_report() {
     let recording = recording();
     let view = View::quiet(&recording.trace);
     let file = recording.folder.path().join("page.html");
-    let written = crate::support::allotrope([
+    allotrope([
         OsStr::new("report"),
         recording.trace.as_os_str(),
         OsStr::new("--html"),
         file.as_os_str(),
-    ]);
-    assert_eq!(written.status.code(), Some(0), "{written:?}");
+    ])
+    .ok();
     let page = view.page();
     assert_eq!(page.status, 200, "{}", page.head);
     assert_eq!(page.body, fs::read(file).expect("it was written"));
@@ -145,8 +105,8 @@ fn the_page_is_that_of_report() {
     }
     let policy = page.header("Content-Security-Policy").expect("a policy");
     assert!(policy.starts_with("default-src 'none';"), "{policy}");
-    assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-    assert!(!policy.contains("unsafe"), "{policy}");
+    policy.has("frame-ancestors 'none'");
+    policy.lacks("unsafe");
     let head = view.ask("HEAD", &view.path, &view.address.to_string());
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(head.header("Content-Length"), page.header("Content-Length"));
@@ -157,25 +117,25 @@ fn the_page_of_two_files_is_that_of_diff() {
     let recording = recording();
     let folder = recording.folder.path();
     let stacks = folder.join("before.stacks");
-    let exported = crate::support::allotrope([
+    allotrope([
         OsStr::new("export"),
         recording.trace.as_os_str(),
         OsStr::new("--to"),
         OsStr::new("stacks"),
         OsStr::new("-o"),
         stacks.as_os_str(),
-    ]);
-    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    ])
+    .ok();
     for before in [&recording.trace, &stacks] {
         let file = folder.join("comparison.html");
-        let written = crate::support::allotrope([
+        allotrope([
             OsStr::new("diff"),
             before.as_os_str(),
             recording.trace.as_os_str(),
             OsStr::new("--html"),
             file.as_os_str(),
-        ]);
-        assert_eq!(written.status.code(), Some(0), "{written:?}");
+        ])
+        .ok();
         let after = recording.trace.to_str().expect("plain names");
         let view = View::with(before, &["--no-open", after], &[]);
         let page = view.page();
@@ -265,20 +225,11 @@ fn other_users_get_no_page() {
     );
     let status_for = |user: u32| {
         let mut bash = Command::new("bash");
-        let output = bash
-            .args(["-c", &script])
-            .current_dir("/")
-            .uid(user)
-            .output();
-        String::from_utf8_lossy(&output.expect("bash").stdout).into_owned()
+        run(bash.args(["-c", &script]).current_dir("/").uid(user), b"").text()
     };
     // Root's client may read the page of root.
-    assert!(status_for(0).contains(" 200 "), "{}", status_for(0));
-    assert!(
-        status_for(65_534).contains(" 403 "),
-        "{}",
-        status_for(65_534)
-    );
+    status_for(0).has(" 200 ");
+    status_for(65_534).has(" 403 ");
 }
 
 #[test]
@@ -286,7 +237,7 @@ fn slow_and_hostile_clients_stop_nobody_and_take_no_memory() {
     let recording = recording();
     let view = View::quiet(&recording.trace);
     assert_eq!(view.page().status, 200);
-    let before = view.resident_kib();
+    let before = view.started.resident_kib();
     for garbage in [
         &b"\0\xff\x80garbage\r\n\r\n"[..],
         b"\x16\x03\x01\x02\x00\r\n",
@@ -320,10 +271,11 @@ fn slow_and_hostile_clients_stop_nobody_and_take_no_memory() {
         std::thread::sleep(Duration::from_millis(20));
     }
     // The heads of all connections, stacks of threads and glibc's arenas are far below this.
-    let after = view.resident_kib();
+    let after = view.started.resident_kib();
     assert!(after < before + 16 * 1024, "{before} KiB, then {after} KiB");
 }
 
+/// Reported: idle connections of another user make the page unreachable.
 #[test]
 fn idle_clients_of_another_user_hold_up_nobody() {
     if !is_root() {
@@ -331,25 +283,22 @@ fn idle_clients_of_another_user_hold_up_nobody() {
     }
     let recording = recording();
     let view = View::quiet(&recording.trace);
-    let mut idle = http::idle_clients(view.address, 70);
+    let idle = http::idle_clients(view.address, 70);
     for number in 0..50 {
         assert_eq!(view.page().status, 200, "{number}");
     }
-    drop(idle.stdin.take());
-    idle.wait().expect("it ends");
+    idle.end();
 }
 
 #[test]
 fn signals_end_it() {
     let recording = recording();
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut view = View::quiet(&recording.trace);
+        let view = View::quiet(&recording.trace);
         // Also while a client is connected.
         let client = http::connect(view.address);
-        kill_process(view.pid(), signal).expect("it runs");
-        let ended = view.child.wait().expect("it ends");
-        assert_eq!(ended.code(), Some(status), "{ended}");
-        assert_eq!(view.error_line(), "");
+        view.started.signal(signal);
+        view.started.end().code(status).error_lines(0);
         drop(client);
     }
     // nohup(1): the end of the terminal does not end it.
@@ -360,11 +309,11 @@ fn signals_end_it() {
         .arg("view")
         .arg(&recording.trace)
         .arg("--no-open");
-    let mut view = View::of(&mut nohup, &[]);
-    kill_process(view.pid(), Signal::HUP).expect("it runs");
+    let view = View::of(&mut nohup, &[]);
+    view.started.signal(Signal::HUP);
     assert_eq!(view.page().status, 200);
-    kill_process(view.pid(), Signal::TERM).expect("it runs");
-    assert_eq!(view.child.wait().expect("it ends").code(), Some(143));
+    view.started.signal(Signal::TERM);
+    view.started.end().code(143);
 }
 
 /// A program that stands for a browser: it reads its input to the end, writes down its process
@@ -382,18 +331,10 @@ fn browser(folder: &Path, name: &str, end: &str) -> (PathBuf, PathBuf) {
 
 /// The lines of a file that somebody writes.
 fn lines_of(path: &Path) -> Vec<String> {
-    let started = Instant::now();
-    loop {
-        if let Ok(text) = fs::read_to_string(path) {
-            return text.lines().map(str::to_owned).collect();
-        }
-        assert!(
-            started.elapsed() < TIME_LIMIT,
-            "{} is not there",
-            path.display()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let name = path.display().to_string();
+    until(&name, || path.exists());
+    let text = fs::read_to_string(path).expect("it is there");
+    text.lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -405,13 +346,13 @@ fn the_browser_gets_the_url_and_nothing_to_hold_on_to() {
     let variable = format!("/none/browser:{} --tab=%s", path.display());
     let mut view = View::with(&recording.trace, &[], &[("BROWSER", &variable)]);
     let message = view.error_line();
-    assert!(message.contains("opening the page"), "{message}");
+    message.has("opening the page");
     assert!(message.contains(path.to_str().expect("plain")), "{message}");
     let mut lines = lines_of(&seen);
     assert_eq!(lines.pop(), Some(format!("--tab={}", view.url)));
     // Not that of the command, to which a terminal sends Ctrl-C.
     let group: u32 = lines.remove(0).trim().parse().expect("a group");
-    assert_ne!(group, view.child.id());
+    assert_ne!(group, view.started.id());
     let open = lines.iter().filter_map(|line| line.split_once(" -> "));
     let open: Vec<&str> = open.map(|(_, file)| file).collect();
     assert!(open.len() >= 3, "{lines:?}");
@@ -420,8 +361,8 @@ fn the_browser_gets_the_url_and_nothing_to_hold_on_to() {
     let others: Vec<_> = open.iter().filter(|it| !is_own(it)).collect();
     assert!(others.iter().all(|it| **it == "/dev/null"), "{others:?}");
     // Ctrl-C ends the command, and the browser runs on.
-    kill_process_group(view.pid(), Signal::INT).expect("it runs");
-    assert_eq!(view.child.wait().expect("it ends").code(), Some(130));
+    kill_process_group(view.started.pid(), Signal::INT).expect("it runs");
+    view.started.end().code(130);
     let browser = Pid::from_raw(group as i32).expect("a process");
     kill_process_group(browser, Signal::KILL).expect("it still runs");
 }
@@ -435,17 +376,14 @@ fn a_browser_that_fails_is_named() {
     let mut view = View::with(&recording.trace, &[], &[("BROWSER", variable)]);
     assert!(view.error_line().contains("opening the page"));
     let message = view.error_line();
-    assert!(message.contains("failed (exit status: 3)"), "{message}");
+    message.has("failed (exit status: 3)");
     assert_eq!(lines_of(&seen).last(), Some(&view.url));
     assert_eq!(view.page().status, 200);
 
     let none = [("BROWSER", "/none/a:/none/b %s")];
     let mut view = View::with(&recording.trace, &[], &none);
     let message = view.error_line();
-    assert!(
-        message.contains("/none/a or /none/b cannot be started"),
-        "{message}"
-    );
+    message.has("/none/a or /none/b cannot be started");
     assert_eq!(view.page().status, 200);
 }
 
@@ -464,8 +402,7 @@ fn xdg_open_is_used_on_a_display_only() {
 
     let mut view = View::with(&recording.trace, &[], &[("PATH", &path)]);
     let message = view.error_line();
-    assert!(message.contains("there is no display"), "{message}");
-    assert!(message.contains("open the URL"), "{message}");
+    message.has_all(["there is no display", "open the URL"]);
     assert_eq!(view.page().status, 200);
     assert!(!seen.exists());
 }
@@ -487,8 +424,8 @@ fn in_an_ssh_session_the_tunnel_is_named() {
         format!("allotrope: ssh -L {port}:127.0.0.1:{port} 192.0.2.5")
     );
     assert_eq!(view.page().status, 200);
-    kill_process(view.pid(), Signal::TERM).expect("it runs");
-    view.child.wait().expect("it ends");
+    view.started.signal(Signal::TERM);
+    view.started.end();
     assert!(!seen.exists(), "no browser is started");
 }
 
@@ -497,14 +434,11 @@ fn no_open_prints_the_url_and_nothing_else() {
     let recording = recording();
     let session = [("SSH_CONNECTION", "198.51.100.7 50123 192.0.2.5 22")];
     for variables in [&[][..], &session] {
-        let mut view = View::with(&recording.trace, &["--no-open"], variables);
+        let view = View::with(&recording.trace, &["--no-open"], variables);
         assert_eq!(view.page().status, 200);
-        kill_process(view.pid(), Signal::TERM).expect("it runs");
-        view.child.wait().expect("it ends");
-        let mut rest = String::new();
-        view.errors.read_to_string(&mut rest).expect("text");
-        view._output.read_to_string(&mut rest).expect("text");
-        assert_eq!(rest, "");
+        view.started.signal(Signal::TERM);
+        let ended = view.started.end().error_lines(0);
+        assert_eq!(ended.text(), format!("{}\n", view.url));
     }
 }
 
@@ -530,11 +464,10 @@ fn what_cannot_be_served_is_refused_with_a_sentence() {
         (&[trace, "--glue", "/none/list.txt"], "/none/list.txt"),
     ];
     for (words, part) in cases {
-        let output = crate::support::allotrope(["view", "--no-open"].iter().chain(words));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        let output = allotrope(["view", "--no-open"].iter().chain(words)).code(2);
+        let said = output.errors();
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains(part), "{said}");
+        said.has(part);
         assert!(output.stdout.is_empty());
         assert_eq!(output.status.signal(), None);
     }
@@ -545,8 +478,7 @@ fn what_cannot_be_served_is_refused_with_a_sentence() {
         &["--port", "65536"],
         &["--source-path", "a=b"],
     ] {
-        let output = crate::support::allotrope(["view", "--no-open", trace].iter().chain(words));
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        allotrope(["view", "--no-open", trace].iter().chain(words)).code(2);
     }
     // The port is the one that was asked for, once it is free.
     drop(taken);

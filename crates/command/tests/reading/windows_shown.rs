@@ -1,8 +1,6 @@
 //! Windows as `report` and `diff` show them: `programs/measured.c`.
 
-use std::process::Output;
-
-use crate::support::{Recording, allotrope, compiled, record};
+use crate::support::{Ended, Recording, Text, allotrope, compiled, record};
 
 const ROWS: u64 = 1000;
 
@@ -10,33 +8,25 @@ fn measured(rows: u64, per_row: u64) -> Recording {
     record(compiled("measured.c"))
         .args([rows.to_string(), per_row.to_string()])
         .run()
-        .expect_status(0)
+        .ok()
 }
 
-fn run(words: &[&str], recordings: &[&Recording]) -> Output {
+fn run(words: &[&str], recordings: &[&Recording]) -> Ended {
     let traces = recordings
         .iter()
         .map(|it| it.trace.to_str().expect("UTF-8"));
     allotrope(words.iter().copied().chain(traces))
 }
 
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn sentence(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> serde_json::Value {
-    assert_eq!(output.status.code(), Some(0), "{}", sentence(output));
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+fn json(output: &Ended) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{}", output.errors());
+    output.json()
 }
 
 #[test]
 fn a_report_lists_windows_and_shows_one() {
     let recording = measured(ROWS, 2);
-    let text = printed(&run(&["report", "--lists"], &[&recording]));
+    let text = run(&["report", "--lists"], &[&recording]).text();
     let line = |name: &str| {
         let line = text.lines().find(|line| line.ends_with(name));
         line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
@@ -51,7 +41,7 @@ fn a_report_lists_windows_and_shows_one() {
         line("  left").starts_with("     1            1  "),
         "{text}"
     );
-    assert!(text.contains("never closed"), "{text}");
+    text.has("never closed");
 
     let report = json(&run(&["report", "--format", "json"], &[&recording]));
     let windows = report["processes"][0]["windows"]
@@ -70,23 +60,19 @@ fn a_report_lists_windows_and_shows_one() {
     }
     assert_eq!(windows[5]["closed"], false);
 
-    let one = printed(&run(&["report", "--window", "encode"], &[&recording]));
-    assert!(one.contains("window encode: run 1 of 5"), "{one}");
-    assert!(one.contains("1,000 iterations"), "{one}");
-    assert!(one.contains("Totals (each: divided by 1,000)"), "{one}");
+    let one = run(&["report", "--window", "encode"], &[&recording]).text();
+    one.has("window encode: run 1 of 5");
+    one.has("1,000 iterations");
+    one.has("Totals (each: divided by 1,000)");
     // 2,001 blocks with 64,100 bytes.
-    assert!(
-        one.contains("64,100 bytes, 2.00 each with 64.10 B"),
-        "{one}"
-    );
+    one.has("64,100 bytes, 2.00 each with 64.10 B");
     let by_allocations = "By allocations: 2,001 at 2 sites, 2.00 each";
-    assert!(one.contains(by_allocations), "{one}");
-    assert!(one.contains("2,000  2 each "), "{one}");
+    one.has(by_allocations);
+    one.has("2,000  2 each ");
     let remaining = "By remaining bytes: 100 B at 1 site, 0.10 B each";
-    assert!(one.contains(remaining), "{one}");
+    one.has(remaining);
     let by_10 = ["report", "--window", "encode", "--per", "10"];
-    let by_10 = printed(&run(&by_10, &[&recording]));
-    assert!(by_10.contains("2,000  200 each "), "{by_10}");
+    run(&by_10, &[&recording]).has("2,000  200 each ");
     let words = [
         "report", "--format", "json", "--window", "encode", "--run", "3",
     ];
@@ -106,18 +92,11 @@ fn a_report_lists_windows_and_shows_one() {
 
 #[test]
 fn a_program_without_windows_has_none_in_its_report() {
-    let recording = record("true").run().expect_status(0);
+    let recording = record("true").run().ok();
     let report = json(&run(&["report", "--format", "json"], &[&recording]));
     assert_eq!(report["processes"][0].get("windows"), None);
-    let text = printed(&run(&["report", "--lists"], &[&recording]));
-    assert!(!text.contains("Windows"), "{text}");
-    let asked = run(&["report", "--window", "x"], &[&recording]);
-    assert_eq!(asked.status.code(), Some(2));
-    assert!(
-        sentence(&asked).contains("it has none"),
-        "{}",
-        sentence(&asked)
-    );
+    run(&["report", "--lists"], &[&recording]).lacks("Windows");
+    run(&["report", "--window", "x"], &[&recording]).fails(2, "it has none");
 }
 
 #[test]
@@ -138,31 +117,13 @@ fn missing_windows_and_runs_are_errors() {
             "--window",
         ),
     ] {
-        let output = run(words, &[&recording]);
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(
-            sentence(&output).contains(expected),
-            "{}",
-            sentence(&output)
-        );
+        run(words, &[&recording]).fails(2, expected);
     }
-    let left = run(&["diff", "--window", "left"], &[&recording, &recording]);
-    assert_eq!(left.status.code(), Some(2));
-    assert!(
-        sentence(&left).contains("was closed"),
-        "{}",
-        sentence(&left)
-    );
+    run(&["diff", "--window", "left"], &[&recording, &recording]).fails(2, "was closed");
     let folded = recording.folder.path().join("stacks.folded");
     std::fs::write(&folded, "main;f 1\n").expect("a file");
     let folded = folded.to_str().expect("UTF-8");
-    let output = run(&["diff", "--window", "encode", folded], &[&recording]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        sentence(&output).contains("only recordings"),
-        "{}",
-        sentence(&output)
-    );
+    run(&["diff", "--window", "encode", folded], &[&recording]).fails(2, "only recordings");
 }
 
 #[test]
@@ -177,13 +138,12 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
     assert_eq!(entries[0]["difference"], 3 * ROWS);
     let blame = entries[0]["blame"].as_u64().expect("an index") as usize;
     assert_eq!(diff["frames"][blame]["function"], "row");
-    let text = printed(&run(&["diff", "--window", "encode"], &[&before, &after]));
-    assert!(text.contains("(+3.00 each)"), "{text}");
-    assert!(text.contains("5 runs of window encode"), "{text}");
-    assert!(text.contains("5 runs before of 2,001"), "{text}");
+    let text = run(&["diff", "--window", "encode"], &[&before, &after]).text();
+    text.has("(+3.00 each)");
+    text.has("5 runs of window encode");
+    text.has("5 runs before of 2,001");
     let options = ["diff", "--window", "encode", "--per", "500"];
-    let text = printed(&run(&options, &[&before, &after]));
-    assert!(text.contains("(+6.00 each)"), "{text}");
+    run(&options, &[&before, &after]).has("(+6.00 each)");
     let judged = [
         "diff",
         "--window",
@@ -197,12 +157,7 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
 #[test]
 fn different_numbers_of_iterations_are_reported() {
     let (before, after) = (measured(10, 1), measured(20, 1));
-    let output = run(&["diff", "--window", "encode"], &[&before, &after]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(
-        sentence(&output).contains("10 to 20 iterations"),
-        "{}",
-        sentence(&output)
-    );
-    assert!(!printed(&output).contains("each"), "{}", printed(&output));
+    let output = run(&["diff", "--window", "encode"], &[&before, &after]).ok();
+    output.errors().has("10 to 20 iterations");
+    output.text().lacks("each");
 }

@@ -43,7 +43,7 @@ fn windows(profile: &Profile) -> Vec<(String, Counts)> {
 }
 
 fn of_counted(arguments: &[&str]) -> Vec<(String, Counts)> {
-    let recording = counted(arguments).expect_status(0);
+    let recording = counted(arguments).ok();
     let profile = profile(&recording);
     assert!(profile.is_counts_only());
     windows(&profile)
@@ -73,10 +73,7 @@ fn threads_that_are_joined_inside() {
     let of = |name: &str| found.iter().find(|it| it.0 == name).expect("it is there").1;
     // Each of four threads: 5 of 64 bytes that are freed, 1 of 8.
     assert_eq!(of("joined"), [4 * 6, 4 * (5 * 64 + 8), 4 * 5, 0]);
-    let full = record(compiled("windows.c"))
-        .args(["joined"])
-        .run()
-        .expect_status(0);
+    let full = record(compiled("windows.c")).args(["joined"]).run().ok();
     assert_eq!(found, windows(&profile(&full)));
 }
 
@@ -100,13 +97,13 @@ fn one_thread_or_the_whole_process() {
 fn opted_out_allocations_are_in_no_window_but_in_the_total() {
     // 1, then 2 + 4 + 8 outside, then 16 + 32.
     let some = 1 + 16 + 32;
-    let recording = counted(&["opted-out"]).expect_status(0);
+    let recording = counted(&["opted-out"]).ok();
     let found = profile(&recording);
     assert_eq!(
         windows(&found),
         [("some".to_owned(), [some, some * 8, 0, 0])]
     );
-    let none = profile(&counted(&["misused"]).expect_status(0));
+    let none = profile(&counted(&["misused"]).ok());
     let all = |profile: &Profile| profile.processes[0].totals.allocations;
     assert_eq!(all(&found) - (some + 2 + 4 + 8), all(&none) - (1 + 2 + 4));
     // An opted-out thread allocates meanwhile: that is in none of the windows.
@@ -130,7 +127,7 @@ fn windows_with_unknown_counts_are_not_measured() {
     assert!(closed.measured && closed.closed);
     assert!(!open.measured && !open.closed);
     // Another thread closes this thread's window and cannot read its counters.
-    let elsewhere = profile(&counted(&["closed-elsewhere"]).expect_status(0));
+    let elsewhere = profile(&counted(&["closed-elsewhere"]).ok());
     let [run] = &elsewhere.processes[0].windows[..] else {
         panic!("one window")
     };
@@ -147,27 +144,20 @@ fn handlers_count_with_the_thread_that_they_interrupt() {
 
 #[test]
 fn commands_that_need_stacks_of_windows_refuse() {
-    let recording = counted(&["nested"]).expect_status(0);
+    let recording = counted(&["nested"]).ok();
     let trace = recording.trace.to_str().expect("a plain path");
     for arguments in [
         vec!["report", "--window", "inner", trace],
         vec!["diff", "--window", "inner", trace, trace],
     ] {
-        let output = allotrope(&arguments);
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
-        assert!(
-            printed.contains("--counts-only"),
-            "{arguments:?}: {printed}"
-        );
+        allotrope(&arguments).fails(2, "--counts-only");
     }
 }
 
 #[test]
 fn the_report_shows_what_is_known() {
-    let recording = counted(&["nested"]).expect_status(0);
-    let text = allotrope([Path::new("report"), &recording.trace]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let recording = counted(&["nested"]).ok();
+    let text = allotrope([Path::new("report"), &recording.trace]).text();
     let words = |of: &str| -> Vec<String> {
         let line = text.lines().find(|line| line.ends_with(of));
         let line = line.unwrap_or_else(|| panic!("{of}: {text}"));

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::support::{
-    Record, Recording, Report, allotrope, compile, compiled, compiled_with, record,
+    Record, Recording, Report, Text, allotrope, compile, compiled, compiled_with, record,
 };
 use serde_json::Value;
 
@@ -48,13 +48,13 @@ fn beyond(totals: &Counts, nothing: &Counts) -> Counts {
 }
 
 fn nothing() -> Counts {
-    let recording = counted(case("nothing")).expect_status(0);
+    let recording = counted(case("nothing")).ok();
     totals(&recording.report())[0]
 }
 
 #[test]
 fn a_killed_program_has_counted_everything() {
-    let report = counted(case("killed")).expect_status(128 + 9).report();
+    let report = counted(case("killed")).code(128 + 9).report();
     let found = beyond(&totals(&report)[0], &nothing());
     assert_eq!(found, [12346, 12345 * 20 + 7, 12345, 0]);
 }
@@ -62,10 +62,11 @@ fn a_killed_program_has_counted_everything() {
 #[test]
 fn handlers_that_interrupt_a_count_lose_nothing() {
     let allocator = compiled_with("handler_safe.c", &["-shared", "-fPIC"]);
-    let under = |program: Record| counted(program.env("LD_PRELOAD", &allocator)).expect_status(0);
+    let under = |program: Record| counted(program.env("LD_PRELOAD", &allocator)).ok();
     let nothing = totals(&under(case("nothing")).report())[0];
     let recording = under(case("signals"));
-    let handled: u64 = String::from_utf8_lossy(&recording.stdout)
+    let handled: u64 = recording
+        .text()
         .parse()
         .expect("the program writes a number");
     let pairs = 3_000_000;
@@ -76,7 +77,7 @@ fn handlers_that_interrupt_a_count_lose_nothing() {
 
 #[test]
 fn threads_that_follow_one_another_are_counted_apart() {
-    let report = counted(case("reuse")).expect_status(0).report();
+    let report = counted(case("reuse")).ok().report();
     let process = report.only();
     let threads = process.json["threads"].as_array().expect("it is counted");
     let main = process.number("pid");
@@ -102,7 +103,7 @@ fn threads_that_follow_one_another_are_counted_apart() {
 /// stack. So deallocations are exact, and allocations may be a few more.
 #[test]
 fn forked_children_count_for_themselves() {
-    let report = counted(case("forks")).expect_status(0).report();
+    let report = counted(case("forks")).ok().report();
     let all = totals(&report);
     assert_eq!(all.len(), 21, "{}", report.summary());
     for [allocations, bytes, deallocations, _] in &all[1..] {
@@ -118,7 +119,7 @@ fn forked_children_count_for_themselves() {
 
 #[test]
 fn counts_begin_at_zero_after_exec() {
-    let report = counted(case("again")).expect_status(0).report();
+    let report = counted(case("again")).ok().report();
     let all = totals(&report);
     assert_eq!(all.len(), 2, "{}", report.summary());
     for image in &all {
@@ -185,20 +186,15 @@ fn operators_of_an_allocator_count_once() {
 
 #[test]
 fn what_is_not_measured_is_null_in_json_and_marked_in_text() {
-    let recording = counted(case("once")).expect_status(0);
+    let recording = counted(case("once")).ok();
     let report = recording.report();
     let totals = &report.only().json["totals"];
     for name in ["temporary_allocations", "leaked_bytes", "peak_bytes"] {
         assert!(totals[name].is_null(), "{name}: {}", totals[name]);
     }
     assert!(report.only().json["sites"].is_null());
-    assert!(
-        recording.stderr.contains("not measured"),
-        "{}",
-        recording.stderr
-    );
-    let text = allotrope([Path::new("report"), &recording.trace]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    recording.stderr.has("not measured");
+    let text = allotrope([Path::new("report"), &recording.trace]).text();
     for line in ["temporary", "leaked", "peak"] {
         let line = text.lines().find(|it| it.trim_start().starts_with(line));
         assert!(line.is_some_and(|it| it.contains("not measured")), "{text}");
@@ -207,7 +203,7 @@ fn what_is_not_measured_is_null_in_json_and_marked_in_text() {
 
 #[test]
 fn commands_that_need_stacks_refuse() {
-    let recording = counted(case("once")).expect_status(0);
+    let recording = counted(case("once")).ok();
     let trace = recording.trace.to_str().expect("a plain path");
     for arguments in [
         vec!["diff", trace, trace],
@@ -216,13 +212,7 @@ fn commands_that_need_stacks_refuse() {
         vec!["report", "--by", "size", trace],
         vec!["report", "--site", "1", trace],
     ] {
-        let output = allotrope(&arguments);
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
-        assert!(
-            printed.contains("--counts-only"),
-            "{arguments:?}: {printed}"
-        );
+        let printed = allotrope(&arguments).fails(2, "--counts-only").errors();
         assert_eq!(printed.lines().count(), 1, "{arguments:?}: {printed}");
     }
 }

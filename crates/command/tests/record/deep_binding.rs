@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Process, compiled, compiled_with, record, skip};
+use crate::support::{Process, Text, allotrope, compiled, compiled_with, record, skip};
 
 fn library() -> PathBuf {
     compiled_with("deep_library.c", &["-shared", "-fPIC", "-fno-builtin"])
@@ -48,7 +48,7 @@ fn blocks_that_cross_over() {
             .arg(bound)
             .arg(library())
             .run()
-            .expect_status(0)
+            .ok()
             .report();
         expect_truth(&report.only(), &format!("{bound}: {}", report.summary()));
     }
@@ -62,7 +62,7 @@ fn they_are_counted_without_stacks() {
             .arg("lazy")
             .arg(library())
             .run()
-            .expect_status(0)
+            .ok()
             .report();
         let process = report.only();
         ["allocations", "allocated_bytes", "deallocations"].map(|it| process.total(it))
@@ -82,22 +82,19 @@ fn beside_another_allocator() {
         .arg(library())
         .env("LD_PRELOAD", jemalloc)
         .run()
-        .expect_status(0);
+        .ok();
     let report = recording.report();
     let process = report.only();
     assert_eq!(process.under("library_makes").allocations, 0);
     assert_eq!(process.under("program_makes").allocations, 300);
-    let text = crate::support::allotrope([
+    let text = allotrope([
         "report".as_ref(),
         "--lists".as_ref(),
         recording.trace.as_os_str(),
-    ]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    ])
+    .text();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        text.contains("libraries that it opened with RTLD_DEEPBIND"),
-        "{text}"
-    );
+    text.has("libraries that it opened with RTLD_DEEPBIND");
 }
 
 /// PHP opens its extensions with RTLD_DEEPBIND. This one frees blocks that PHP made.
@@ -110,7 +107,7 @@ fn an_extension_of_php() {
         .output();
     let folder = match php {
         Ok(output) if output.status.success() => {
-            PathBuf::from(String::from_utf8_lossy(&output.stdout).into_owned())
+            PathBuf::from(String::from_utf8(output.stdout).expect("a path"))
         }
         _ => return skip("php is not here (Debian package php-cli)"),
     };
@@ -121,7 +118,7 @@ fn an_extension_of_php() {
         .args(["-n", "-d", "extension=ffi.so", "-d", "ffi.enable=1"])
         .args(["-r", CODE])
         .run()
-        .expect_status(7)
+        .code(7)
         .report();
     let process = report.only();
     assert_eq!(process.number("lost_events"), 0, "{}", report.summary());

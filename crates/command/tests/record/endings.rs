@@ -7,14 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Recording, Report, compiled, compiled_with, is_root, record, run};
+use crate::support::{Recording, Report, Text, compiled, compiled_with, is_root, record, run};
 use serde_json::{Value, json};
 
 fn expect(arguments: &[&str], status: i32, exit: &Value) -> Recording {
     let recording = record(compiled("endings.c"))
         .args(arguments)
         .run()
-        .expect_status(status);
+        .code(status);
     let report = recording.report();
     let process = report.only();
     assert_eq!(process.exit(), exit, "{arguments:?}");
@@ -53,9 +53,7 @@ fn exits_that_skip_the_usual_end() {
 /// A process that is killed before its first allocation is recorded, too.
 #[test]
 fn death_without_an_allocation() {
-    let recording = record(compiled("killed_idle.c"))
-        .run()
-        .expect_status(128 + 9);
+    let recording = record(compiled("killed_idle.c")).run().code(128 + 9);
     let report = recording.report();
     let process = report.only();
     assert_eq!(*process.exit(), json!({"signal": "SIGKILL"}));
@@ -92,9 +90,7 @@ fn crashes() {
 fn the_summary_has_counts_file_and_next_command() {
     let recording = expect(&["return", "0"], 0, &json!({"status": 0}));
     let printed = &recording.stderr;
-    for part in ["1,001", "allotrope report", "recorded.allotrope"] {
-        assert!(printed.contains(part), "{part} in {printed}");
-    }
+    printed.has_all(["1,001", "allotrope report", "recorded.allotrope"]);
 }
 
 /// A user without rights.
@@ -138,8 +134,7 @@ fn programs_that_end_at_once_are_named_however_they_end() {
             if is_root() {
                 command.uid(NOBODY).gid(NOBODY);
             }
-            let output = run(&mut command, b"");
-            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            run(&mut command, b"").ok();
             let report = Report::of(&trace);
             let processes = report.processes();
             let short = processes.iter().filter(|process| {

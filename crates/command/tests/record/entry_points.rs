@@ -46,7 +46,7 @@ mod c {
         let recording = record(compile::compiled("entry_points.c"))
             .arg("nothing")
             .run()
-            .expect_status(0);
+            .ok();
         let report = recording.report();
         let process = report.only();
         assert_eq!(process.total("allocations"), 0, "{}", report.summary());
@@ -67,7 +67,7 @@ mod cxx {
         let recording = record(compile::compiled("operators.cc"))
             .arg("failures")
             .run()
-            .expect_status(0);
+            .ok();
         let report = recording.report();
         let found = report.only().under("case_failures");
         assert!(found.bytes < 100_000, "{found:?}");
@@ -81,9 +81,6 @@ mod cxx {
 fn the_recorder_does_not_change_which_functions_exist() {
     let run = record(compile::compiled("available.c"));
     let plain = run.plain();
-    let recorded = run.run().expect_status(0);
-    assert_eq!(
-        String::from_utf8_lossy(&recorded.stdout),
-        String::from_utf8_lossy(&plain.stdout)
-    );
+    let recorded = run.run().ok();
+    assert_eq!(recorded.text(), plain.text());
 }

@@ -2,12 +2,12 @@
 //! `programs/freeing.c` and `programs/freeing.cc`. Every report is checked to list as many
 //! freed blocks for each site as it has (`crate::support::schema`).
 
-use crate::support::{Process, Recording, allotrope, compiled, record};
+use crate::support::{Process, Recording, Text, allotrope, compiled, record};
 use serde_json::Value;
 
 fn recorded(case: &str) -> Recording {
     let program = record(compiled("freeing.c")).option("--free-stacks");
-    program.arg(case).run().expect_status(0)
+    program.arg(case).run().ok()
 }
 
 /// The stacks that freed the site's blocks.
@@ -131,13 +131,13 @@ fn the_table_is_bounded_and_says_what_is_together() {
     assert_eq!(stacks[0]["allocations"], 936);
     let number = site["number"].to_string();
     let text = shown(&recording, &["--site", &number]);
-    assert!(text.contains("at the stacks beyond the first 64"), "{text}");
+    text.has("at the stacks beyond the first 64");
 }
 
 #[test]
 fn operators_of_cplusplus_are_deallocations_too() {
     let program = record(compiled("freeing.cc")).option("--free-stacks");
-    let report = program.run().expect_status(0).report();
+    let report = program.run().ok().report();
     let process = report.only();
     for (allocating, freeing, blocks) in [
         ("construct()", "destroy(Thing*)", 12),
@@ -162,7 +162,7 @@ fn the_figures_do_not_change() {
     for case in ["sites", "moved", "forked", "many"] {
         let with = recorded(case).report();
         let without = record(compiled("freeing.c")).arg(case);
-        let without = without.run().expect_status(0).report();
+        let without = without.run().ok().report();
         let processes = with.processes().into_iter().zip(without.processes());
         for (with, without) in processes {
             for figure in [
@@ -216,10 +216,9 @@ fn every_freed_block_is_listed_in_other_programs_too() {
 /// The standard output of `allotrope report` with these options.
 fn shown(recording: &Recording, options: &[&str]) -> String {
     let trace = recording.trace.to_str().expect("UTF-8");
-    let output = allotrope(["report", trace].iter().chain(options));
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    String::from_utf8(output.stdout).expect("UTF-8")
+    allotrope(["report", trace].iter().chain(options))
+        .ok()
+        .text()
 }
 
 #[test]
@@ -229,14 +228,11 @@ fn the_texts_say_where_or_how_to_find_out() {
     let number = report.only().site_under("produce")["number"].to_string();
     let text = shown(&recording, &["--site", &number]);
     let freed = text.split("Freed at 2 stacks").nth(1).expect("a section");
-    assert!(freed.contains("▸ drop_second"), "{freed}");
-    assert!(freed.contains("80.0 %: 800 blocks"), "{freed}");
-    assert!(freed.contains(", by "), "{freed}");
+    freed.has_all(["▸ drop_second", "80.0 %: 800 blocks", ", by "]);
     let trace = recording.trace.to_str().expect("UTF-8");
     let subject = format!("site:{number}");
-    let output = allotrope(["show", trace, &subject]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(text.contains("Freed at 2 stacks"), "{text}");
+    let text = allotrope(["show", trace, &subject]).text();
+    text.has("Freed at 2 stacks");
     let lines = shown(
         &recording,
         &["--site", &number, "--events", "--format", "json-lines"],
@@ -261,27 +257,20 @@ fn the_texts_say_where_or_how_to_find_out() {
         .filter(|line| line.contains(",\"drop_second;consume;"));
     assert_eq!(second.count(), 800);
     let text = shown(&recording, &["--site", &number, "--events", "--limit", "3"]);
-    assert!(text.contains(", freed at drop_"), "{text}");
+    text.has(", freed at drop_");
 
     let recording = record(compiled("freeing.c")).arg("sites").run();
     let report = recording.report();
     let number = report.only().sites_under("make")[0]["number"].to_string();
     let text = shown(&recording, &["--site", &number]);
-    assert!(
-        text.contains("record with --free-stacks to see where"),
-        "{text}"
-    );
+    text.has("record with --free-stacks to see where");
 }
 
 #[test]
 fn counting_alone_has_no_stacks() {
     let program = record(compiled("freeing.c")).option("--free-stacks");
     let recording = program.option("--counts-only").arg("sites").run();
-    let recording = recording.expect_status(125);
-    assert!(
-        recording.stderr.contains("leave out one of the two"),
-        "{}",
-        recording.stderr
-    );
+    let recording = recording.code(125);
+    recording.stderr.has("leave out one of the two");
     assert!(!recording.trace.exists());
 }

@@ -30,7 +30,7 @@ fn a_map_names_code_as_it_was_when_it_allocated() {
     let mut pause = 200;
     loop {
         let run = record(compiled(C)).args(["map", &pause.to_string()]);
-        let report = run.run().expect_status(0).report();
+        let report = run.run().ok().report();
         let process = report.only();
         remove_map(&process);
         let found = (
@@ -51,7 +51,7 @@ fn a_map_names_code_as_it_was_when_it_allocated() {
 #[test]
 fn a_dump_names_code_as_it_was_when_it_allocated() {
     let run = record(compiled(C)).args(["dump", "20"]);
-    let report = run.run().expect_status(0).report();
+    let report = run.run().ok().report();
     let process = report.only();
     assert_eq!(of(process.under("first version")), sums(50, 50 * 7));
     assert_eq!(of(process.under("second version")), sums(30, 30 * 9));
@@ -59,7 +59,7 @@ fn a_dump_names_code_as_it_was_when_it_allocated() {
 
 #[test]
 fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
-    let plain = record(compiled(C)).arg("between").run().expect_status(0);
+    let plain = record(compiled(C)).arg("between").run().ok();
     let report = plain.report();
     let process = report.only();
     remove_map(&process);
@@ -69,7 +69,7 @@ fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
     let run = record(compiled(C))
         .option("--frame-pointers")
         .arg("between");
-    let report = run.run().expect_status(0).report();
+    let report = run.run().ok().report();
     let process = report.only();
     remove_map(&process);
     let site = process.site_under("allocates");
@@ -81,6 +81,8 @@ fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
 
 /// As in a container that ends with its program: the map is in a folder that only the process
 /// has, under the id that only its own namespace has, and is gone when the process has ended.
+///
+/// Reported: JIT code of a container that ends at once has no names.
 #[test]
 fn a_map_in_a_container_that_is_gone_at_once_names_code() {
     let unshare = if crate::support::is_root() {
@@ -112,7 +114,7 @@ fn a_map_in_a_container_that_is_gone_at_once_names_code() {
             .env("TMPDIR", recorder.path())
             .args([unshare, "--mount-proc", "sh", "-c", script])
             .arg(compiled(C));
-        let report = run.run().expect_status(0).report();
+        let report = run.run().ok().report();
         let sums = report.processes().into_iter().map(|process| {
             let versions = ["first version", "second version"];
             versions.map(|it| process.under(it).allocations)
@@ -166,7 +168,7 @@ fn functions_of_node_are_on_the_stacks_of_what_they_allocate() {
     }
     let run = record("node").option("--frame-pointers").args(options);
     let script = script(&run, "script.js", SCRIPT);
-    let report = run.arg(script).run().expect_status(0).report();
+    let report = run.arg(script).run().ok().report();
     let process = report.only();
     remove_map(&process);
     let found = process.under("allocatesOften");
@@ -207,7 +209,7 @@ fn functions_of_python_are_on_the_stacks_of_what_they_allocate() {
     let text =
         "def allocates_often():\n    return [bytes(3000) for _ in range(500)]\nallocates_often()\n";
     let script = script(&run, "script.py", text);
-    let recording = run.args(["-X", "perf"]).arg(script).run().expect_status(0);
+    let recording = run.args(["-X", "perf"]).arg(script).run().ok();
     let report = recording.report();
     let process = report.only();
     remove_map(&process);

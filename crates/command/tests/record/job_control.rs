@@ -11,8 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::record::finish;
-use crate::support::{Record, compiled, record};
+use crate::support::{Record, Started, compiled, record};
 use rustix::fs::OFlags;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
@@ -26,32 +25,17 @@ const STOP_SIGNALS: [Signal; 4] = [Signal::STOP, Signal::TSTP, Signal::TTIN, Sig
 
 /// Starts the recording as a job of its own: a process group whose leader's
 /// parent is in the same session, so that the kernel stops it.
-fn start(run: &Record) -> Child {
-    run.command()
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts")
-}
-
-/// Reads eight bytes of the recorded program's output, which must be these.
-#[track_caller]
-fn expect_output(child: &mut Child, text: &[u8; 8]) {
-    let mut bytes = [0; 8];
-    let stdout = child.stdout.as_mut().expect("it is piped");
-    stdout.read_exact(&mut bytes).expect("it can be read");
-    assert_eq!(&bytes, text);
+fn start(run: &Record) -> Started {
+    Started::new(run.command().process_group(0))
 }
 
 /// Waits for the next stop of `record`, as a shell does; returns the signal.
 #[track_caller]
-fn wait_for_stop(child: &Child) -> i32 {
+fn wait_for_stop(child: &Started) -> i32 {
     let deadline = Instant::now() + TIME_LIMIT;
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     loop {
-        let status = waitid(WaitId::Pid(Pid::from_child(child)), options).expect("it is our child");
+        let status = waitid(WaitId::Pid(child.pid()), options).expect("it is our child");
         if let Some(signal) = status.and_then(|status| status.stopping_signal()) {
             return signal;
         }
@@ -89,10 +73,10 @@ fn stops_by_itself(signal: Signal, go_on: fn(Pid)) {
     let child = start(&run);
     for _ in 0..3 {
         assert_eq!(wait_for_stop(&child), signal.as_raw());
-        go_on(Pid::from_child(&child));
+        go_on(child.pid());
     }
-    let output = finish(child, b"").expect("it ends");
-    let recording = run.recorded(output).expect_status(7);
+    let output = child.end();
+    let recording = run.recorded(output).code(7);
     assert_eq!(recording.stdout, b"gone on\n".repeat(3));
     assert_eq!(recording.report().only().under("gone_on").allocations, 3);
 }
@@ -120,8 +104,8 @@ fn the_whole_job_is_continued() {
 fn the_program_alone_is_continued() {
     for signal in ["19", "20"] {
         let run = record(compiled("stopping.c")).args(["continued-by-its-child", signal]);
-        let output = finish(start(&run), b"").expect("it ends");
-        let recording = run.recorded(output).expect_status(7);
+        let output = start(&run).end();
+        let recording = run.recorded(output).code(7);
         assert_eq!(recording.stdout, b"gone on\n");
     }
 }
@@ -129,8 +113,8 @@ fn the_program_alone_is_continued() {
 #[test]
 fn the_program_is_killed_while_it_is_stopped() {
     let run = record(compiled("stopping.c")).args(["killed-while-stopped", "19"]);
-    let output = finish(start(&run), b"").expect("it ends");
-    run.recorded(output).expect_status(128 + 9);
+    let output = start(&run).end();
+    run.recorded(output).code(128 + 9);
 }
 
 /// When `record` alone gets SIGTSTP, it passes the signal on to the program, and stops
@@ -139,13 +123,13 @@ fn the_program_is_killed_while_it_is_stopped() {
 fn a_request_to_stop_is_passed_on() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
-    expect_output(&mut child, b"reading\n");
-    let launcher = Pid::from_child(&child);
-    kill_process(launcher, Signal::TSTP).expect("it is our child");
+    assert_eq!(child.line(), "reading");
+    child.signal(Signal::TSTP);
     assert_eq!(wait_for_stop(&child), Signal::TSTP.as_raw());
-    kill_process(launcher, Signal::CONT).expect("it is our child");
-    let output = finish(child, b"end\n").expect("it ends");
-    run.recorded(output).expect_status(7);
+    child.signal(Signal::CONT);
+    child.send("end");
+    let output = child.end();
+    run.recorded(output).code(7);
 }
 
 /// `record` cannot catch SIGSTOP: the program runs on meanwhile, and no event is
@@ -154,17 +138,15 @@ fn a_request_to_stop_is_passed_on() {
 fn the_launcher_alone_is_stopped_from_outside() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
-    let launcher = Pid::from_child(&child);
-    expect_output(&mut child, b"reading\n");
-    kill_process(launcher, Signal::STOP).expect("it is our child");
+    assert_eq!(child.line(), "reading");
+    child.signal(Signal::STOP);
     assert_eq!(wait_for_stop(&child), Signal::STOP.as_raw());
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(b"one\n").expect("the program reads");
-    expect_output(&mut child, b"gone on\n");
-    kill_process(launcher, Signal::CONT).expect("it is our child");
-    stdin.write_all(b"end\n").expect("the program reads");
-    let output = finish(child, b"").expect("it ends");
-    let recording = run.recorded(output).expect_status(7);
+    child.send("one");
+    assert_eq!(child.line(), "gone on");
+    child.signal(Signal::CONT);
+    child.send("end");
+    let output = child.end();
+    let recording = run.recorded(output).code(7);
     assert_eq!(recording.report().only().under("gone_on").allocations, 2);
 }
 
@@ -173,14 +155,14 @@ fn the_launcher_alone_is_stopped_from_outside() {
 fn the_whole_job_is_stopped_from_outside() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
-    expect_output(&mut child, b"reading\n");
-    let launcher = Pid::from_child(&child);
-    kill_process_group(launcher, Signal::STOP).expect("it is our child's group");
+    assert_eq!(child.line(), "reading");
+    kill_process_group(child.pid(), Signal::STOP).expect("it is our child's group");
     assert_eq!(wait_for_stop(&child), Signal::STOP.as_raw());
-    wait_for_stopped_child(launcher);
-    kill_process(launcher, Signal::CONT).expect("it is our child");
-    let output = finish(child, b"end\n").expect("it ends");
-    run.recorded(output).expect_status(7);
+    wait_for_stopped_child(child.pid());
+    child.signal(Signal::CONT);
+    child.send("end");
+    let output = child.end();
+    run.recorded(output).code(7);
 }
 
 /// bash on a terminal of its own.

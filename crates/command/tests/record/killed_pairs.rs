@@ -6,10 +6,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{compiled, record};
+use crate::support::{Started, compiled, record};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far above what an end takes on a machine under load.
@@ -54,19 +54,15 @@ fn expect_end(pid: u32, what: &str) {
 
 /// Starts a recording and waits for its collector; `None` if the recording ended
 /// first.
-fn started(done: &Path) -> (crate::support::Record, Child, Option<u32>) {
+fn started(done: &Path) -> (crate::support::Record, Started, Option<u32>) {
     let script = format!("\"$0\" 20000; echo done > '{}'", done.display());
     let run = record("sh").args(["-c", &script]).arg(compiled("stream.c"));
-    let mut child = run
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
+    let mut command = run.command();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = Started::with_own_streams(command.stderr(Stdio::piped()));
     let collector = loop {
         let collector = collector_of(child.id());
-        if collector.is_some() || child.try_wait().expect("it is ours").is_some() {
+        if collector.is_some() || child.has_ended() {
             break collector;
         }
     };
@@ -83,9 +79,8 @@ fn a_killed_collector_ends_the_recording_and_not_the_program() {
         if let Some(collector) = collector {
             kill(collector);
         }
-        let output = crate::support::record::finish(child, b"")
-            .unwrap_or_else(|problem| panic!("round {round}: {problem}"));
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = child.end();
+        let printed = output.errors();
         match output.status.code() {
             // The collector had already done its work.
             Some(0) => assert!(done.exists(), "round {round}: {printed}"),
@@ -105,8 +100,7 @@ fn a_killed_launcher_leaves_no_collector_behind() {
         let done = folder.path().join(format!("done.{round}"));
         let (_run, mut child, collector) = started(&done);
         std::thread::sleep(STEP * round);
-        kill(child.id());
-        child.wait().expect("it is ours");
+        child.kill();
         if let Some(collector) = collector {
             expect_end(collector, "the collector");
         }

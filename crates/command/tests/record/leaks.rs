@@ -2,10 +2,9 @@
 //! which has 2 leaked blocks of its own, and 3 more with an argument.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::LazyLock;
 
-use crate::support::{Recording, allotrope, compiled, compiled_with, record};
+use crate::support::{Ended, Recording, Text, allotrope, compiled, compiled_with, record};
 use serde_json::Value;
 
 /// Blocks and bytes that a static constructor of the program leaks.
@@ -13,16 +12,11 @@ const REGISTRY: [u64; 2] = [2, 16 + 111];
 /// Blocks and bytes that `lose` leaks.
 const LOST: [u64; 2] = [3, 3 * 7];
 
-static WITHOUT: LazyLock<Recording> =
-    LazyLock::new(|| record(compiled("leaks.cc")).run().expect_status(0));
-static WITH: LazyLock<Recording> = LazyLock::new(|| {
-    record(compiled("leaks.cc"))
-        .arg("lose")
-        .run()
-        .expect_status(0)
-});
+static WITHOUT: LazyLock<Recording> = LazyLock::new(|| record(compiled("leaks.cc")).run().ok());
+static WITH: LazyLock<Recording> =
+    LazyLock::new(|| record(compiled("leaks.cc")).arg("lose").run().ok());
 
-fn run(words: &[&str], recordings: &[&Recording]) -> Output {
+fn run(words: &[&str], recordings: &[&Recording]) -> Ended {
     let traces = recordings.iter().map(|it| it.trace.to_str());
     let traces = traces.map(|trace| trace.expect("UTF-8"));
     allotrope(words.iter().copied().chain(traces))
@@ -30,14 +24,7 @@ fn run(words: &[&str], recordings: &[&Recording]) -> Output {
 
 #[track_caller]
 fn printed(words: &[&str], recordings: &[&Recording]) -> String {
-    let output = run(words, recordings);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn sentence(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    run(words, recordings).ok().text()
 }
 
 fn json(words: &[&str], recording: &Recording) -> Value {
@@ -100,13 +87,12 @@ fn the_text_says_what_it_leaves_out() {
         .filter(|line| line.trim_start().starts_with('#'))
         .collect();
     // `Registry` and its names may be one row or two; the largest is first.
-    assert!(ranked.contains("leaks.cc"), "{ranked}");
-    assert!(!ranked.contains("libstdc++"), "{ranked}");
+    ranked.has("leaks.cc");
+    ranked.lacks("libstdc++");
     assert!(rows.len() <= 3, "{ranked}");
-    assert!(ranked.contains("  suppressed: "), "{ranked}");
-    assert!(ranked.contains("the built-in list"), "{ranked}");
+    ranked.has_all(["  suppressed: ", "the built-in list"]);
     let all = printed(&["report", "--metric", "leaked", "--all-leaks"], &[&WITH]);
-    assert!(!all.contains("suppressed"), "{all}");
+    all.lacks("suppressed");
     let first = all.split("By leaked bytes").nth(1).expect("the list");
     let first = first.lines().nth(1).expect("a row");
     assert!(first.contains("libstdc++"), "{all}");
@@ -132,7 +118,7 @@ fn a_list_in_leaksanitizers_format_suppresses_more() {
     assert_eq!(blocks.sum::<Option<u64>>(), Some(LOST[0]));
     let options = ["report", "--metric", "leaked-allocations"];
     let text = printed(&[&options[..], &options_of(&file)].concat(), &[&WITH]);
-    assert!(text.contains("3 blocks with 21 B at 1 site by"), "{text}");
+    text.has("3 blocks with 21 B at 1 site by");
 }
 
 fn options_of(file: &Path) -> [&str; 2] {
@@ -147,17 +133,12 @@ fn a_list_of_another_tool_is_refused() {
         let output = run(
             &words,
             &[&*WITHOUT, &*WITH][usize::from(command == "report")..],
-        );
-        assert_eq!(output.status.code(), Some(2));
+        )
+        .code(2);
         let expected = format!("{}:3: `race:^lose$` suppresses no leak", file.display());
-        assert!(
-            sentence(&output).contains(&expected),
-            "{}",
-            sentence(&output)
-        );
+        output.errors().has(&expected);
     }
-    let output = run(&["report", "--suppressions", "/no/such/file"], &[&WITH]);
-    assert_eq!(output.status.code(), Some(2));
+    run(&["report", "--suppressions", "/no/such/file"], &[&WITH]).code(2);
 }
 
 #[test]
@@ -166,13 +147,11 @@ fn a_comparison_marks_suppressed_leaks_and_counts_them() {
     let metric = ["diff", "--metric", "leaked"];
     let words = [&metric[..], &options_of(&file)].concat();
     let text = printed(&words, &[&WITHOUT, &WITH]);
-    assert!(text.contains("new +21  lose"), "{text}");
-    assert!(text.contains("suppressed by leak:^lose$ in "), "{text}");
+    text.has_all(["new +21  lose", "suppressed by leak:^lose$ in "]);
     let plain = printed(&metric, &[&WITHOUT, &WITH]);
-    assert!(!plain.contains("suppressed"), "{plain}");
+    plain.lacks("suppressed");
     let limited = [&words[..], &["--fail-on", "leaked>+20"]].concat();
-    let output = run(&limited, &[&WITHOUT, &WITH]);
-    assert_eq!(output.status.code(), Some(3), "{}", sentence(&output));
+    run(&limited, &[&WITHOUT, &WITH]).code(3);
     let form = printed(
         &[&words[..], &["--format", "json"]].concat(),
         &[&WITHOUT, &WITH],
@@ -189,7 +168,7 @@ fn figures_are_divided_by_a_number() {
         &["report", "--metric", "allocations", "--per", "12"],
         &[&WITH],
     );
-    assert!(text.contains("(each: divided by 12)"), "{text}");
+    text.has("(each: divided by 12)");
     let words: Vec<&str> = text.split_whitespace().collect();
     let row = words.windows(3).any(|row| row == ["3", "0.25", "each"]);
     assert!(row, "{text}");
@@ -198,9 +177,7 @@ fn figures_are_divided_by_a_number() {
     let all = process["totals"]["allocations"].as_u64().expect("a number");
     assert_eq!(process["per"], 12.0);
     assert_eq!(process["totals"]["allocations_each"], all as f64 / 12.0);
-    let output = run(&["report", "--per", "0"], &[&WITH]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(sentence(&output).contains("a number above 0"));
+    run(&["report", "--per", "0"], &[&WITH]).fails(2, "a number above 0");
     // Divided and rounded: 3 / 1.5 = 2 blocks.
     let folded = ["export", "--to", "folded", "--per", "1.5"];
     let folded = printed(&folded, &[&WITH]);
@@ -208,25 +185,17 @@ fn figures_are_divided_by_a_number() {
     assert!(line.expect("a stack").ends_with(" 2"), "{folded}");
     // 3 / 12 rounds to 0.
     let output = run(&["export", "--to", "folded", "--per", "12"], &[&WITH]);
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("lose"));
-    assert!(
-        sentence(&output).contains("stacks are 0"),
-        "{}",
-        sentence(&output)
-    );
+    assert!(!output.text().contains("lose"));
+    output.errors().has("stacks are 0");
 }
 
 #[test]
 fn another_compiler_is_noted() {
     let other = compiled_with("leaks.cc", &["-DOTHER_COMPILER"]);
-    let other = record(other).run().expect_status(0);
+    let other = record(other).run().ok();
     let output = run(&["diff"], &[&WITHOUT, &other]);
     let note = "not only the program's code differs: compilers: Other compiler 1.0 after";
-    assert!(sentence(&output).contains(note), "{}", sentence(&output));
+    output.errors().has(note);
     let output = run(&["diff"], &[&WITHOUT, &WITH]);
-    assert!(
-        !sentence(&output).contains("compilers"),
-        "{}",
-        sentence(&output)
-    );
+    output.errors().lacks("compilers");
 }

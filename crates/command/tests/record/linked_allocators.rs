@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Recording, allotrope, compiled_with, record, skip};
+use crate::support::{Recording, Text, allotrope, compiled_with, record, skip};
 
 const SOURCE: &str = "linked_allocator.cc";
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
@@ -67,14 +67,14 @@ const TRUTH_OF_JEMALLOC: [(&str, u64, u64); 4] = [
 
 fn expect_no_warning(recording: &Recording) {
     let printed = &recording.stderr;
-    assert!(!printed.contains("warning"), "{printed}");
+    printed.lacks("warning");
 }
 
 fn expect_truth(linked: &Linked, more: &[&str]) {
     let Some(program) = linked.program(more) else {
         return;
     };
-    let recording = record(&program).run().expect_status(0);
+    let recording = record(&program).run().ok();
     expect_no_warning(&recording);
     let report = recording.report();
     let processes = report.processes();
@@ -99,7 +99,7 @@ fn expect_truth(linked: &Linked, more: &[&str]) {
     assert_eq!(found.allocations, 10, "{}", report.summary());
 
     let counted = record(&program).option("--counts-only").run();
-    let counted = counted.expect_status(0).report();
+    let counted = counted.ok().report();
     for (counted, recorded) in counted.processes().iter().zip(&processes) {
         for name in [
             "allocations",
@@ -136,14 +136,12 @@ fn stripped_programs_are_reported() {
         let Some(program) = linked.program(&["-s"]) else {
             continue;
         };
-        let recording = record(&program).run().expect_status(0);
+        let recording = record(&program).run().ok();
         let what = format!("has {} linked into it", linked.name);
         let printed = &recording.stderr;
-        assert!(printed.contains(&what), "{printed}");
-        assert!(printed.contains("stripped"), "{printed}");
-        let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(printed.contains("are stripped"), "{printed}");
+        printed.has(&what);
+        printed.has("stripped");
+        allotrope(["doctor".as_ref(), program.as_os_str()]).has("are stripped");
     }
 }
 
@@ -153,13 +151,12 @@ fn doctor_tells_beforehand() {
         let Some(program) = linked.program(&[]) else {
             continue;
         };
-        let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let printed = String::from_utf8_lossy(&output.stdout);
+        let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
         let line = printed.lines().find(|line| line.contains("  allocator  "));
         let line = line.unwrap_or_else(|| panic!("no allocator in {printed}"));
         assert!(line.starts_with("ok"), "{line}");
         let what = format!("{} is linked into the program; its calls are", linked.name);
-        assert!(line.contains(&what), "{line}");
+        line.has(&what);
     }
 }
 
@@ -171,7 +168,7 @@ fn a_program_that_another_executes() {
     };
     let script = format!("exec {}", program.display());
     let recording = record("/bin/sh").args(["-c", &script]).run();
-    let recording = recording.expect_status(0);
+    let recording = recording.ok();
     // The shell may have no symbols, which is a warning.
     let warnings = recording.stderr.matches("warning").count();
     let nameless = recording.stderr.matches("its file has no symbols").count();
@@ -193,9 +190,9 @@ fn a_process_that_may_not_change_code() {
     if denied.ok().and_then(|status| status.code()) == Some(77) {
         return skip("the kernel refuses a seccomp filter");
     }
-    let recording = record(&denying).arg(&program).run().expect_status(0);
+    let recording = record(&denying).arg(&program).run().ok();
     let printed = &recording.stderr;
-    assert!(printed.contains("malloc of its own"), "{printed}");
+    printed.has("malloc of its own");
 }
 
 /// rustc, with jemalloc: the numbers that gdb counts (`programs/count_calls.py`).
@@ -234,7 +231,7 @@ fn the_rust_compiler() {
             .env("COLUMNS", "80")
             .arg("--version")
             .run()
-            .expect_status(0);
+            .ok();
         expect_no_warning(&recording);
         let report = recording.report();
         let process = report.only();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{
-    Process, Record, Recording, Report, compiled, compiled_with, line_of, record,
+    Process, Record, Recording, Report, Text, allotrope, compiled, compiled_with, line_of, record,
 };
 
 const BUILD_IDS: [&str; 2] = ["-Wl,--build-id=sha1", "-Wl,--build-id=none"];
@@ -47,12 +47,13 @@ fn expect_names(recording: &Recording, allocations: u64, expected: [&str; 3]) {
 
 const OWN: [&str; 3] = ["plugin_block", "plugin_work", "work"];
 
+/// Reported: a library that is deleted once it is open has no names.
 #[test]
 fn a_library_that_is_deleted_as_soon_as_it_is_open_is_named() {
     for build_id in BUILD_IDS {
         let run = host("deleted");
         let path = plugin(run.folder(), "unpacked-1.so", &[build_id]);
-        let recording = run.arg(&path).run().expect_status(0);
+        let recording = run.arg(&path).run().ok();
         expect_names(&recording, 300, OWN);
         let report = Report::of(&recording.trace);
         let lines = report.json["frames"].as_array().expect("checked");
@@ -61,16 +62,18 @@ fn a_library_that_is_deleted_as_soon_as_it_is_open_is_named() {
     }
 }
 
+/// Reported: a library that exists in memory only has no names.
 #[test]
 fn a_library_in_memory_is_named() {
     for build_id in BUILD_IDS {
         let run = host("memory");
         let path = plugin(run.folder(), "plugin.so", &[build_id]);
-        let recording = run.arg(&path).run().expect_status(0);
+        let recording = run.arg(&path).run().ok();
         expect_names(&recording, 300, OWN);
     }
 }
 
+/// Reported: a library that was opened by a relative path has no names.
 #[test]
 fn a_relative_path_leads_to_the_file_that_the_program_opened() {
     for build_id in BUILD_IDS {
@@ -80,7 +83,7 @@ fn a_relative_path_leads_to_the_file_that_the_program_opened() {
         plugin(&data, "plugin.so", &[build_id]);
         // Another one, where the program was started.
         plugin(run.folder(), "plugin.so", &[build_id, "-DOTHER"]);
-        let recording = run.arg(&data).run().expect_status(0);
+        let recording = run.arg(&data).run().ok();
         expect_names(&recording, 300, OWN);
     }
 }
@@ -93,7 +96,7 @@ fn two_builds_at_one_path_are_two_modules() {
         let first = plugin(run.folder(), "first", &[build_id]);
         let second = plugin(run.folder(), "second", &[build_id, "-DOTHER"]);
         let recording = run.arg(&path).args([&first, &second]).run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         expect_names(&recording, 300, OWN);
         expect_names(&recording, 400, ["other_block", "plugin_work", "work"]);
     }
@@ -105,11 +108,10 @@ fn a_file_that_replaces_a_mapped_one_names_nothing() {
         let run = host("upgraded");
         let path = plugin(run.folder(), "plugin.so", &[build_id]);
         let new = plugin(run.folder(), "new", &[build_id, "-DOTHER"]);
-        let recording = run.arg(&path).arg(&new).run().expect_status(0);
+        let recording = run.arg(&path).arg(&new).run().ok();
         expect_names(&recording, 300, OWN);
         let trace = recording.trace.to_str().expect("plain names");
-        let output = crate::support::allotrope(["symbolize", trace]);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        allotrope(["symbolize", trace]).ok();
         expect_names(&recording, 300, OWN);
     }
 }
@@ -120,7 +122,7 @@ fn a_child_that_begins_after_the_file_was_replaced_has_the_old_names() {
         let run = host("forked");
         let path = plugin(run.folder(), "plugin.so", &[build_id]);
         let new = plugin(run.folder(), "new", &[build_id, "-DOTHER"]);
-        let recording = run.arg(&path).arg(&new).run().expect_status(0);
+        let recording = run.arg(&path).arg(&new).run().ok();
         let report = Report::of(&recording.trace);
         let processes = report.processes();
         assert_eq!(names(processes[0], 300)[..3], OWN, "{build_id}");
@@ -137,7 +139,7 @@ fn without_proof_only_unverified_takes_the_file_at_the_path() {
     let run = host("overwritten");
     let path = plugin(run.folder(), "plugin.so", &[without]);
     let new = plugin(run.folder(), "new", &[without, "-DOTHER"]);
-    let recording = run.arg(&path).arg(&new).run().expect_status(0);
+    let recording = run.arg(&path).arg(&new).run().ok();
     let trace = recording.trace.to_str().expect("plain names");
     let expect_nameless = || {
         let report = Report::of(&recording.trace);
@@ -146,22 +148,20 @@ fn without_proof_only_unverified_takes_the_file_at_the_path() {
         assert!(found[1].starts_with("plugin.so+0x"), "{found:?}");
     };
     expect_nameless();
-    let output = crate::support::allotrope(["symbolize", trace]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(printed.contains("no file is proven"), "{printed}");
+    allotrope(["symbolize", trace])
+        .ok()
+        .says("no file is proven");
     expect_nameless();
-    let output = crate::support::allotrope(["report", "--lists", trace]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("2 addresses have no names"), "{text}");
+    let text = allotrope(["report", "--lists", trace]).text();
+    text.has("2 addresses have no names");
     // The code without a name heads the stack of 300 allocations, not its caller.
     let heads = |line: &&str| line.contains("#1") && line.contains("plugin.so+0x");
     assert!(text.lines().any(|line| heads(&line)), "{text}");
-    let output = crate::support::allotrope(["symbolize", "--unverified", trace]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    allotrope(["symbolize", "--unverified", trace]).ok();
     expect_names(&recording, 300, ["other_block", "plugin_work", "work"]);
 }
 
+/// Reported: a program that ld-linux.so was executed for has no names.
 #[test]
 fn a_program_that_the_loader_was_executed_for_is_named() {
     let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
@@ -172,7 +172,7 @@ fn a_program_that_the_loader_was_executed_for_is_named() {
     for build_id in BUILD_IDS {
         let program = compiled_with("attribution.c", &[build_id]);
         let recording = record(loader).arg(&program).arg("chain").run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         let report = Report::of(&recording.trace);
         let frames = report.json["frames"].as_array().expect("checked");
         for function in ["leaf", "middle", "outer"] {
@@ -213,7 +213,7 @@ fn a_program_on_overlayfs_is_named() {
         // On a machine under load the mount may be gone before the file could be opened.
         let is_named = (0..10).any(|_| {
             let run = record("unshare").args([unshare, "sh", "-c", &script]);
-            let recording = run.args([&lower, &empty, &mount]).run().expect_status(0);
+            let recording = run.args([&lower, &empty, &mount]).run().ok();
             let report = Report::of(&recording.trace);
             let mut processes = report.processes().into_iter();
             processes.any(|process| !process.sites_under("leaf").is_empty())
@@ -253,16 +253,14 @@ fn a_stripped_plugin_is_reported_with_the_share_of_its_allocations() {
     let done = Command::new("strip").arg("--strip-all").arg(&path).status();
     assert!(done.expect("binutils come with the compiler").success());
     // Without the dynamic symbols' addresses nothing names `plugin_block`.
-    let recording = run.arg(&path).run().expect_status(0);
+    let recording = run.arg(&path).run().ok();
     let report = Report::of(&recording.trace);
     let names = names(report.only(), 300);
     assert!(names[0].starts_with("plugin.so+0x"), "{names:?}");
     assert_eq!(names[1], "plugin_work");
     // The code without a name heads the stack, not the host that calls it.
     let trace = recording.trace.to_str().expect("plain names");
-    let output = crate::support::allotrope(["report", "--lists", trace]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("plugin.so+0x"), "{text}");
+    allotrope(["report", "--lists", trace]).has("plugin.so+0x");
 }
 
 /// That a system's program is stripped is usual: it is worth a line only if enough of the
@@ -283,7 +281,7 @@ fn little_code_without_names_is_a_warning_in_json_only() {
         let others = format!("-DTIMES={others}");
         let other = compiled_with("many_blocks.c", &[&others]);
         let recording = run.arg(&host).arg(&path).arg(&other).run();
-        let recording = recording.expect_status(0);
+        let recording = recording.ok();
         let is_printed = recording.stderr.lines().any(warning);
         assert_eq!(is_printed, is_warned, "{}", recording.stderr);
         let report = Report::of(&recording.trace);

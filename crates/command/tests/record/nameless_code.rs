@@ -44,8 +44,7 @@ fn compile(source: &Path, flags: &[&str], to: &Path) {
 /// The code at the head of the stack of 300 allocations.
 fn head(trace: &Path) -> String {
     let trace = trace.to_str().expect("plain names");
-    let output = allotrope(["report", "--lists", "--metric", "allocations", trace]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = allotrope(["report", "--lists", "--metric", "allocations", trace]).text();
     let is_it = |line: &&str| {
         let mut words = line.split_whitespace();
         words.next().is_some_and(|it| it.starts_with('#')) && words.next() == Some("300")
@@ -59,6 +58,7 @@ fn head(trace: &Path) -> String {
         .to_owned()
 }
 
+/// Reported: a caller is blamed for what a stripped plugin allocates.
 #[test]
 fn no_caller_is_blamed_for_code_without_a_name() {
     let mut names: Vec<String> = fs::read_dir(source_path(FOLDER))
@@ -81,7 +81,7 @@ fn no_caller_is_blamed_for_code_without_a_name() {
         compile(&source, &flags, &library);
         let program = run.folder().join("program");
         compile(&source, &[strip("program")], &program);
-        let recording = run.arg(&library).run().expect_status(0);
+        let recording = run.arg(&library).run().ok();
         let (expected, found) = (value(&text, "HEAD"), head(&recording.trace));
         if !found.starts_with(expected) {
             wrong.push(format!("{name}: {found} in place of {expected}"));

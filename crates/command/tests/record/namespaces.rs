@@ -3,9 +3,11 @@
 //! one in vain: `programs/namespaces.c`.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{Process, Record, Recording, Report, compiled, is_root, record, run, skip};
+use crate::support::{
+    Ended, Process, Record, Recording, Report, Text, compiled, is_root, record, run, skip,
+};
 use serde_json::json;
 
 const SOURCE: &str = "namespaces.c";
@@ -81,7 +83,7 @@ fn expect_leaf_or_warning(flags: &str, recording: &Recording, report: &Report) {
         // Only a network namespace can hide the collector's socket from it.
         assert!(flags.contains('n'), "{flags}: {}", recording.stderr);
         assert_eq!(unrecorded(recording), 1, "{flags}: {}", recording.stderr);
-        assert!(recording.stderr.contains(ELSEWHERE), "{}", recording.stderr);
+        recording.stderr.has(ELSEWHERE);
         return;
     }
     assert_eq!(unrecorded(recording), 0, "{flags}: {}", recording.stderr);
@@ -95,7 +97,7 @@ fn a_forked_first_process() {
         let Some(recording) = container(flags, "exit") else {
             continue;
         };
-        let recording = recording.expect_status(3);
+        let recording = recording.code(3);
         let report = recording.report();
         expect_outer_and_inner(&report, 3);
         let inner = image(&report, "inner_work", 7, 77);
@@ -110,7 +112,7 @@ fn a_first_process_that_calls_exec() {
         let Some(recording) = container(flags, "exec") else {
             continue;
         };
-        let recording = recording.expect_status(4);
+        let recording = recording.code(4);
         let report = recording.report();
         expect_outer_and_inner(&report, 4);
         let inner = image(&report, "inner_work", 7, 77);
@@ -127,7 +129,7 @@ fn a_program_that_the_first_process_starts() {
             let Some(recording) = container(flags, ending) else {
                 continue;
             };
-            let recording = recording.expect_status(4);
+            let recording = recording.code(4);
             let report = recording.report();
             complete(&report);
             image(&report, "outer_work", 10, 1_000);
@@ -144,7 +146,7 @@ fn a_grandchild_that_outlives_its_parent() {
         let Some(recording) = container(flags, "orphan") else {
             continue;
         };
-        let report = recording.expect_status(3).report();
+        let report = recording.code(3).report();
         expect_outer_and_inner(&report, 3);
         let late = image(&report, "late_work", 5, 65);
         assert_eq!(*late.exit(), json!({"status": 5}), "{}", report.summary());
@@ -152,7 +154,7 @@ fn a_grandchild_that_outlives_its_parent() {
         let Some(recording) = container(flags, "dies") else {
             continue;
         };
-        let report = recording.expect_status(3).report();
+        let report = recording.code(3).report();
         expect_outer_and_inner(&report, 3);
         let late = image(&report, "late_work", 5, 65);
         // The end of a process that is gone before the collector scans for it is
@@ -169,7 +171,7 @@ fn two_containers_at_once() {
         let Some(recording) = container(flags, "twice") else {
             continue;
         };
-        let recording = recording.expect_status(4);
+        let recording = recording.code(4);
         let report = recording.report();
         complete(&report);
         assert_eq!(unrecorded(&recording), 0, "{flags}: {}", recording.stderr);
@@ -223,7 +225,7 @@ fn bubblewrap() {
             .arg(&program)
             .args(["leaf", "6", "4"])
             .run()
-            .expect_status(4);
+            .code(4);
         let report = recording.report();
         complete(&report);
         let flags = if options.contains(&"--unshare-all") || options.contains(&"--unshare-net") {
@@ -246,17 +248,13 @@ fn bubblewrap_with_an_empty_environment() {
         .arg(compiled(SOURCE))
         .args(["leaf", "6", "4"])
         .run()
-        .expect_status(4);
+        .code(4);
     assert_eq!(unrecorded(&recording), 1, "{}", recording.stderr);
-    assert!(
-        recording.stderr.contains("does not name the recorder"),
-        "{}",
-        recording.stderr
-    );
+    recording.stderr.has("does not name the recorder");
 }
 
 /// Runs `PREFIX allotrope record …`.
-fn record_within(prefix: &[&str], recording: Record) -> (Recording, Output) {
+fn record_within(prefix: &[&str], recording: Record) -> (Recording, Ended) {
     let inner = recording.command();
     let mut command = Command::new(prefix[0]);
     command
@@ -302,7 +300,7 @@ fn the_recording_itself_in_a_pid_namespace() {
         {
             let run = record(&program).arg(argument);
             let (recording, _) = record_within(prefix, run);
-            let recording = recording.expect_status(status);
+            let recording = recording.code(status);
             let report = recording.report();
             complete(&report);
             let count = report.processes().len();
@@ -319,7 +317,7 @@ fn the_recording_itself_in_a_pid_namespace() {
         // Another pid namespace within.
         let run = record("unshare").args(["-Urpf"]).arg(compiled(SOURCE));
         let (recording, _) = record_within(prefix, run.args(["leaf", "6", "4"]));
-        let report = recording.expect_status(4).report();
+        let report = recording.code(4).report();
         let leaf = image(&report, "leaf_work", 6, 36);
         assert_eq!(*leaf.exit(), json!({"status": 4}), "{}", report.summary());
     }
@@ -346,13 +344,15 @@ fn hidden_processes() {
         Some(126 | 127) => return skip(&format!("{} is not for others", program.display())),
         _ => {}
     }
-    let recording = recording.expect_status(4);
+    let recording = recording.code(4);
     let report = recording.report();
     expect_outer_and_inner(&report, 4);
     expect_leaf_or_warning("upmrf", &recording, &report);
 }
 
 /// As process 1 of a container, `record` inherits the processes whose parent has ended.
+///
+/// Reported: in a container, `record` ends before processes whose parent has ended.
 #[test]
 fn orphans_are_waited_for_by_process_one() {
     let described = record(compiled("orphans.c"));
@@ -373,5 +373,5 @@ fn orphans_are_waited_for_by_process_one() {
         .args(plain.get_args())
         .current_dir(described.folder());
     let output = run(&mut command, b"");
-    described.recorded(output).expect_status(5);
+    described.recorded(output).code(5);
 }

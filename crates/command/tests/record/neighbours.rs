@@ -3,17 +3,17 @@
 //! collector. `programs/neighbours.c`.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, IoSlice, Read};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::support::record::command;
-use crate::support::{compiled, is_root, record, run, skip};
+use crate::support::{Ended, Started, Text, compiled, is_root, record, run, skip};
 use allotrope_shm::arena::{Arena, Settings};
 use allotrope_shm::handshake::{PART, Side, proof};
 use allotrope_shm::layout::{ARENA_BYTES, CONTROL_BYTES, Control, OnFull, image_state};
@@ -54,21 +54,21 @@ fn the_secret_is_in_no_socket_name_and_no_argument() {
         .args(["record", "-q", "-o", "trace", "sh", "-c"])
         .arg("env; cat /proc/net/unix")
         .current_dir(folder.path());
-    if Command::new("strace").arg("-V").output().is_err() {
+    if !crate::support::is_installed("strace") {
         return skip("strace is not here (Debian package strace)");
     }
     let output = run(&mut traced, b"");
     let location = location_in(&output.stdout);
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shown = output.text();
     // The output of `env`, which is private, comes before the public list of sockets.
     let (_, sockets) = shown
         .split_once("Num       RefCount")
         .expect("it is listed");
     let name = location.socket_name();
     let name = std::str::from_utf8(&name).expect("ASCII");
-    assert!(sockets.contains(&format!("@{name}")), "{sockets}");
+    sockets.has(format!("@{name}"));
     let executed = fs::read_to_string(&log).expect("strace wrote it");
-    assert!(executed.contains("__exec"), "{executed}");
+    executed.has("__exec");
     let secret = format!("{:032x}", location.secret);
     for half in [&secret[..16], &secret[16..]] {
         assert!(!executed.contains(half), "in an argument");
@@ -94,44 +94,37 @@ fn another_user_gets_no_answer() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let allotrope = copy(Path::new(env!("CARGO_BIN_EXE_allotrope")), "allotrope");
     let program = copy(&compiled(SOURCE), "neighbours");
-    let mut recording = Command::new(allotrope)
+    let mut command = Command::new(allotrope);
+    command
         .args(["record", "-q", "-o", "trace", "sh", "-c", "env; exec cat"])
         .env("HOME", folder.path())
         .env_remove("XDG_RUNTIME_DIR")
         .env_remove("XDG_CACHE_HOME")
         .current_dir(folder.path())
-        .uid(NOBODY)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let stdout = recording.stdout.take().expect("it is piped");
-    let location = BufReader::new(stdout)
-        .lines()
-        .map(|line| line.expect("it can be read"))
-        .find(|line| line.starts_with(ENVIRONMENT_VARIABLE))
-        .map(|line| location_in(line.as_bytes()))
-        .expect("it is in the environment");
+        .uid(NOBODY);
+    let mut recording = Started::new(&mut command);
+    let location = loop {
+        let line = recording.line();
+        if line.starts_with(ENVIRONMENT_VARIABLE) {
+            break location_in(line.as_bytes());
+        }
+    };
     let name = String::from_utf8(location.socket_name().to_vec()).expect("ASCII");
     let ask = |user: u32| {
         let mut stranger = Command::new(&program);
-        let output = run(stranger.args(["connect", &name]).uid(user), b"");
-        String::from_utf8(output.stdout).expect("a number")
+        run(stranger.args(["connect", &name]).uid(user), b"").text()
     };
     assert_eq!(ask(STRANGER), "0\n");
     // The collector's own user gets its nonce and its proof, and no more.
     assert_eq!(ask(NOBODY), format!("{}\n", 2 * PART));
-    drop(recording.stdin.take());
-    assert!(recording.wait().expect("it ends").success());
+    recording.end().ok();
 }
 
 #[test]
 fn a_program_that_overwrites_the_arena_harms_no_other() {
     let recording = record(compiled(SOURCE)).arg("besieged").run();
     // The status is the programs' own verdict; their recording is not evaluated.
-    let recording = recording.expect_status(7);
-    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
-    assert!(printed.contains("sealed"), "the control page: {printed}");
+    recording.code(7).text().has("sealed");
 }
 
 #[test]
@@ -146,7 +139,7 @@ fn only_memory_in_use_is_locked() {
         text.trim().parse().expect("a number")
     };
     let before = kilobytes(&plain.stdout);
-    let recording = described.run().expect_status(0);
+    let recording = described.run().ok();
     let more = kilobytes(&recording.stdout) - before;
     // The tables, four rings, a thread's state; and the recorder's code.
     assert!(more < 12 << 10, "{more} KiB more");
@@ -154,10 +147,7 @@ fn only_memory_in_use_is_locked() {
 
 #[test]
 fn a_program_that_limits_its_address_space_gets_its_memory() {
-    record(compiled(SOURCE))
-        .arg("limited")
-        .run()
-        .expect_status(0);
+    record(compiled(SOURCE)).arg("limited").run().ok();
 }
 
 /// A ring's memory is committed before it is used, 8,192 words at a time: where
@@ -168,7 +158,7 @@ fn a_ring_whose_memory_cannot_be_committed_is_not_written_to() {
     if recording.status.code() == Some(96) {
         return skip("this kernel does not commit memory on request, or has no seccomp");
     }
-    let recording = recording.expect_status(7);
+    let recording = recording.code(7);
     let report = recording.report();
     let process = report.only();
     let recorded = process.under("refused_work").allocations;
@@ -190,7 +180,7 @@ fn an_environment_of_sixty_thousand_variables() {
             // The order of the variables must be preserved, too.
             described = described.env("LD_PRELOAD", library);
         }
-        described.run().expect_status(0);
+        described.run().ok();
     }
 }
 
@@ -217,7 +207,7 @@ enum Manner {
 impl Impostor {
     /// Runs `program` with an environment that leads to this socket. Returns whether the
     /// recorder asked for the descriptors, and how the program ended.
-    fn serve(&self, manner: Manner, program: &Path) -> (bool, std::process::Output) {
+    fn serve(&self, manner: Manner, program: &Path) -> (bool, Ended) {
         let location = Location {
             // No process has this id, so the recorder must use the socket.
             process: i32::MAX as u32,
@@ -232,18 +222,12 @@ impl Impostor {
         let listener = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
         rustix::net::bind(&listener, &address).expect("the name is ours");
         rustix::net::listen(&listener, 4).expect("it can");
-        let child = Command::new(program)
-            .arg("limited")
-            .env("LD_PRELOAD", recorder())
-            .env(ENVIRONMENT_VARIABLE, location.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut command = Command::new(program);
+        command.arg("limited").env("LD_PRELOAD", recorder());
+        let child = Started::new(command.env(ENVIRONMENT_VARIABLE, location.to_string()));
         let peer = rustix::net::accept_with(&listener, flags).expect("it asks");
         let asked = self.answer(&peer, manner);
-        let output = crate::support::record::finish(child, b"").expect("it ends");
+        let output = child.end();
         drop(peer);
         (asked, output)
     }
@@ -290,8 +274,7 @@ impl Impostor {
 
 /// The recorder's library as `record` preloads it.
 fn recorder() -> PathBuf {
-    let shown = record("env").option("-q").run().expect_status(0);
-    let list = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let list = record("env").option("-q").run().ok().text();
     let list = list
         .lines()
         .find_map(|line| line.strip_prefix("LD_PRELOAD="));
@@ -420,11 +403,6 @@ fn a_malformed_location_changes_nothing() {
             .arg("fine")
             .env("LD_PRELOAD", recorder())
             .env(ENVIRONMENT_VARIABLE, value);
-        let mut child = program.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut printed = String::new();
-        let mut stdout = child.stdout.take().expect("it is piped");
-        stdout.read_to_string(&mut printed).expect("text");
-        assert!(child.wait().expect("it ends").success());
-        assert_eq!(printed, "fine\n");
+        assert_eq!(run(&mut program, b"").ok().text(), "fine\n");
     }
 }

@@ -1,6 +1,6 @@
 //! The options of `record`, and where the trace goes.
 
-use crate::support::{Record, compiled, record};
+use crate::support::{Record, allotrope, compiled, record};
 
 fn stream(count: &str) -> Record {
     record(compiled("stream.c")).arg(count)
@@ -20,7 +20,7 @@ fn traces(folder: &std::path::Path) -> Vec<String> {
 
 #[test]
 fn the_default_name_is_program_and_pid() {
-    let recording = stream("10").default_output().run().expect_status(0);
+    let recording = stream("10").default_output().run().ok();
     let names = traces(recording.folder.path());
     assert_eq!(names.len(), 1, "one file and nothing else: {names:?}");
     let pid = names[0]
@@ -37,7 +37,7 @@ fn the_default_name_is_program_and_pid() {
 fn output_names_the_file_and_nothing_else_appears() {
     let run = stream("10");
     let trace = run.folder().join("sub.name");
-    let recording = run.output(&trace).run().expect_status(0);
+    let recording = run.output(&trace).run().ok();
     assert_eq!(traces(recording.folder.path()), ["sub.name"]);
     assert_eq!(recording.report().only().under("stream").allocations, 10);
 }
@@ -45,21 +45,21 @@ fn output_names_the_file_and_nothing_else_appears() {
 /// `-o` again with the same name: the earlier recording is replaced whole.
 #[test]
 fn an_earlier_recording_is_replaced() {
-    let first = stream("100000").run().expect_status(0);
+    let first = stream("100000").run().ok();
     let size = |recording: &crate::support::Recording| {
         std::fs::metadata(&recording.trace)
             .expect("it was written")
             .len()
     };
     let before = size(&first);
-    let second = stream("10").output(&first.trace).run().expect_status(0);
+    let second = stream("10").output(&first.trace).run().ok();
     assert!(size(&second) < before);
     assert_eq!(second.report().only().under("stream").allocations, 10);
 }
 
 #[test]
 fn quiet_prints_nothing() {
-    let recording = stream("10").option("-q").run().expect_status(0);
+    let recording = stream("10").option("-q").run().ok();
     assert_eq!(recording.stderr, "");
     assert!(recording.stdout.is_empty());
     assert_eq!(recording.report().only().under("stream").allocations, 10);
@@ -72,7 +72,7 @@ fn blocking_loses_nothing() {
         for option in options {
             run = run.option(option);
         }
-        let report = run.run().expect_status(0).report();
+        let report = run.run().ok().report();
         let process = report.only();
         assert_eq!(process.number("lost_events"), 0);
         let found = process.under("stream");
@@ -92,7 +92,7 @@ fn dropping_counts_what_it_drops() {
         .option("--on-full")
         .option("drop")
         .run()
-        .expect_status(0)
+        .ok()
         .report();
     let process = report.only();
     let allocations = process.total("allocations");
@@ -108,21 +108,13 @@ fn dropping_counts_what_it_drops() {
 
 #[test]
 fn help_is_a_command_too() {
-    let help = crate::support::allotrope(["help", "report"]);
-    assert_eq!(help.status.code(), Some(0));
-    assert_eq!(
-        help.stdout,
-        crate::support::allotrope(["report", "--help"]).stdout
-    );
+    let help = allotrope(["help", "report"]).ok();
+    assert_eq!(help.stdout, allotrope(["report", "--help"]).stdout);
 }
 
 #[test]
 fn a_running_process_is_refused_with_what_to_do() {
-    let output = crate::support::allotrope(["record", "-p", "1"]);
-    assert_eq!(output.status.code(), Some(125));
-    let sentence = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        sentence.contains("start it with `allotrope record PROGRAM`"),
-        "{sentence}"
-    );
+    allotrope(["record", "-p", "1"])
+        .code(125)
+        .says("start it with `allotrope record PROGRAM`");
 }

@@ -2,24 +2,18 @@
 //! environment, descriptors, signals, folder.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
-use crate::support::record::finish;
-use crate::support::{compiled, record, skip};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::{Started, compiled, record, skip};
+use rustix::process::Signal;
 
 const SOURCE: &str = "passthrough.c";
 
 /// Runs the case plain and recorded: both must print the same.
 fn expect_same(case: &str) {
     let run = record(compiled(SOURCE)).args([case, "with", "arguments"]);
-    let plain = run.plain();
-    assert_eq!(plain.status.code(), Some(0), "the case itself works");
-    let recorded = run.run().expect_status(0);
-    assert_eq!(
-        String::from_utf8_lossy(&recorded.stdout),
-        String::from_utf8_lossy(&plain.stdout)
-    );
+    let plain = run.plain().ok();
+    let recorded = run.run().ok();
+    assert_eq!(recorded.text(), plain.text());
 }
 
 /// Bytes of every value in an order without a short period.
@@ -33,8 +27,7 @@ fn bytes(count: u32) -> Vec<u8> {
 fn streams_are_the_programs_own() {
     let input = bytes(1_000_000);
     let run = record(compiled(SOURCE)).option("-q").arg("copy");
-    let output = crate::support::run(&mut run.command(), &input);
-    assert_eq!(output.status.code(), Some(0));
+    let output = crate::support::run(&mut run.command(), &input).ok();
     assert!(output.stdout == input, "stdout differs");
     let turned: Vec<u8> = input.iter().map(|byte| !byte).collect();
     assert!(output.stderr == turned, "stderr differs");
@@ -46,34 +39,23 @@ fn the_summary_is_on_stderr() {
         .arg("copy")
         .stdin(b"abc")
         .run()
-        .expect_status(0);
+        .ok();
     assert_eq!(recording.stdout, b"abc");
     assert!(recording.stderr.contains("allotrope report"));
 }
 
 #[test]
 fn a_pipe_that_nobody_reads_ends_the_program() {
-    let run = record("yes");
-    let mut child = run
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let yes = Started::with_own_streams(record("yes").command().stdout(writer));
     let mut line = String::new();
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-    stdout.read_line(&mut line).expect("it can be read");
-    drop(stdout);
-    let output = finish(child, b"").expect("yes ends when its reader is gone");
+    let mut reader = BufReader::new(reader);
+    reader.read_line(&mut line).expect("it can be read");
+    drop(reader);
+    let status = yes.end().status;
     assert_eq!(line, "y\n");
-    let code = output.status.code();
     // SIGPIPE, or yes(1)'s own status where it sees the error first.
-    assert!(
-        code == Some(128 + 13) || code == Some(1),
-        "{:?}",
-        output.status
-    );
+    assert!(matches!(status.code(), Some(141 | 1)), "{status}");
 }
 
 #[test]
@@ -91,18 +73,18 @@ fn the_environment_except_for_the_preload() {
         .env("ODD", "a=b c")
         .env("EMPTY", "");
     let plain = run.plain();
-    let recorded = run.run().expect_status(0);
+    let recorded = run.run().ok();
     assert_eq!(variables(&recorded.stdout), variables(&plain.stdout));
 }
 
 #[test]
 fn a_preload_list_of_the_users_stays_behind_ours() {
-    let recorded = record(compiled(SOURCE))
+    let printed = record(compiled(SOURCE))
         .arg("environment")
         .env("LD_PRELOAD", "libm.so.6")
         .run()
-        .expect_status(0);
-    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+        .ok()
+        .text();
     let list = printed
         .lines()
         .find_map(|line| line.strip_prefix("LD_PRELOAD="))
@@ -125,8 +107,7 @@ fn signals_limits_mask_and_arguments() {
 
 #[test]
 fn the_group_and_the_session() {
-    let recorded = record(compiled(SOURCE)).arg("group").run().expect_status(0);
-    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    let printed = record(compiled(SOURCE)).arg("group").run().ok().text();
     assert_eq!(printed, "group of the parent\nsession of the parent\n");
 }
 
@@ -134,8 +115,7 @@ fn the_group_and_the_session() {
 fn the_folder() {
     let run = record(compiled(SOURCE)).arg("folder");
     let expected = run.folder().canonicalize().expect("it exists");
-    let recorded = run.run().expect_status(0);
-    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    let printed = run.run().ok().text();
     assert_eq!(printed.trim_end(), expected.to_string_lossy());
 }
 
@@ -143,25 +123,10 @@ fn the_folder() {
 /// `allotrope record` and returns the recording.
 fn signalled(case: &str, signal: Signal) -> crate::support::Recording {
     let run = record(compiled(SOURCE)).arg(case);
-    let mut child = run
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("it can be read");
-    assert_eq!(line, "ready\n");
-    let pid = Pid::from_child(&child);
-    kill_process(pid, signal).expect("it is our child");
-    let mut output = finish(child, b"").expect("the signal ends it");
-    stdout
-        .read_line(&mut line)
-        .expect("what it printed after the signal");
-    output.stdout = line.into_bytes();
-    run.recorded(output)
+    let mut started = run.start();
+    assert_eq!(started.line(), "ready");
+    started.signal(signal);
+    run.recorded(started.end())
 }
 
 #[test]
@@ -175,8 +140,8 @@ fn signals_are_forwarded_to_a_program_that_handles_them() {
         (Signal::USR2, 12),
         (Signal::WINCH, 28),
     ] {
-        let recording = signalled("wait-handled", signal).expect_status(9);
-        let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+        let recording = signalled("wait-handled", signal).code(9);
+        let printed = recording.text();
         assert_eq!(printed, format!("ready\n{number:02}\n"));
         let report = recording.report();
         assert_eq!(report.only().total("allocations"), 1);
@@ -190,7 +155,7 @@ fn signals_that_kill_are_the_programs_death() {
         (Signal::INT, 2, "SIGINT"),
         (Signal::USR1, 10, "SIGUSR1"),
     ] {
-        let recording = signalled("wait-unhandled", signal).expect_status(128 + number);
+        let recording = signalled("wait-unhandled", signal).code(128 + number);
         let report = recording.report();
         let process = report.only();
         assert_eq!(process.exit()["signal"], name);
@@ -204,7 +169,7 @@ fn signals_that_kill_are_the_programs_death() {
 fn ignored_signals_stay_ignored() {
     let run = record(compiled(SOURCE)).arg("state");
     let command = run.command();
-    let output = crate::support::run(
+    crate::support::run(
         std::process::Command::new("sh")
             .arg("-c")
             .arg("trap '' INT QUIT; exec \"$0\" \"$@\"")
@@ -212,12 +177,11 @@ fn ignored_signals_stay_ignored() {
             .args(command.get_args())
             .current_dir(run.folder()),
         b"",
-    );
-    assert_eq!(output.status.code(), Some(0));
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(printed.contains("signal 2: ignored\n"), "{printed}");
-    assert!(printed.contains("signal 3: ignored\n"), "{printed}");
-    assert!(printed.contains("signal 13: default\n"), "{printed}");
+    )
+    .ok()
+    .has("signal 2: ignored\n")
+    .has("signal 3: ignored\n")
+    .has("signal 13: default\n");
 }
 
 /// Streams that are closed when `record` starts are closed in the program, and no
@@ -238,7 +202,7 @@ fn closed_streams_stay_closed() {
         let command = run.command();
         let state = run.folder().join("state");
         let seen = |words: Vec<&std::ffi::OsStr>| {
-            let output = crate::support::run(
+            crate::support::run(
                 std::process::Command::new("bash")
                     .arg("-c")
                     .arg(format!("exec \"$@\" {closing}"))
@@ -246,8 +210,8 @@ fn closed_streams_stay_closed() {
                     .args(words)
                     .current_dir(run.folder()),
                 b"",
-            );
-            assert_eq!(output.status.code(), Some(0), "{closing}");
+            )
+            .ok();
             std::fs::read_to_string(&state).expect("the program wrote it")
         };
         let plain = seen(vec![
@@ -268,10 +232,7 @@ fn closed_streams_stay_closed() {
 #[test]
 fn errors_of_dlsym_are_the_programs_own() {
     expect_same("dl-errors");
-    let recording = record(compiled(SOURCE))
-        .arg("dl-errors")
-        .run()
-        .expect_status(0);
+    let recording = record(compiled(SOURCE)).arg("dl-errors").run().ok();
     let report = recording.report();
     let in_main = report.only().under("fails_in_main");
     let in_thread = report.only().under("fails_in_thread");
@@ -285,10 +246,7 @@ fn errors_of_dlsym_are_the_programs_own() {
 #[test]
 fn a_program_that_may_not_read_the_time_stamp_counter() {
     expect_same("counter");
-    let recording = record(compiled(SOURCE))
-        .arg("counter")
-        .run()
-        .expect_status(0);
+    let recording = record(compiled(SOURCE)).arg("counter").run().ok();
     let report = recording.report();
     let images = report.processes();
     let blocks = images.iter().map(|image| {
@@ -301,6 +259,8 @@ fn a_program_that_may_not_read_the_time_stamp_counter() {
 }
 
 /// The kernel refuses them, and so the program goes on.
+///
+/// Reported: a program that passes a wrong address to execve crashes.
 #[test]
 fn an_exec_with_wrong_addresses_fails_as_it_would() {
     expect_same("wrong-addresses");

@@ -5,9 +5,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{compiled, is_root, record, run, skip};
+use crate::support::{Ended, compiled, is_root, record, run, skip};
 use tempfile::TempDir;
 
 /// The name of the recorder below the root folder. Its own, by which the parts of a recording
@@ -45,8 +45,11 @@ impl Root {
             symlink(target, root.path().join(link)).expect("the folder is ours");
         }
         root.copy(Path::new(env!("CARGO_BIN_EXE_allotrope")), "allotrope");
-        let preloaded = record("sh").args(["-c", "echo $LD_PRELOAD"]).run();
-        let preloaded = String::from_utf8(preloaded.expect_status(0).stdout).expect("a path");
+        let preloaded = record("sh")
+            .args(["-c", "echo $LD_PRELOAD"])
+            .run()
+            .ok()
+            .text();
         root.copy(Path::new(preloaded.trim()), &RECORDER[1..]);
         fs::write(root.path().join("etc/ld.so.preload"), RECORDER).expect("the folder is ours");
         for (name, mode) in [("plain", 0o755), ("setuid", 0o4755), ("setgid", 0o2755)] {
@@ -80,7 +83,7 @@ impl Root {
     }
 
     /// Runs a command below the root folder as nobody, with an assignment to a variable.
-    fn run(&self, assignment: &str, command: &[&str]) -> Output {
+    fn run(&self, assignment: &str, command: &[&str]) -> Ended {
         let script = "set -e; root=$1; shift
             for it in usr proc dev; do mount --rbind /$it \"$root/$it\"; done
             exec chroot \"$root\" setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
@@ -113,8 +116,8 @@ struct Shown {
 
 impl Shown {
     /// Of all processes, in the order in which they printed.
-    fn all(output: &Output) -> Vec<Self> {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    fn all(output: &Ended) -> Vec<Self> {
+        let text = output.text();
         let mut all: Vec<Self> = Vec::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -155,10 +158,6 @@ impl Shown {
     }
 }
 
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The recorder is in the process, and has done nothing there. `without`: the same program where
 /// nothing is to be recorded.
 fn expect_nothing(what: &str, shown: &Shown, without: &Shown) {
@@ -186,19 +185,20 @@ fn expect_not_recorded(root: &Root, program: &str, why: &str) {
         let output = root.run("", &command);
         let all = Shown::all(&output);
         let [gained, parent] = &all[..] else {
-            panic!("{what}: {}", printed(&output));
+            panic!("{what}: {}", output.errors());
         };
         assert!(parent.recording > 0 && parent.maps_memory_file(), "{what}");
         expect_nothing(&what, gained, without);
         assert_eq!(gained.descriptors, parent.descriptors, "{what}");
         let named = format!("{} ({program}) was not recorded: {why}", gained.pid);
         assert!(
-            printed(&output).contains(&named),
+            output.errors().contains(&named),
             "{what}: {}",
-            printed(&output)
+            output.errors()
         );
-        let report = root.run("", &["/allotrope", "report", trace, "--format", "json"]);
-        let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+        let report: serde_json::Value = root
+            .run("", &["/allotrope", "report", trace, "--format", "json"])
+            .json();
         let images = report["processes"].as_array().expect("processes");
         let pids: Vec<u64> = images.iter().filter_map(|it| it["pid"].as_u64()).collect();
         assert_eq!(
@@ -269,7 +269,7 @@ fn a_child_of_a_setuid_program() {
     let output = root.run("", &command);
     let all = Shown::all(&output);
     let [child, gained, parent] = &all[..] else {
-        panic!("{}", printed(&output));
+        panic!("{}", output.errors());
     };
     assert!(!child.is_secure && gained.is_secure && !parent.is_secure);
     assert!(child.has_recorder(), "{:#?}", child.maps);
@@ -287,5 +287,5 @@ fn a_program_of_the_same_user_is_recorded_without_ld_preload() {
     let command = [&record[..], &["env", "-u", "LD_PRELOAD", "/plain"]].concat();
     let output = root.run("", &command);
     let shown = &Shown::all(&output)[0];
-    assert!(shown.recording > 0, "{}", printed(&output));
+    assert!(shown.recording > 0, "{}", output.errors());
 }

@@ -2,12 +2,12 @@
 //! has calls.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::support::record::command;
 use crate::support::watched::Program;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::{Started, Text, is_installed, run, until};
+use rustix::process::Signal;
 
 /// `programs/watched.c`, all blocks of which are sampled; below another program, if one is given.
 fn watched(below: Option<&[&str]>) -> Program {
@@ -46,21 +46,14 @@ fn calls(program: &mut Program) -> Vec<(&'static str, u64)> {
     ]
 }
 
-fn is_installed(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .output();
-    found.expect("sh").status.success()
-}
-
 #[test]
 fn the_library_has_a_note_for_each_probe() {
     let program = watched(None);
-    let output = Command::new("readelf")
-        .args(["-n", &recorder(&program)])
-        .output()
-        .expect("readelf");
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = run(
+        Command::new("readelf").args(["-n", &recorder(&program)]),
+        b"",
+    )
+    .text();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     for (name, arguments) in [
         ("malloc", 4),
@@ -97,7 +90,7 @@ fn bpftrace_counts_every_sample() {
         format!(
             "usdt:{recorder}:allotrope:{name} /pid == {} && {filter}/ \
              {{ @{name} = count(); @bytes_{name} = sum({size}); }}\n",
-            program.child.id()
+            program.id()
         )
     };
     let script = [
@@ -111,25 +104,21 @@ fn bpftrace_counts_every_sample() {
         ),
         probe("free", "arg3", "arg2 == 8642"),
     ];
-    let mut bpftrace = Command::new("bpftrace")
-        .args(["-e", &script.concat(), "-p"])
-        .arg(program.child.id().to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("bpftrace");
-    let mut lines = BufReader::new(bpftrace.stdout.take().expect("a pipe")).lines();
-    let is_attached = lines.any(|line| line.is_ok_and(|it| it == "attached"));
-    if !is_attached {
-        let output = bpftrace.wait_with_output().expect("our child");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(errors.contains("permitted"), "{errors}");
+    let mut command = Command::new("bpftrace");
+    command.args(["-e", &script.concat(), "-p"]);
+    let mut bpftrace = Started::new(command.arg(program.id().to_string()));
+    // It fails if the kernel does not let it attach itself.
+    until("it is attached", || {
+        bpftrace.has_ended() || bpftrace.has_written("attached")
+    });
+    if !bpftrace.has_written("attached") {
+        bpftrace.end().says("permitted");
         return println!("skipped: the kernel refuses bpftrace");
     }
     let calls = calls(&mut program);
-    kill_process(Pid::from_child(&bpftrace), Signal::INT).expect("it runs");
-    let text: Vec<String> = lines.map_while(Result::ok).collect();
-    let _ = bpftrace.wait();
+    bpftrace.signal(Signal::INT);
+    let text = bpftrace.end().text();
+    let text: Vec<&str> = text.lines().collect();
     for (name, hits) in calls {
         let size = if name.starts_with("realloc") || name == "free" {
             8642
@@ -140,7 +129,7 @@ fn bpftrace_counts_every_sample() {
             format!("@{name}: {hits}"),
             format!("@bytes_{name}: {}", hits * size),
         ] {
-            assert!(text.contains(&line), "{line}: {text:#?}");
+            assert!(text.contains(&&*line), "{line}: {text:#?}");
         }
     }
 }
@@ -158,8 +147,8 @@ fn perf_counts_every_sample() {
     let perf = |arguments: &[&str]| {
         let mut perf = Command::new("perf");
         perf.arg("--buildid-dir").arg(home.path()).args(arguments);
-        let output = perf.output().expect("perf");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = run(&mut perf, b"");
+        let errors = output.errors();
         (output.status.success(), errors)
     };
     let (is_added, errors) = perf(&["buildid-cache", "--add", &recorder]);
@@ -189,8 +178,7 @@ fn perf_counts_every_sample() {
     ];
     let mut program = watched(Some(&stat));
     let calls = calls(&mut program);
-    drop(program.commands.take());
-    program.child.wait().expect("our child");
+    program.end();
     record_and_report(home.path());
     delete();
     let text = fs::read_to_string(counts).expect("perf wrote it");
@@ -224,32 +212,20 @@ fn record_and_report(folder: &std::path::Path) {
     program.tell("free");
     program.tell("malloc 7 4321");
     program.tell("calloc 5 1000");
-    drop(program.commands.take());
-    program.child.wait().expect("our child");
-    let script = Command::new("perf").args(["script", "-i", &data]).output();
-    let script = script.expect("perf");
+    program.end();
+    let script = run(Command::new("perf").args(["script", "-i", &data]), b"");
     let path = folder.join("script");
     fs::write(&path, &script.stdout).expect("our folder");
     let mut watch = command();
     watch.arg("watch").arg("--perf-script").arg(&path);
-    let output = watch
-        .args(["--period", "1", "--format", "json"])
-        .output()
-        .expect("the command");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = run(watch.args(["--period", "1", "--format", "json"]), b"");
+    let text = output.text();
+    assert!(output.status.success(), "{}", output.errors());
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["live_blocks"], 12, "{report:#}");
     assert_eq!(report["live_bytes"], 7 * 4321 + 5 * 1000, "{report:#}");
     let first = report["sites"][0]["stack"].to_string();
-    assert!(
-        first.contains("by_malloc") && first.contains("main"),
-        "{first}"
-    );
+    first.has_all(["by_malloc", "main"]);
 }
 
 #[test]
@@ -264,10 +240,7 @@ fn what_is_no_output_of_perf_is_refused() {
     ] {
         let mut watch = command();
         watch.arg("watch").arg("--perf-script").arg(file);
-        let output = watch.output().expect("the command");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains(part), "{errors}");
+        run(&mut watch, b"").code(2).says(part);
     }
 }
 
@@ -279,15 +252,15 @@ fn the_output_of_perf_comes_through_a_pipe() {
      0.134 watched/22263 sdt_allotrope:free(__probe_ip: 139863, arg1: -3, arg2: 8192, arg3: 99, arg4: 99)
 ";
     let script = "exec \"$0\" watch --perf-script <(printf %s \"$1\") --period 1 --format json";
-    let output = Command::new("bash")
-        .args(["-c", script])
-        .arg(command().get_program())
-        .arg(lines)
-        .output()
-        .expect("bash");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report: serde_json::Value = run(
+        Command::new("bash")
+            .args(["-c", script])
+            .arg(command().get_program())
+            .arg(lines),
+        b"",
+    )
+    .ok()
+    .json();
     assert_eq!(report["live_blocks"], 1, "{report:#}");
     assert_eq!(report["live_bytes"], 4321, "{report:#}");
 }

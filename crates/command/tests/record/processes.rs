@@ -1,11 +1,9 @@
 //! Process trees: which processes the report has, what each allocated, what a child
 //! inherits: `programs/processes.c`.
 
-use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use crate::support::record::finish;
-use crate::support::{Process, Report, compiled, record};
+use crate::support::{Process, Report, Started, compiled, record};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
@@ -15,7 +13,7 @@ fn report(arguments: &[&str], status: i32) -> Report {
     record(compiled(SOURCE))
         .args(arguments)
         .run()
-        .expect_status(status)
+        .code(status)
         .report()
 }
 
@@ -164,7 +162,7 @@ fn what_system_starts() {
 /// the summary says that it is not.
 #[test]
 fn an_empty_environment() {
-    let recording = record(compiled(SOURCE)).arg("bare").run().expect_status(4);
+    let recording = record(compiled(SOURCE)).arg("bare").run().code(4);
     let report = recording.report();
     let leaves = report.with_argument("leaf");
     match leaves.as_slice() {
@@ -183,7 +181,7 @@ fn an_empty_environment() {
 fn a_pipeline_of_a_shell() {
     let program = compiled(SOURCE);
     let line = format!("{0} leaf 3 0 | {0} leaf 4 0 | cat", program.display());
-    let recording = record("sh").args(["-c", &line]).run().expect_status(0);
+    let recording = record("sh").args(["-c", &line]).run().ok();
     let report = recording.report();
     complete(&report);
     for (count, bytes) in [(3, 9), (4, 16)] {
@@ -221,32 +219,22 @@ fn a_child_that_outlives_its_parent() {
 #[test]
 fn an_interrupt_ends_the_recording_and_not_the_processes() {
     let run = record(compiled(SOURCE)).arg("lingering");
-    let mut child = run
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut printed = BufReader::new(child.stderr.take().expect("it is piped"));
-    let mut line = String::new();
+    let mut command = run.command();
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut recording = Started::with_own_streams(&mut command);
     let waited_for = loop {
-        line.clear();
-        let count = printed.read_line(&mut line).expect("it can be read");
-        assert_ne!(count, 0, "it ended and named no process");
+        let line = recording.error_line();
         let numbers = line.split(|c: char| !c.is_ascii_digit());
         if let Some(pid) = numbers.filter_map(|n| n.parse().ok()).find(|n| *n > 1) {
             break Pid::from_raw(pid).expect("above 0");
         }
     };
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it is our child");
-    let mut rest = String::new();
-    printed.read_to_string(&mut rest).expect("it can be read");
-    let output = finish(child, b"").expect("the interrupt ends it");
+    recording.signal(Signal::INT);
+    let output = recording.end();
     test_kill_process(waited_for).expect("the process lives on");
     kill_process(waited_for, Signal::KILL).expect("and ends now");
 
-    let recording = run.recorded(output).expect_status(6);
+    let recording = run.recorded(output).code(6);
     let report = recording.report();
     let processes = report.processes();
     assert_eq!(processes.len(), 2, "{}", report.summary());
@@ -264,7 +252,7 @@ fn no_follow_records_the_first_image_only() {
             .option("--no-follow")
             .args(arguments)
             .run()
-            .expect_status(status);
+            .code(status);
         let report = recording.report();
         assert_eq!(report.processes().len(), 1, "{}", report.summary());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::report::text;
-use crate::support::{Process, Record, Report, compiled, compiled_with, record, skip};
+use crate::support::{Process, Record, Report, compiled, compiled_with, record, run, skip};
 
 /// Functions at which the stack of a whole program begins: its entry, or the
 /// C library's start of a thread.
@@ -56,10 +56,7 @@ fn expect_unchanged(run: Record, stdin: &[u8]) -> Report {
         "{}",
         recorded.stderr
     );
-    assert_eq!(
-        String::from_utf8_lossy(&recorded.stdout),
-        String::from_utf8_lossy(&plain.stdout)
-    );
+    assert_eq!(recorded.text(), plain.text());
     let report = recorded.report();
     for process in report.processes() {
         assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
@@ -201,15 +198,16 @@ fn in_repository(run: Record, folder: &Path) -> Record {
 
 fn prepare_repository(git: &Path, folder: &Path) {
     let run = |arguments: &[&str]| {
-        let output = Command::new(git)
-            .arg("-C")
-            .arg(folder)
-            .args(["-c", "user.name=A", "-c", "user.email=a@example.org"])
-            .args(arguments)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output()
-            .expect("git runs");
+        let output = run(
+            Command::new(git)
+                .arg("-C")
+                .arg(folder)
+                .args(["-c", "user.name=A", "-c", "user.email=a@example.org"])
+                .args(arguments)
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_NOSYSTEM", "1"),
+            b"",
+        );
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
     };
     run(&["init", "-q"]);

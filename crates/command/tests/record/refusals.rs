@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Recording, compiled, compiled_with, is_root, record, skip};
+use crate::support::{
+    Recording, Text, allotrope, compiled, compiled_with, is_root, record, run, skip,
+};
 
 /// At most three lines, with `what` in them, and nothing left in the folder.
 fn expect_refusal(recording: &Recording, status: i32, what: &str) {
@@ -20,11 +22,7 @@ fn expect_refusal(recording: &Recording, status: i32, what: &str) {
         recording.stderr
     );
     assert!(recording.stdout.is_empty());
-    assert!(
-        !recording.stderr.contains("panicked"),
-        "{}",
-        recording.stderr
-    );
+    recording.stderr.lacks("panicked");
     let paragraphs = recording.stderr.trim().lines().count();
     assert!((1..=3).contains(&paragraphs), "{}", recording.stderr);
     assert!(!recording.trace.exists(), "a file was left behind");
@@ -67,12 +65,11 @@ fn a_static_program() {
 
 /// `doctor` reports the same about the program.
 fn expect_doctor_reports(program: &Path, what: &str) {
-    let output = crate::support::allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = allotrope(["doctor".as_ref(), program.as_os_str()]).text();
     let line = printed.lines().find(|line| line.contains("  program  "));
     let line = line.unwrap_or_else(|| panic!("no program in {printed}"));
     assert!(line.starts_with("problem"), "{line}");
-    assert!(printed.contains(what), "{what} in {printed}");
+    printed.has(what);
 }
 
 const SANITIZED: &str = "sanitized.c";
@@ -93,7 +90,7 @@ fn address_sanitizers_shared_library_that_may_come_later() {
     let recording = record(compiled_with(SANITIZED, &["-fsanitize=address"]))
         .env("ASAN_OPTIONS", options)
         .run()
-        .expect_status(0);
+        .ok();
     expect_sanitized(&recording);
 }
 
@@ -107,11 +104,8 @@ fn expect_sanitized(recording: &Recording) {
 
 #[test]
 fn address_sanitizers_library_that_is_preloaded() {
-    let library = Command::new("cc")
-        .arg("-print-file-name=libasan.so")
-        .output()
-        .expect("cc runs");
-    let library = String::from_utf8_lossy(&library.stdout).trim().to_owned();
+    let library = run(Command::new("cc").arg("-print-file-name=libasan.so"), b"");
+    let library = library.text().trim().to_owned();
     if !library.starts_with('/') {
         return skip("this compiler has no libasan.so");
     }
@@ -134,7 +128,7 @@ fn other_sanitizers_shared_libraries() {
             skip(&format!("-fsanitize={sanitizer} does not work here"));
             continue;
         }
-        expect_sanitized(&run.run().expect_status(0));
+        expect_sanitized(&run.run().ok());
     }
 }
 
@@ -246,8 +240,9 @@ fn an_output_folder_that_is_not_writable() {
 fn nothing_runs_before_the_output_is_there() {
     let run = record("touch").arg("ran");
     let folder = run.folder().to_owned();
-    let recording = run.output(Path::new("/no/such/folder/x.allotrope")).run();
-    assert_eq!(recording.status.code(), Some(125));
+    run.output(Path::new("/no/such/folder/x.allotrope"))
+        .run()
+        .code(125);
     assert!(!folder.join("ran").exists());
 }
 
@@ -259,21 +254,15 @@ fn a_malformed_command_line() {
         &["record", "--no-such-option", "--", "true"],
         &["record", "--on-full", "explode", "--", "true"],
     ] {
-        let output = crate::support::allotrope(arguments);
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        let output = allotrope(arguments).code(125);
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
     for arguments in [&["report"][..], &["report", "--metric", "x", "y"]] {
-        let output = crate::support::allotrope(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let output = allotrope(arguments).code(2);
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
     // Neither a subcommand nor a program: as if a shell had started it.
-    let output = crate::support::allotrope(["reprot", "x"]);
-    assert_eq!(output.status.code(), Some(127));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.contains("did you mean `allotrope report`?"),
-        "{stderr}"
-    );
+    allotrope(["reprot", "x"])
+        .code(127)
+        .says("did you mean `allotrope report`?");
 }

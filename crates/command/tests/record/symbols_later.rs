@@ -2,9 +2,9 @@
 //! its debug file, and files that are refused because another build made them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::{Recording, Report, compiled_with, record};
+use crate::support::{Ended, Recording, Report, Text, allotrope, compiled_with, record};
 use serde_json::Value;
 
 /// A program stripped of everything, its debug file elsewhere, and a recording
@@ -30,7 +30,7 @@ fn stripped(flags: &[&str]) -> Stripped {
     objcopy(&["--only-keep-debug", &text(&whole), &text(&debug)]);
     objcopy(&["--strip-all", &text(&whole), &text(&program)]);
     Stripped {
-        recording: run.run().expect_status(0),
+        recording: run.run().ok(),
         program,
         debug,
     }
@@ -38,13 +38,9 @@ fn stripped(flags: &[&str]) -> Stripped {
 
 const WITH_BUILD_ID: [&str; 1] = ["-Wl,--build-id=sha1"];
 
-fn symbolize(trace: &Path, options: &[&str]) -> Output {
+fn symbolize(trace: &Path, options: &[&str]) -> Ended {
     let trace = trace.to_str().expect("plain names");
-    crate::support::allotrope(["symbolize", trace].iter().chain(options))
-}
-
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    allotrope(["symbolize", trace].iter().chain(options))
 }
 
 fn report(trace: &Path) -> Value {
@@ -52,9 +48,7 @@ fn report(trace: &Path) -> Value {
 }
 
 fn text(trace: &Path) -> String {
-    let output =
-        crate::support::allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]);
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    allotrope(["report".as_ref(), "--lists".as_ref(), trace.as_os_str()]).text()
 }
 
 #[test]
@@ -72,24 +66,20 @@ fn names_are_added_to_a_recording_of_a_stripped_program() {
         "-o",
         other.to_str().expect("plain names"),
     ];
-    let output = symbolize(trace, &options);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    symbolize(trace, &options).ok();
     assert!(
         !text(trace).contains("middle"),
         "the trace itself is as it was"
     );
     let named = text(&other);
-    for function in ["leaf", "middle", "outer"] {
-        assert!(named.contains(function), "{function}: {named}");
-    }
-    assert!(named.contains("attribution.c"), "{named}");
+    named.has_all(["leaf", "middle", "outer"]);
+    named.has("attribution.c");
     assert_eq!(totals(&other), before);
 
     // In place, with the program gone: the names stay.
     std::fs::remove_file(&stripped.program).expect("it is ours");
     let known = report(&other);
-    let output = symbolize(&other, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    symbolize(&other, &[]).ok();
     assert_eq!(report(&other), known);
     let names = std::fs::read_dir(stripped.recording.folder.path()).expect("it is ours");
     let partial = |name: &str| name.ends_with(".partial");
@@ -106,20 +96,14 @@ fn a_file_of_another_build_is_refused() {
     let trace = &stripped.recording.trace;
     let other = compiled_with("attribution.c", &["-Wl,--build-id=0x123456"]);
     let before = std::fs::read(trace).expect("it was written");
-    let output = symbolize(trace, &["--module", other.to_str().expect("plain names")]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(printed(&output).contains("123456"), "{}", printed(&output));
+    let _output =
+        symbolize(trace, &["--module", other.to_str().expect("plain names")]).fails(2, "123456");
     assert_eq!(std::fs::read(trace).expect("it is there"), before);
 
     // A program of another build at the old path is not used either.
     std::fs::copy(&other, &stripped.program).expect("the folder is ours");
-    let output = symbolize(trace, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    assert!(
-        printed(&output).contains("was rebuilt since"),
-        "{}",
-        printed(&output)
-    );
+    let output = symbolize(trace, &[]).ok();
+    output.errors().has("was rebuilt since");
     assert!(!text(trace).contains("middle"));
 }
 
@@ -132,16 +116,10 @@ fn without_a_build_id_only_on_request() {
         &stripped.program,
     )
     .expect("the folder is ours");
-    let output = symbolize(trace, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    assert!(
-        printed(&output).contains("--unverified"),
-        "{}",
-        printed(&output)
-    );
+    let output = symbolize(trace, &[]).ok();
+    output.errors().has("--unverified");
     assert!(!text(trace).contains("middle"));
-    let output = symbolize(trace, &["--unverified"]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    symbolize(trace, &["--unverified"]).ok();
     assert!(text(trace).contains("middle"));
 }
 
@@ -152,13 +130,8 @@ fn a_cut_trace_stays_cut() {
     let cut = stripped.recording.folder.path().join("cut.allotrope");
     std::fs::write(&cut, &whole[..whole.len() - 8]).expect("the folder is ours");
     let debug = stripped.debug.to_str().expect("plain names");
-    let output = symbolize(&cut, &["--module", debug]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    assert!(
-        printed(&output).contains("is not whole"),
-        "{}",
-        printed(&output)
-    );
+    let output = symbolize(&cut, &["--module", debug]).ok();
+    output.errors().has("is not whole");
     assert!(!Report::of(&cut).warnings.is_empty());
     assert!(text(&cut).contains("middle"));
 }
@@ -170,8 +143,7 @@ fn an_unusable_trace_is_an_error_of_one_line() {
     std::fs::write(&path, "no trace").expect("the folder is ours");
     let missing = folder.path().join("missing");
     for trace in [&path, &missing] {
-        let output = symbolize(trace, &[]);
-        assert_eq!(output.status.code(), Some(2));
-        assert_eq!(printed(&output).trim_end().lines().count(), 1);
+        let output = symbolize(trace, &[]).code(2);
+        assert_eq!(output.errors().trim_end().lines().count(), 1);
     }
 }

@@ -1,13 +1,9 @@
 //! Several threads at once, counted exactly: `programs/threads.c`.
 
-use crate::support::{Report, allotrope, compiled, record};
+use crate::support::{Report, Text, allotrope, compiled, record, run};
 
 fn report(case: &str) -> Report {
-    let report = record(compiled("threads.c"))
-        .arg(case)
-        .run()
-        .expect_status(0)
-        .report();
+    let report = record(compiled("threads.c")).arg(case).run().ok().report();
     for process in report.processes() {
         assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
     }
@@ -124,10 +120,7 @@ fn the_smallest_stack() {
 
 #[test]
 fn names_of_threads_are_shown() {
-    let recording = record(compiled("threads.c"))
-        .arg("names")
-        .run()
-        .expect_status(0);
+    let recording = record(compiled("threads.c")).arg("names").run().ok();
     let report = recording.report();
     assert_eq!(report.only().under("named").allocations, 2);
     // Sites are numbered from 1 in the order of the text report.
@@ -139,16 +132,17 @@ fn names_of_threads_are_shown() {
             "--site".as_ref(),
             site.to_string().as_ref(),
             "--events".as_ref(),
-        ]);
-        assert_eq!(output.status.code(), Some(0));
-        shown += &String::from_utf8_lossy(&output.stdout);
+        ])
+        .ok();
+        shown += &output.text();
     }
-    assert!(shown.contains("spinner-one"), "{shown}");
-    assert!(shown.contains("spinner-two"), "{shown}");
+    shown.has_all(["spinner-one", "spinner-two"]);
 }
 
 /// The recorder's thread-local storage is one module more. It must not make what glibc
 /// allocates for a thread larger.
+///
+/// Reported: a thread's vector has another size when it is recorded.
 #[test]
 fn thread_vectors_are_as_large_as_without_the_recorder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -160,11 +154,11 @@ fn thread_vectors_are_as_large_as_without_the_recorder() {
         .status();
     assert!(made.is_ok_and(|made| made.success()), "it can be compiled");
     let program = compiled("thread_vectors.c");
-    let plain = crate::support::run(
+    let logged = run(
         std::process::Command::new(&program).env("LD_PRELOAD", &library),
         b"",
-    );
-    let logged = String::from_utf8_lossy(&plain.stderr).into_owned();
+    )
+    .errors();
     let sizes: Vec<u64> = logged
         .lines()
         .map(|line| line.parse().unwrap_or_else(|_| panic!("{logged}")))
@@ -174,11 +168,7 @@ fn thread_vectors_are_as_large_as_without_the_recorder() {
     }
     assert_eq!(sizes.len(), 5, "{logged}");
     for option in ["--quiet", "--counts-only"] {
-        let report = record(&program)
-            .option(option)
-            .run()
-            .expect_status(0)
-            .report();
+        let report = record(&program).option(option).run().ok().report();
         let process = report.only();
         if option == "--counts-only" {
             let expected = sizes.iter().sum::<u64>() + 7 * 160;
@@ -197,7 +187,7 @@ fn thread_vectors_are_as_large_as_without_the_recorder() {
 /// allocations above 100.
 fn numbered_names(case: &str) -> Vec<(String, u64)> {
     let recording = record(compiled("thread_names.c")).arg(case).run();
-    let report = recording.expect_status(0).report();
+    let report = recording.ok().report();
     let mut names = Vec::new();
     for process in report.processes() {
         assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
@@ -219,6 +209,7 @@ fn expect_40_names(case: &str) {
     assert_eq!(numbered_names(case), expected, "{case}");
 }
 
+/// Reported: threads that live shortly have no names.
 #[test]
 fn threads_that_end_at_once_have_their_names() {
     for case in [
@@ -240,6 +231,7 @@ fn threads_that_end_at_once_have_their_names() {
     assert_eq!(names, expected);
 }
 
+/// Reported: threads that live shortly have no names.
 #[test]
 fn threads_without_a_name_of_their_own_have_that_of_their_creator() {
     let expected: Vec<_> = (0..40).map(|n| ("creator".to_owned(), n)).collect();
@@ -281,7 +273,7 @@ fn threads_have_their_names_behind_a_filter_of_system_calls() {
 fn a_program_finds_keys_and_errors_as_without_a_recording() {
     let described = record(compiled("thread_names.c")).arg("behave");
     let plain = described.plain();
-    let recording = described.run().expect_status(0);
+    let recording = described.run().ok();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(text(&recording.stdout), text(&plain.stdout));
 }

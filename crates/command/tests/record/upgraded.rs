@@ -4,13 +4,13 @@
 //! warning says so. Each situation is tried with and without build ids.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::support::record::command;
 use crate::support::watched::Program;
-use crate::support::{compiled, compiled_with, is_root, record, skip};
+use crate::support::{Started, allotrope, compiled, compiled_with, is_root, record, run, skip};
 use serde_json::Value;
 
 const BUILD_IDS: [&str; 2] = ["-Wl,--build-id=sha1", "-Wl,--build-id=none"];
@@ -58,11 +58,7 @@ fn json(bytes: &[u8]) -> Value {
 /// and of the profile that `watch --save` writes.
 fn shown(process: u32, folder: &Path) -> [(Vec<Value>, String); 2] {
     let process = process.to_string();
-    let run = |arguments: &[&str]| {
-        let output = command().args(arguments).output().expect("the command");
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        output.stdout
-    };
+    let run = |arguments: &[&str]| run(command().args(arguments), b"").ok().stdout;
     let watch = run(&[
         "watch", &process, "--once", "--format", "json", "--top", "999",
     ]);
@@ -102,6 +98,7 @@ fn expect(shown: &[(Vec<Value>, String); 2], functions: &[&str], not: &str, warn
     }
 }
 
+/// Reported: after an upgrade, functions have names of the new file.
 #[test]
 fn a_program_that_was_upgraded_has_the_names_of_the_file_that_runs() {
     for build_id in BUILD_IDS {
@@ -164,15 +161,7 @@ fn a_library_that_was_overwritten_has_no_names() {
     }
 }
 
-struct Watcher(Child);
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
+/// Reported: a library that is upgraded while `watch` runs loses its names.
 #[test]
 fn a_watcher_that_saw_the_library_before_it_was_upgraded_names_it() {
     for build_id in BUILD_IDS {
@@ -181,15 +170,10 @@ fn a_watcher_that_saw_the_library_before_it_was_upgraded_names_it() {
         let new = plugin(folder.path(), "new", &[build_id, "-DOTHER"]);
         let mut program = host(&path);
         let id = program.id().to_string();
-        let watcher = command()
-            .args([
-                "watch", &id, "--every", "100ms", "--format", "json", "--top", "999",
-            ])
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut watcher = Watcher(watcher.expect("the command"));
-        let mut lines = BufReader::new(watcher.0.stdout.take().expect("a pipe")).lines();
-        let mut report = || json(lines.next().expect("a report").expect("text").as_bytes());
+        let mut watch = command();
+        watch.args(["watch", &id, "--every", "100ms", "--format", "json"]);
+        let mut watcher = Started::new(watch.args(["--top", "999"]));
+        let mut report = || watcher.object(|_| true);
         report();
         fs::rename(new, &path).expect("ours");
         program.tell("");
@@ -259,7 +243,7 @@ fn recorded_processes_have_the_names_of_the_file_that_they_see() {
             let other = compiled_with("attribution.c", &[build_id, "-Dleaf=other_leaf"]);
             let inside = copy(right, run.folder().join("inside"));
             let path = copy(other, run.folder().join("program"));
-            let recording = run.arg(&inside).arg(&path).run().expect_status(0);
+            let recording = run.arg(&inside).arg(&path).run().ok();
             let report = recording.report();
             named = 0;
             for process in report.processes() {
@@ -286,7 +270,7 @@ fn a_look_at_a_running_recording_names_nothing_by_a_new_file() {
         let trace = folder.path().join("trace");
         let mut command = command();
         command.args(["record", "-o"]).arg(&trace).arg("--");
-        let mut program = Program::start_as(command.arg(&path).stderr(Stdio::null()));
+        let mut program = Program::start_as(command.arg(&path));
         program.tell("malloc 30 4321");
         fs::rename(new, &path).expect("ours");
         let mut functions = Vec::new();
@@ -294,7 +278,7 @@ fn a_look_at_a_running_recording_names_nothing_by_a_new_file() {
         while !functions.iter().any(|it| it == "main") {
             let mut report = crate::support::record::command();
             report.args(["report", "--format", "json"]).arg(&trace);
-            let output = report.output().expect("the command");
+            let output = run(&mut report, b"");
             let Ok(report) = serde_json::from_slice::<Value>(&output.stdout) else {
                 continue;
             };
@@ -309,10 +293,8 @@ fn a_look_at_a_running_recording_names_nothing_by_a_new_file() {
                 break;
             }
         }
-        drop(program.commands.take());
-        assert!(program.child.wait().expect("our child").success());
-        let output =
-            crate::support::allotrope(["report", "--format", "json", trace.to_str().unwrap()]);
+        program.end().ok();
+        let output = allotrope(["report", "--format", "json", trace.to_str().unwrap()]);
         let report = json(&output.stdout);
         let frames = report["frames"].as_array().expect("frames");
         assert!(has(frames, "by_malloc"), "{build_id}");

@@ -4,17 +4,17 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::{Recording, compiled, record};
+use crate::support::{Ended, Recording, Started, Text, command, compiled, record, until};
 use rustix::fs::{CWD, FileType, mknodat};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 const PRECIOUS: &str = "int main(void) { return 0; }\n";
 
@@ -23,14 +23,10 @@ fn stream(count: &str) -> crate::support::Record {
 }
 
 fn recorded() -> Recording {
-    stream("10").run().expect_status(0)
+    stream("10").run().ok()
 }
 
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn allotrope<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Output {
+fn allotrope<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Ended {
     crate::support::allotrope(words)
 }
 
@@ -50,8 +46,7 @@ fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
         .arg(recording.get_program())
         .args(recording.get_args())
         .current_dir(run.folder());
-    let output = crate::support::run(&mut command, b"");
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    crate::support::run(&mut command, b"").ok();
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
@@ -64,29 +59,21 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
     let trace = run.folder().join("recorded.allotrope");
     let recording = run.command();
     let mut command = Command::new("sh");
-    let mut child = command
+    command
         .args(["-c", "umask 027; exec \"$@\"", "sh"])
         .arg(recording.get_program())
         .args(recording.get_args())
-        .current_dir(run.folder())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("there is a shell");
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("it is text");
-    assert_eq!(line, "started\n");
+        .current_dir(run.folder());
+    let mut child = Started::new(&mut command);
+    assert_eq!(child.line(), "started");
     let mode = |path: &Path| fs::metadata(path).map(|it| it.mode() & 0o7777);
     // The trace may get its name after the program has started.
     while mode(&trace).is_err() {
-        assert!(child.try_wait().expect("it is ours").is_none());
+        assert!(!child.has_ended());
         std::thread::yield_now();
     }
     assert_eq!(mode(&trace).expect("it is there"), 0o600);
-    let output = crate::support::record::finish(child, b"\n").expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    child.end().ok();
     assert_eq!(mode(&trace).expect("it is there"), 0o640);
 }
 
@@ -95,8 +82,8 @@ fn a_trace_replaces_only_a_trace() {
     let trace = recorded();
     let precious = trace.folder.path().join("precious.c");
     fs::write(&precious, PRECIOUS).expect("the folder is ours");
-    let refused = stream("10").output(&precious).run().expect_status(125);
-    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    let refused = stream("10").output(&precious).run().code(125);
+    refused.stderr.has("--force");
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
@@ -111,16 +98,13 @@ fn a_trace_replaces_only_a_trace() {
                 .chain(options),
         )
     };
-    let output = symbolize(&[]);
-    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
-    assert!(printed(&output).contains("--force"), "{}", printed(&output));
+    symbolize(&[]).fails(2, "--force");
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
     );
 
-    let output = symbolize(&["--force"]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    symbolize(&["--force"]).ok();
     assert_eq!(
         crate::support::Report::of(&precious)
             .only()
@@ -130,7 +114,7 @@ fn a_trace_replaces_only_a_trace() {
     );
     fs::write(&precious, PRECIOUS).expect("the folder is ours");
     let forced = stream("20").option("--force").output(&precious).run();
-    let report = forced.expect_status(0).report();
+    let report = forced.ok().report();
     assert_eq!(report.only().under("stream").allocations, 20);
 }
 
@@ -161,7 +145,7 @@ const PLOTS: [&[&str]; 3] = [
 ];
 
 /// Runs a command of [`WRITING`].
-fn write(words: &[&str], options: &[&str], trace: &Path, file: &Path) -> Output {
+fn write(words: &[&str], options: &[&str], trace: &Path, file: &Path) -> Ended {
     // Options of `stat` are before the recording.
     let (name, rest) = words.split_first().expect("a command");
     let words = [*name].into_iter().chain(options.iter().copied());
@@ -174,12 +158,12 @@ fn write(words: &[&str], options: &[&str], trace: &Path, file: &Path) -> Output 
 }
 
 #[track_caller]
-fn expect(status: i32, what: &[&str], output: &Output) {
+fn expect(status: i32, what: &[&str], output: &Ended) {
     assert_eq!(
         output.status.code(),
         Some(status),
         "{what:?}: {}",
-        printed(output)
+        output.errors()
     );
 }
 
@@ -193,11 +177,7 @@ fn nothing_but_earlier_outputs_is_replaced() {
         fs::write(file, letter).expect("the folder is ours");
         let refused = write(words, &[], trace, file);
         expect(2, words, &refused);
-        assert!(
-            printed(&refused).contains("--force"),
-            "{}",
-            printed(&refused)
-        );
+        refused.errors().has("--force");
         assert_eq!(
             fs::read(file).expect("it is there"),
             letter.as_bytes(),
@@ -238,7 +218,7 @@ fn files_of_other_users_are_not_replaced() {
         for contents in [&b"it"[..], b""] {
             let refused = write(words, &[], trace, file);
             expect(2, words, &refused);
-            let text = printed(&refused);
+            let text = refused.errors();
             assert!(
                 text.contains("belongs to another user"),
                 "{words:?}: {text}"
@@ -259,7 +239,7 @@ fn files_of_other_users_are_not_replaced() {
         std::os::unix::fs::lchown(file, strangers, strangers).expect("we are root");
         let refused = write(words, &["--force"], trace, file);
         expect(2, words, &refused);
-        let text = printed(&refused);
+        let text = refused.errors();
         assert!(
             text.contains("another user put a link"),
             "{words:?}: {text}"
@@ -288,10 +268,7 @@ fn a_log_goes_into_no_planted_file() {
         let mut watch = crate::support::record::command();
         watch.args(["watch", "--headless", "--every", "100ms", "--log"]);
         watch.arg(path(name)).args(["--", "sleep", "1"]);
-        let output = crate::support::run(&mut watch, b"");
-        let text = printed(&output);
-        assert_eq!(output.status.code(), Some(2), "{name}: {text}");
-        assert!(text.contains("another user"), "{name}: {text}");
+        crate::support::run(&mut watch, b"").fails(2, "another user");
     }
     assert!(!home.path().join("new").exists());
     assert_eq!(fs::read(path("file")).expect("it is there"), b"");
@@ -326,11 +303,11 @@ fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
     let kind = fs::symlink_metadata(&pipe).map(|it| it.file_type());
     // One that was replaced is never opened for writing: the reader would wait.
     let is_pipe = kind.is_ok_and(|kind| kind.is_fifo());
-    assert!(is_pipe, "it was replaced: {}", printed(&output));
+    assert!(is_pipe, "it was replaced: {}", output.errors());
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
-        printed(&output)
+        output.errors()
     );
     let bytes = reader.join().expect("it does not panic");
     fs::remove_file(pipe).expect("it is ours");
@@ -366,7 +343,7 @@ fn pipes_and_devices_are_written_through() {
     assert!(String::from_utf8_lossy(&graph).contains("<svg"));
     // A recording needs a file that it can rename.
     let refused = stream("1").output(Path::new("/dev/null")).run();
-    refused.expect_status(125);
+    refused.code(125);
     assert!(
         fs::metadata("/dev/null")
             .expect("it is there")
@@ -394,19 +371,13 @@ fn damaged(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 /// file must be found at the end of what `symbolize` writes, to the byte.
 #[test]
 fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
-    let recording = stream("200000").run().expect_status(0);
+    let recording = stream("200000").run().ok();
     let whole = fs::read(&recording.trace).expect("it was written");
     for (name, bytes) in damaged(&whole) {
         let path = recording.folder.path().join(format!("{name}.allotrope"));
         fs::write(&path, &bytes).expect("the folder is ours");
         let before = where_it_ends(&path);
-        let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{name}: {}",
-            printed(&output)
-        );
+        allotrope(["symbolize".as_ref(), path.as_os_str()]).ok();
         let after = fs::read(&path).expect("it is there");
         let unreadable = &bytes[before as usize..];
         assert!(
@@ -420,13 +391,7 @@ fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
             "{name}"
         );
         // Once more: nothing is added to it.
-        let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{name}: {}",
-            printed(&output)
-        );
+        allotrope(["symbolize".as_ref(), path.as_os_str()]).ok();
         assert_eq!(fs::read(&path).expect("it is there"), after, "{name}");
     }
 }
@@ -446,24 +411,24 @@ fn manual_pages_and_headers_are_renamed_into_place() {
     fs::write(&page, earlier).expect("the folder is ours");
     fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).expect("it is ours");
     let before = fs::metadata(&page).expect("it is there").ino();
-    let output = allotrope([
+    allotrope([
         "man".as_ref(),
         "--output".as_ref(),
         folder.path().as_os_str(),
-    ]);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    ])
+    .ok();
     let after = fs::metadata(&page).expect("it is there");
     assert_ne!(after.ino(), before);
     assert_eq!(after.mode() & 0o777, 0o640);
     assert!(folder.path().join("allotrope-record.1").exists());
     let letter = folder.path().join("allotrope-record.1");
     fs::write(&letter, "Dear reader,\n").expect("the folder is ours");
-    let output = allotrope([
+    allotrope([
         "man".as_ref(),
         "--output".as_ref(),
         folder.path().as_os_str(),
-    ]);
-    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    ])
+    .code(2);
     assert_eq!(fs::read(letter).expect("it is there"), b"Dear reader,\n");
 }
 
@@ -473,8 +438,7 @@ fn a_foreign_header_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<PathBuf> = {
         let words = ["client-header".as_ref(), folder.path().as_os_str()];
-        let output = allotrope(words);
-        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+        allotrope(words).ok();
         let entries = fs::read_dir(folder.path()).expect("it is ours");
         entries
             .map(|entry| entry.expect("it can be read").path())
@@ -491,7 +455,7 @@ fn a_foreign_header_is_not_replaced() {
             output.status.code() == Some(2) && kept == foreign,
             "{}: {}",
             path.display(),
-            printed(&output)
+            output.errors()
         );
         fs::remove_file(path).expect("it is ours");
     }
@@ -502,7 +466,7 @@ fn a_users_own_link_is_followed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let link = folder.path().join("latest");
     symlink("real.allotrope", &link).expect("the folder is ours");
-    stream("10").output(&link).run().expect_status(0);
+    stream("10").output(&link).run().ok();
     assert!(
         fs::symlink_metadata(&link)
             .expect("it is there")
@@ -514,6 +478,7 @@ fn a_users_own_link_is_followed() {
 /// Most attempts to interrupt a command while it writes.
 const ATTEMPTS: usize = 100;
 
+/// Reported: an interrupted export leaves half a file.
 #[test]
 fn an_export_that_is_interrupted_leaves_no_file() {
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -532,20 +497,12 @@ fn an_export_that_is_interrupted_leaves_no_file() {
         names.collect::<Vec<_>>()
     };
     for _ in 0..ATTEMPTS {
-        let mut export = crate::support::record::command();
-        export
-            .arg("export")
-            .arg(&input)
-            .args(["--to", "json", "-o"]);
-        let mut export = export.arg(&output).spawn().expect("it starts");
-        let mut ended = None;
-        while files().is_empty() && ended.is_none() {
-            ended = export.try_wait().expect("our child");
+        let mut export = start_export(&input, &output);
+        while files().is_empty() && !export.has_ended() {}
+        if !export.has_ended() {
+            export.signal(Signal::INT);
         }
-        if ended.is_none() {
-            kill_process(Pid::from_child(&export), Signal::INT).expect("it was not waited for");
-        }
-        let status = export.wait().expect("our child");
+        let status = export.end().status;
         if status.signal() == Some(Signal::INT.as_raw()) {
             // Or it was complete a moment before.
             let names = files();
@@ -566,38 +523,20 @@ fn a_signal_ends_an_export_that_waits_for_the_reader_of_a_pipe() {
     fs::write(&input, "main;work 1\n").expect("the folder is ours");
     let pipe = home.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("the folder is ours");
-    let mut export = crate::support::record::command();
-    export
-        .arg("export")
-        .arg(&input)
-        .args(["--to", "json", "-o"]);
-    // No output is inherited: should the test fail, nothing waits for this process.
-    let export = export
-        .arg(&pipe)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut export = export.spawn().expect("it starts");
+    let mut export = start_export(&input, &pipe);
     // It waits in the call that opens the pipe: `openat`, number 257 on x86-64.
     let syscall = format!("/proc/{}/syscall", export.id());
-    until(|| fs::read_to_string(&syscall).is_ok_and(|call| call.starts_with("257 ")));
-    thread::sleep(Duration::from_millis(100));
-    kill_process(Pid::from_child(&export), Signal::INT).expect("it was not waited for");
-    let mut ended = None;
-    until(|| {
-        ended = export.try_wait().expect("our child");
-        ended.is_some()
+    until("it opens the pipe", || {
+        fs::read_to_string(&syscall).is_ok_and(|call| call.starts_with("257 "))
     });
-    assert_eq!(
-        ended.expect("it ended").signal(),
-        Some(Signal::INT.as_raw())
-    );
+    thread::sleep(Duration::from_millis(100));
+    export.signal(Signal::INT);
+    let ended = export.wait(Duration::from_secs(60));
+    assert_eq!(ended.status.signal(), Some(Signal::INT.as_raw()));
 }
 
-/// Waits until `condition` holds, a minute at most.
-fn until(mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
-        thread::sleep(Duration::from_millis(5));
-    }
+fn start_export(input: &Path, output: &Path) -> Started {
+    let mut export = command();
+    export.arg("export").arg(input).args(["--to", "json", "-o"]);
+    Started::new(export.arg(output))
 }

@@ -2,7 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
+
+use super::started::Started;
 
 /// Answers that the command gives at once, see its `http.rs`.
 pub const CONNECTIONS: usize = 16;
@@ -49,27 +53,16 @@ pub fn send(address: SocketAddr, request: &[u8]) -> Answer {
 
 /// A process of another user with so many connections that never end their requests, once they are
 /// there; it ends when its standard input is closed. Only root can start it.
-pub fn idle_clients(address: SocketAddr, number: usize) -> std::process::Child {
-    use std::io::{BufRead, BufReader};
-    use std::os::unix::process::CommandExt;
+pub fn idle_clients(address: SocketAddr, number: usize) -> Started {
     let (host, port) = (address.ip(), address.port());
     let script = format!(
         "for it in $(seq {number}); do exec {{fd}}<>/dev/tcp/{host}/{port}; printf 'GET /' >&$fd; done; echo there; cat"
     );
-    let mut child = std::process::Command::new("bash")
-        .args(["-c", &script])
-        .current_dir("/")
-        .uid(65_534)
-        .gid(65_534)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("bash");
-    let mut line = String::new();
-    let stdout = child.stdout.as_mut().expect("a pipe");
-    BufReader::new(stdout).read_line(&mut line).expect("a line");
-    assert_eq!(line, "there\n");
-    child
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).current_dir("/");
+    let mut clients = Started::new(bash.uid(65_534).gid(65_534));
+    assert_eq!(clients.line(), "there");
+    clients
 }
 
 /// The answer to an ordinary request.

@@ -4,18 +4,24 @@
 
 #![allow(dead_code, unused_imports)] // every test file uses its own part of it
 
+use std::process::Command;
+
 pub mod compile;
+pub mod ended;
 pub mod http;
 pub mod record;
 pub mod report;
 pub mod schema;
+pub mod started;
 pub mod truth;
 pub mod watched;
 pub mod windows;
 
 pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};
-pub use record::{Record, Recording, allotrope, record, run};
+pub use ended::{Ended, Text, check_each};
+pub use record::{Record, Recording, allotrope, command, record, run};
 pub use report::{Process, Report};
+pub use started::{Started, until};
 
 /// Options of a benchmark that is done in a moment; `--runs` is the test's.
 pub const SHORT_BENCH: [&str; 8] = [
@@ -33,6 +39,17 @@ pub const SHORT_BENCH: [&str; 8] = [
 /// must be among `scripts/expected-skips`.)
 pub fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
+}
+
+/// Whether a program is in a folder of `PATH`.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Whether this command can be started here and succeeds.
+pub fn works(command: &mut Command) -> bool {
+    command.output().is_ok_and(|it| it.status.success())
 }
 
 /// Whether this test runs as root.

@@ -2,18 +2,16 @@
 //! limit: a hang fails and names what hung.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::ended::Ended;
 use super::report::Report;
-
-/// Far above what any of these programs needs on a machine under load.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
+use super::started::{Started, TIME_LIMIT};
 
 /// A recording about to be made.
 pub struct Record {
@@ -28,8 +26,8 @@ pub struct Record {
 
 /// What a recording left behind.
 pub struct Recording {
-    pub status: ExitStatus,
-    pub stdout: Vec<u8>,
+    pub ended: Ended,
+    /// Of `record` and of the program.
     pub stderr: String,
     /// Where `record` ran.
     pub folder: TempDir,
@@ -52,7 +50,8 @@ pub fn record(program: impl AsRef<OsStr>) -> Record {
 }
 
 /// Runs `allotrope` with these arguments to its end.
-pub fn allotrope<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+#[track_caller]
+pub fn allotrope<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
     run(command().args(arguments), b"")
 }
 
@@ -130,24 +129,30 @@ impl Record {
     }
 
     /// Records.
+    #[track_caller]
     pub fn run(self) -> Recording {
-        let output = run(&mut self.command(), &self.stdin);
-        self.recorded(output)
+        let ended = run(&mut self.command(), &self.stdin);
+        self.recorded(ended)
+    }
+
+    /// Begins to record.
+    #[track_caller]
+    pub fn start(&self) -> Started {
+        Started::new(&mut self.command())
     }
 
     /// The recording that the command left when it ended.
-    pub fn recorded(self, output: Output) -> Recording {
+    pub fn recorded(self, ended: Ended) -> Recording {
         Recording {
-            status: output.status,
-            stdout: output.stdout,
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            stderr: ended.errors(),
+            ended,
             trace: self.trace.unwrap_or_default(),
             folder: self.folder,
         }
     }
 
     /// Runs the program itself, in a folder of its own, not recorded.
-    pub fn plain(&self) -> Output {
+    pub fn plain(&self) -> Ended {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(folder.path());
@@ -160,18 +165,32 @@ impl Record {
     }
 }
 
+impl Deref for Recording {
+    type Target = Ended;
+
+    fn deref(&self) -> &Ended {
+        &self.ended
+    }
+}
+
 impl Recording {
+    /// Fails unless `record` exited with 0.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.code(0)
+    }
+
     /// Fails, with all output, unless `record` ended with this status.
     #[track_caller]
-    pub fn expect_status(self, status: i32) -> Self {
-        assert_eq!(
-            self.status.code(),
-            Some(status),
-            "status of record: {}\nstdout: {}\nstderr: {}",
-            self.status,
-            String::from_utf8_lossy(&self.stdout),
-            self.stderr
-        );
+    pub fn code(mut self, status: i32) -> Self {
+        self.ended = self.ended.code(status);
+        self
+    }
+
+    /// Fails unless `record` ended with this status and has this text in its stderr.
+    #[track_caller]
+    pub fn fails(mut self, status: i32, sentence: impl AsRef<str>) -> Self {
+        self.ended = self.ended.fails(status, sentence);
         self
     }
 
@@ -184,69 +203,14 @@ impl Recording {
 
 /// Runs a command to its end with these bytes on its standard input.
 #[track_caller]
-pub fn run(command: &mut Command, stdin: &[u8]) -> Output {
+pub fn run(command: &mut Command, stdin: &[u8]) -> Ended {
     run_within(TIME_LIMIT, command, stdin)
 }
 
 /// Like [`run`], for a script that starts many programs and so may take longer than one.
 #[track_caller]
-pub fn run_within(limit: Duration, command: &mut Command, stdin: &[u8]) -> Output {
-    let child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    finish_within(limit, child, stdin).unwrap_or_else(|problem| panic!("{command:?}: {problem}"))
-}
-
-/// Waits for a child whose standard streams are pipes.
-pub fn finish(child: Child, stdin: &[u8]) -> Result<Output, String> {
-    finish_within(TIME_LIMIT, child, stdin)
-}
-
-fn finish_within(limit: Duration, mut child: Child, stdin: &[u8]) -> Result<Output, String> {
-    if let Some(mut pipe) = child.stdin.take() {
-        let bytes = stdin.to_vec();
-        // A program that does not read closes the pipe: no error of ours.
-        std::thread::spawn(move || drop(pipe.write_all(&bytes)));
-    }
-    let stdout = child.stdout.take().map(collect);
-    let stderr = child.stderr.take().map(collect);
-    let status = wait(&mut child, limit)?;
-    Ok(Output {
-        status,
-        stdout: stdout.map_or_else(Vec::new, joined),
-        stderr: stderr.map_or_else(Vec::new, joined),
-    })
-}
-
-fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).expect("pipes can be read");
-        bytes
-    })
-}
-
-fn joined(reader: JoinHandle<Vec<u8>>) -> Vec<u8> {
-    reader.join().expect("the reader does not panic")
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, String> {
-    let start = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() > limit => {
-                // The reason of the failure is the hang, not this.
-                let _ = child.kill();
-                return Err(format!("not ended after {limit:?}"));
-            }
-            Ok(None) => std::thread::sleep(pause),
-            Err(error) => return Err(error.to_string()),
-        }
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
+pub fn run_within(limit: Duration, command: &mut Command, stdin: &[u8]) -> Ended {
+    let mut started = Started::new(command);
+    started.feed(stdin);
+    started.wait(limit)
 }

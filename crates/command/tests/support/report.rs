@@ -1,6 +1,7 @@
 //! Reads `allotrope report --format json`, and sums over sites selected by their
 //! frames.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde_json::Value;
@@ -37,21 +38,9 @@ impl Report {
     /// The report of a trace that can be read.
     #[track_caller]
     pub fn of(trace: &Path) -> Self {
-        let output = record::run(
-            record::command()
-                .args(["report", "--format", "json"])
-                .arg(trace),
-            b"",
-        );
-        let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "report {}: {warnings}",
-            trace.display()
-        );
-        let json: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("report {}: no JSON: {error}", trace.display()));
+        let words = ["report", "--format", "json"].map(OsStr::new);
+        let ended = record::allotrope(words.into_iter().chain([trace.as_os_str()])).ok();
+        let (json, warnings) = (ended.json(), ended.errors());
         schema::check(&json);
         Self { json, warnings }
     }

@@ -1,21 +1,19 @@
 //! A program that is watched, and does what the test tells it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use allotrope_shm::samples::file::{Mapped, find};
 use allotrope_shm::samples::reader::State;
 
 use super::compile::compiled;
+use super::ended::Ended;
 use super::record::command;
+use super::started::Started;
 
 /// `programs/watched.c`, started by `allotrope standby` with these options.
-pub struct Program {
-    pub child: Child,
-    pub commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Program(pub Started);
 
 impl Program {
     /// Without a holder, which would outlive the test.
@@ -36,63 +34,47 @@ impl Program {
 
     /// By this whole command, which runs a build of `programs/watched.c` or another program
     /// that answers with lines, the first of which is "ready".
+    #[track_caller]
     pub fn start_as(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let commands = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut program = Self {
-            child,
-            commands,
-            answers,
-        };
-        assert_eq!(program.answer(), "ready");
-        program
+        let mut started = Started::new(command);
+        assert_eq!(started.line(), "ready");
+        Self(started)
     }
 
-    pub fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        line.trim_end().to_owned()
-    }
-
-    pub fn send(&mut self, command: &str) {
-        let commands = self.commands.as_mut().expect("a pipe");
-        writeln!(commands, "{command}").expect("a command");
-    }
-
+    #[track_caller]
     pub fn ask(&mut self, command: &str) -> String {
         self.send(command);
-        self.answer()
+        self.line()
     }
 
+    #[track_caller]
     pub fn tell(&mut self, command: &str) {
         assert_eq!(self.ask(command), "ok", "{command}");
     }
 
-    /// The process; `standby` becomes the program.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
+    /// Of the process; `standby` becomes the program.
     pub fn state(&self) -> State {
         state_of(self.id())
     }
 
-    /// Ends its input; returns its status.
-    pub fn end(mut self) -> std::process::ExitStatus {
-        drop(self.commands.take());
-        self.child.wait().expect("our child")
+    /// Ends its input, and waits for its end.
+    #[track_caller]
+    pub fn end(self) -> Ended {
+        self.0.end()
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Program {
+    type Target = Started;
+
+    fn deref(&self) -> &Started {
+        &self.0
+    }
+}
+
+impl DerefMut for Program {
+    fn deref_mut(&mut self) -> &mut Started {
+        &mut self.0
     }
 }
 

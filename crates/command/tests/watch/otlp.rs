@@ -3,9 +3,9 @@
 //! themselves; one runs a real one (`scripts/otlp-collector`).
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -15,11 +15,10 @@ use allotrope_formats::otlp::messages::{
 };
 use flate2::read::GzDecoder;
 use prost::Message;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::support::compile::compiled;
-use crate::support::record::command;
-use crate::support::skip;
+use crate::support::watched::Program;
+use crate::support::{Started, Text, command, run, skip};
 
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -27,56 +26,11 @@ const BLOCKS: u64 = 100;
 /// After this time a test has hung.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A child that is killed at the end of the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// `programs/watched.c`, sampled.
-struct Program {
-    child: Ended,
-    answers: BufReader<std::process::ChildStdout>,
-}
-
-impl Program {
-    /// With `blocks` blocks of [`SIZE`] bytes.
-    fn new(blocks: u64) -> Self {
-        let mut child = command()
-            .args(["standby", "--period", "1", "--"])
-            .arg(compiled("watched.c"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let child = Ended(child);
-        let mut program = Self { child, answers };
-        assert_eq!(program.answer(), "ready\n");
-        program.send(&format!("malloc {blocks} {SIZE}"));
-        assert_eq!(program.answer(), "ok\n");
-        program
-    }
-
-    fn id(&self) -> String {
-        self.child.0.id().to_string()
-    }
-
-    fn send(&mut self, line: &str) {
-        let commands = self.child.0.stdin.as_mut().expect("a pipe");
-        writeln!(commands, "{line}").expect("a command");
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        line
-    }
+/// A sampled program with `blocks` blocks of [`SIZE`] bytes.
+fn sampled(blocks: u64) -> Program {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc {blocks} {SIZE}"));
+    program
 }
 
 /// `allotrope watch` without what the environment says of proxies and exporters.
@@ -93,61 +47,11 @@ fn watch() -> Command {
 }
 
 /// A watcher that sends profiles. Reports come only at the end.
-struct Watcher {
-    child: Ended,
-    errors: Receiver<String>,
-    /// The messages that have been read.
-    said: String,
-}
-
-impl Watcher {
-    fn new(processes: &[&Program], options: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut child = watch()
-            .args(processes.iter().map(|it| it.id()))
-            .args(["--headless", "--every", "1h"])
-            .args(options)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command");
-        let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let (sender, errors) = channel();
-        thread::spawn(move || {
-            let mut lines = lines.map_while(Result::ok);
-            lines.all(|line| sender.send(line).is_ok())
-        });
-        Self {
-            child: Ended(child),
-            errors,
-            said: String::new(),
-        }
-    }
-
-    /// Reads until a message has these words.
-    fn wait_for(&mut self, words: &str) {
-        while !self.said.contains(words) {
-            let line = self.errors.recv_timeout(LIMIT);
-            let line = line.unwrap_or_else(|_| panic!("{words}: {}", self.said));
-            self.said.push_str(&line);
-            self.said.push('\n');
-        }
-    }
-
-    fn signal(&self) {
-        let id = i32::try_from(self.child.0.id()).expect("an id");
-        kill_process(Pid::from_raw(id).expect("an id"), Signal::TERM).expect("a signal");
-    }
-
-    /// The status and the messages.
-    fn end(mut self) -> (Option<i32>, String) {
-        let status = self.child.0.wait().expect("a status");
-        for line in &self.errors {
-            self.said.push_str(&line);
-            self.said.push('\n');
-        }
-        (status.code(), self.said)
-    }
+fn start_watch(processes: &[&Program], options: &[&str], variables: &[(&str, &str)]) -> Started {
+    let mut watch = watch();
+    watch.args(processes.iter().map(|it| it.id().to_string()));
+    watch.args(["--headless", "--every", "1h"]).args(options);
+    Started::new(watch.envs(variables.iter().copied()))
 }
 
 /// A request as it came.
@@ -293,7 +197,7 @@ fn value(attributes: &[Attribute], key: &str) -> Option<Value> {
 
 /// What [`sums`] gives for a process with so many blocks live, of those allocated.
 fn expected(program: &Program, live: u64, allocated: u64) -> BTreeMap<(i64, String), i64> {
-    let id = program.child.0.id().into();
+    let id = program.id().into();
     let sums = [
         ("inuse_space/bytes", live * SIZE),
         ("inuse_objects/count", live),
@@ -307,9 +211,9 @@ fn expected(program: &Program, live: u64, allocated: u64) -> BTreeMap<(i64, Stri
 #[test]
 fn a_collector_gets_what_is_live() {
     let collector = Collector::willing();
-    let program = Program::new(BLOCKS);
+    let program = sampled(BLOCKS);
     let url = collector.url();
-    let _watcher = Watcher::new(&[&program], &["--otlp", &url], &[]);
+    let _watcher = start_watch(&[&program], &["--otlp", &url], &[]);
     let received = collector.next();
     let head = received.head.lines().next();
     assert_eq!(head, Some("POST /v1development/profiles HTTP/1.1"));
@@ -346,7 +250,9 @@ fn a_collector_gets_what_is_live() {
         assert_eq!(profile.profile_id.len(), 16);
     }
     // The module of the program has its build id, if the linker has written one.
-    let path = compiled("watched.c").canonicalize().expect("a path");
+    let path = crate::support::compiled("watched.c")
+        .canonicalize()
+        .expect("a path");
     let path = path.to_str().expect("UTF-8");
     assert!(tables.strings.iter().any(|it| it == path), "{path}");
 }
@@ -354,14 +260,14 @@ fn a_collector_gets_what_is_live() {
 #[test]
 fn processes_are_resources_of_their_own() {
     let collector = Collector::willing();
-    let (one, other) = (Program::new(BLOCKS), Program::new(2 * BLOCKS));
+    let (one, other) = (sampled(BLOCKS), sampled(2 * BLOCKS));
     let url = format!("{}/a/path", collector.url().replace("//", "//user:pw@"));
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-token=a%20b"),
         ("OTEL_SERVICE_NAME", "the service"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment=test,process.pid=1"),
     ];
-    let watcher = Watcher::new(&[&one, &other], &["--otlp", &url], &variables);
+    let watcher = start_watch(&[&one, &other], &["--otlp", &url], &variables);
     let received = collector.next();
     let head = received.head.lines().next();
     assert_eq!(head, Some("POST /a/path HTTP/1.1"));
@@ -378,9 +284,9 @@ fn processes_are_resources_of_their_own() {
             assert_eq!(value(attributes, key), Some(Value::Text(text.to_owned())));
         }
     }
-    watcher.signal();
-    let (_, errors) = watcher.end();
-    assert!(!errors.contains("pw"), "{errors}");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().errors();
+    errors.lacks("pw");
 }
 
 #[test]
@@ -388,29 +294,26 @@ fn the_last_state_is_sent() {
     let collector = Collector::willing();
     let url = collector.url();
     // A watcher that is ended.
-    let mut program = Program::new(BLOCKS);
-    let watcher = Watcher::new(&[&program], &["--otlp", &url, "--otlp-every", "1h"], &[]);
+    let mut program = sampled(BLOCKS);
+    let watcher = start_watch(&[&program], &["--otlp", &url, "--otlp-every", "1h"], &[]);
     collector.next();
-    program.send(&format!("malloc {BLOCKS} {SIZE}"));
-    assert_eq!(program.answer(), "ok\n");
-    watcher.signal();
+    program.tell(&format!("malloc {BLOCKS} {SIZE}"));
+    watcher.signal(Signal::TERM);
     let all = 2 * BLOCKS;
     let last = sums(&collector.next().message());
     assert_eq!(last, expected(&program, all, all));
-    let (status, errors) = watcher.end();
-    assert_eq!(status, Some(128 + 15), "{errors}");
+    watcher.end().code(128 + 15).errors();
     // A program that ends, and one that goes on.
-    let other = Program::new(BLOCKS);
+    let other = sampled(BLOCKS);
     let options = ["--otlp", &url, "--otlp-every", "1h"];
-    let watcher = Watcher::new(&[&program, &other], &options, &[]);
+    let watcher = start_watch(&[&program, &other], &options, &[]);
     collector.next();
-    program.send("free");
-    assert_eq!(program.answer(), "ok\n");
+    program.tell("free");
     program.send("exit 0");
     let last = sums(&collector.next().message());
     assert_eq!(last, expected(&program, 0, all));
     // It is not sent again.
-    watcher.signal();
+    watcher.signal(Signal::TERM);
     let last = sums(&collector.next().message());
     assert_eq!(last, expected(&other, BLOCKS, BLOCKS));
     watcher.end();
@@ -437,16 +340,15 @@ fn failures_are_said_once() {
         4..=5 => respond(stream, 200, &rejected.encode_to_vec()),
         _ => respond(stream, 200, &[]),
     });
-    let program = Program::new(BLOCKS);
+    let program = sampled(BLOCKS);
     let url = collector.url();
     let options = ["--otlp", &url, "--otlp-every", "100ms"];
-    let watcher = Watcher::new(&[&program], &options, &[]);
+    let watcher = start_watch(&[&program], &options, &[]);
     for _ in 0..8 {
         collector.next();
     }
-    watcher.signal();
-    let (status, errors) = watcher.end();
-    assert_eq!(status, Some(128 + 15), "{errors}");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().code(128 + 15).errors();
     let refused = "refuses profiles with status 503: come back later";
     assert_eq!(count(&errors, refused), 1, "{errors}");
     assert_eq!(
@@ -470,16 +372,15 @@ fn a_collector_that_is_away_disturbs_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("an address")
     };
-    let mut program = Program::new(BLOCKS);
+    let mut program = sampled(BLOCKS);
     let url = format!("http://name:secret@{address}");
     let options = ["--otlp", &url, "--otlp-every", "100ms"];
-    let mut watcher = Watcher::new(&[&program], &options, &[]);
-    watcher.wait_for("cannot be reached");
+    let mut watcher = start_watch(&[&program], &options, &[]);
+    watcher.wait_for_error("cannot be reached");
     program.send("exit 7");
-    let (status, errors) = watcher.end();
-    assert_eq!(status, Some(0), "{errors}");
+    let errors = watcher.end().ok().errors();
     assert_eq!(count(&errors, "cannot be reached"), 1, "{errors}");
-    assert!(!errors.contains("secret"), "{errors}");
+    errors.lacks("secret");
 }
 
 #[test]
@@ -522,16 +423,15 @@ fn hostile_answers_end() {
             "cannot be reached",
         ),
     ];
-    let program = Program::new(BLOCKS);
+    let program = sampled(BLOCKS);
     for (answer, words) in answers {
         let collector = Collector::new(move |_, stream| answer(stream));
         let url = collector.url();
         let options = ["--otlp", &url, "--otlp-every", "1h"];
-        let watcher = Watcher::new(&[&program], &options, &[]);
+        let watcher = start_watch(&[&program], &options, &[]);
         collector.next();
-        watcher.signal();
-        let (status, errors) = watcher.end();
-        assert_eq!(status, Some(128 + 15), "{errors}");
+        watcher.signal(Signal::TERM);
+        let errors = watcher.end().code(128 + 15).errors();
         assert_eq!(count(&errors, words), 1, "{words}: {errors}");
         assert_eq!(count(&errors, "2 of 2 failed"), 1, "{errors}");
     }
@@ -546,7 +446,7 @@ fn a_collector_that_never_answers_holds_up_nobody() {
             thread::sleep(Duration::from_millis(100));
         }
     });
-    let program = Program::new(BLOCKS);
+    let program = sampled(BLOCKS);
     let url = collector.url();
     let metrics = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -561,7 +461,7 @@ fn a_collector_that_never_answers_holds_up_nobody() {
         "--prometheus",
         &shown,
     ];
-    let mut watcher = Watcher::new(&[&program], &options, &[]);
+    let mut watcher = start_watch(&[&program], &options, &[]);
     // The server of metrics answers meanwhile.
     for _ in 0..5 {
         let mut stream = loop {
@@ -576,11 +476,10 @@ fn a_collector_that_never_answers_holds_up_nobody() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     // The first signal ends the watcher, the second its wait.
-    watcher.signal();
-    watcher.wait_for("Ctrl-C ends the wait");
-    watcher.signal();
-    let (status, errors) = watcher.end();
-    assert_eq!(status, Some(128 + 15), "{errors}");
+    watcher.signal(Signal::TERM);
+    watcher.wait_for_error("Ctrl-C ends the wait");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().code(128 + 15).errors();
     assert_eq!(
         count(&errors, "the last profile was not sent"),
         1,
@@ -590,15 +489,13 @@ fn a_collector_that_never_answers_holds_up_nobody() {
 
 #[test]
 fn what_cannot_be_sent_is_refused_at_once() {
-    let program = Program::new(1);
-    let id = program.id();
+    let program = sampled(1);
+    let id = program.id().to_string();
     let refused = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = watch();
         command.args(arguments).envs(variables.iter().copied());
-        let output = crate::support::record::run(&mut command, b"");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-        assert!(!errors.contains("secret"), "{errors}");
+        let errors = run(&mut command, b"").code(2).errors();
+        errors.lacks("secret");
         errors
     };
     for url in [
@@ -610,17 +507,17 @@ fn what_cannot_be_sent_is_refused_at_once() {
     ] {
         let errors = refused(&[&id, "--otlp", url], &[]);
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        assert!(errors.contains("--otlp needs a URL such as"), "{errors}");
+        errors.has("--otlp needs a URL such as");
     }
     let url = "http://127.0.0.1:9";
     for variable in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES"] {
         let errors = refused(&[&id, "--otlp", url], &[(variable, "secret")]);
         assert_eq!(errors.lines().count(), 1, "{errors}");
-        assert!(errors.contains(variable), "{errors}");
+        errors.has(variable);
     }
     for with in [&["--once"][..], &["--save", "file"]] {
         let errors = refused(&[&[&*id, "--otlp", url], with].concat(), &[]);
-        assert!(errors.contains("cannot be used with"), "{errors}");
+        errors.has("cannot be used with");
     }
     refused(&["--perf-script", "-", "--otlp", url], &[]);
     refused(&[&id, "--otlp-every", "1m"], &[]);
@@ -630,23 +527,25 @@ fn what_cannot_be_sent_is_refused_at_once() {
 /// A self-signed certificate for 127.0.0.1, and its key.
 fn certificate(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
     let files = ["certificate.pem", "key.pem"].map(|it| folder.join(it));
-    let made = Command::new("openssl")
-        .args(
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '),
-        )
-        .args([
-            "-subj",
-            "/CN=collector",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-out")
-        .arg(&files[0])
-        .arg("-keyout")
-        .arg(&files[1])
-        .output()
-        .expect("openssl");
+    let made = run(
+        Command::new("openssl")
+            .args(
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+                    .split(' '),
+            )
+            .args([
+                "-subj",
+                "/CN=collector",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+            ])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .arg("-out")
+            .arg(&files[0])
+            .arg("-keyout")
+            .arg(&files[1]),
+        b"",
+    );
     assert!(made.status.success(), "{made:?}");
     files
 }
@@ -658,27 +557,20 @@ fn https_needs_a_certificate_that_the_machine_trusts() {
     let [certificate, key] = certificate(folder.path());
     let collector = Collector::willing();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/tls_proxy.py");
-    let proxy = Command::new("/usr/bin/python3")
-        .arg(script)
-        .args([&certificate, &key])
-        .arg(collector.address.port().to_string())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut proxy = Ended(proxy.expect("python3"));
-    let mut port = String::new();
-    let output = proxy.0.stdout.take().expect("a pipe");
-    BufReader::new(output).read_line(&mut port).expect("a port");
-    let url = format!("https://127.0.0.1:{}", port.trim());
-    let program = Program::new(BLOCKS);
+    let mut proxy = Command::new("/usr/bin/python3");
+    proxy.arg(script).args([&certificate, &key]);
+    let mut proxy = Started::new(proxy.arg(collector.address.port().to_string()));
+    let url = format!("https://127.0.0.1:{}", proxy.line());
+    let program = sampled(BLOCKS);
 
-    let mut watcher = Watcher::new(&[&program], &["--otlp", &url], &[]);
-    watcher.wait_for("cannot be reached: ");
-    watcher.signal();
-    let (_, errors) = watcher.end();
-    assert!(errors.contains("certificate"), "{errors}");
+    let mut watcher = start_watch(&[&program], &["--otlp", &url], &[]);
+    watcher.wait_for_error("cannot be reached: ");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().errors();
+    errors.has("certificate");
 
     let trusted = certificate.to_str().expect("UTF-8");
-    let watcher = Watcher::new(
+    let watcher = start_watch(
         &[&program],
         &["--otlp", &url],
         &[("SSL_CERT_FILE", trusted)],
@@ -687,9 +579,9 @@ fn https_needs_a_certificate_that_the_machine_trusts() {
         sums(&collector.next().message()),
         expected(&program, BLOCKS, BLOCKS)
     );
-    watcher.signal();
-    let (_, errors) = watcher.end();
-    assert!(!errors.contains("cannot be reached"), "{errors}");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().errors();
+    errors.lacks("cannot be reached");
 }
 
 /// The configuration of a real collector: it writes what it receives to its log, and sends it on
@@ -731,43 +623,25 @@ fn number(value: &serde_json::Value) -> u64 {
 #[test]
 fn a_real_collector_reads_the_profiles() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/otlp-collector");
-    let built = Command::new(script).arg("--built").output();
-    let Some(built) = built.ok().filter(|it| it.status.success()) else {
+    let built = run(Command::new(script).arg("--built"), b"");
+    if !built.status.success() {
         return skip("no OpenTelemetry collector is built (scripts/otlp-collector)");
-    };
-    let path = String::from_utf8(built.stdout).expect("UTF-8");
+    }
+    let path = built.text();
     let next = Collector::willing();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("collector.yaml");
     std::fs::write(&file, configuration(&next.url())).expect("a file");
-    let mut real = Command::new(path.trim())
-        .arg("--config")
-        .arg(&file)
-        .arg("--feature-gates=service.profilesSupport")
-        .env("NO_PROXY", "127.0.0.1")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the collector starts");
-    let log = BufReader::new(real.stderr.take().expect("a pipe"));
-    let real = Ended(real);
-    let mut log = log.lines().map_while(Result::ok);
-    let mut address = None;
-    let mut before = String::new();
-    for line in log.by_ref() {
-        if let Some((_, rest)) = line.split_once("\"endpoint\": \"") {
-            address = rest.split_once('"').map(|(it, _)| it.to_owned());
-        }
-        before.push_str(&line);
-        before.push('\n');
-        if line.contains("Everything is ready") {
-            break;
-        }
-    }
-    let address = address.unwrap_or_else(|| panic!("no address: {before}"));
-    let program = Program::new(BLOCKS);
+    let mut real = Command::new(path.trim());
+    real.arg("--config").arg(&file);
+    real.arg("--feature-gates=service.profilesSupport");
+    let mut real = Started::new(real.env("NO_PROXY", "127.0.0.1"));
+    let before = real.wait_for_error("Everything is ready");
+    let (_, rest) = before.rsplit_once("\"endpoint\": \"").expect(&before);
+    let (address, _) = rest.split_once('"').expect(&before);
+    let program = sampled(BLOCKS);
     let url = format!("http://{address}");
-    let watcher = Watcher::new(&[&program], &["--otlp", &url], &[]);
+    let watcher = start_watch(&[&program], &["--otlp", &url], &[]);
     // What the collector has understood, in its own words.
     let received = next.next();
     assert_eq!(received.header("content-type"), Some("application/json"));
@@ -788,7 +662,7 @@ fn a_real_collector_reads_the_profiles() {
     let process = attributes.iter().find(is_process);
     let process = process.unwrap_or_else(|| panic!("{json:#}"));
     let process = &process["value"]["intValue"];
-    assert_eq!(number(process), u64::from(program.child.0.id()));
+    assert_eq!(number(process), u64::from(program.id()));
     let profiles = list(&resource["scopeProfiles"][0]["profiles"]);
     let bytes = BLOCKS * SIZE;
     let kinds = [
@@ -823,16 +697,15 @@ fn a_real_collector_reads_the_profiles() {
         assert_eq!(number(&ours[0]["values"][0]), expected, "{kind}");
     }
     // The last one at the end; the log is complete once the collector has ended.
-    watcher.signal();
-    let (_, errors) = watcher.end();
-    assert!(!errors.contains("the collector"), "{errors}");
+    watcher.signal(Signal::TERM);
+    let errors = watcher.end().errors();
+    errors.lacks("the collector");
     next.next();
-    let id = i32::try_from(real.0.id()).expect("an id");
-    kill_process(Pid::from_raw(id).expect("an id"), Signal::TERM).expect("a signal");
-    let log: Vec<String> = log.collect();
-    let times = |words: &str| log.iter().filter(|it| it.contains(words)).count();
-    assert_eq!(times("Values: "), 2 * samples_sent, "{log:#?}");
+    real.signal(Signal::TERM);
+    let log = real.end().errors();
+    let times = |words: &str| log.lines().filter(|it| it.contains(words)).count();
+    assert_eq!(times("Values: "), 2 * samples_sent, "{log}");
     for value in [bytes, BLOCKS] {
-        assert!(times(&format!("Values: [{value}]")) >= 4, "{log:#?}");
+        assert!(times(&format!("Values: [{value}]")) >= 4, "{log}");
     }
 }

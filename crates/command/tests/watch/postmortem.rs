@@ -5,9 +5,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allotrope_shm::samples::file::{Mapped, find, holders, kept};
 use allotrope_shm::samples::layout::BYTES;
@@ -16,12 +16,10 @@ use serde_json::Value;
 
 use crate::support::record::command;
 use crate::support::watched::{Program, state_of};
-use crate::support::{compiled_with, skip};
+use crate::support::{Ended, Text, compiled_with, run, skip, until};
 
 /// A size that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
-/// Far longer than anything here takes.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A holder of the test's own.
 struct Holder {
@@ -44,10 +42,9 @@ impl Holder {
         Program::start(self.command().args(["standby", "--quiet", "--period", "1"]))
     }
 
-    fn postmortem(&self, arguments: &[&str]) -> Output {
+    fn postmortem(&self, arguments: &[&str]) -> Ended {
         let mut command = self.command();
-        command.arg("postmortem").args(arguments);
-        command.output().expect("the command")
+        run(command.arg("postmortem").args(arguments), b"")
     }
 
     /// The name by which it is found.
@@ -65,17 +62,15 @@ impl Holder {
                 state.process.id == u64::from(process) && state.process.began == began
             })
         };
-        wait_until("the holder has the memory", || {
+        until("the holder has the memory", || {
             kept(&self.full_name()).iter().any(is_it)
         });
     }
 
     /// The report on this process.
     fn report(&self, target: &str) -> Value {
-        let output = self.postmortem(&[target, "--format", "json", "--top", "1000"]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{errors}");
-        serde_json::from_slice(&output.stdout).expect("JSON")
+        let words = [target, "--format", "json", "--top", "1000"];
+        self.postmortem(&words).ok().json()
     }
 }
 
@@ -84,14 +79,6 @@ impl Drop for Holder {
         for process in holders(&self.full_name()) {
             let _ = Command::new("kill").arg(process.to_string()).status();
         }
-    }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LONG, "{what}");
-        sleep(Duration::from_millis(20));
     }
 }
 
@@ -108,13 +95,6 @@ fn live(report: &Value, function: &str) -> (u64, u64) {
         (figure("live_blocks"), figure("live_bytes"))
     });
     figures.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
-}
-
-fn refusal(output: &Output, words: &str) {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains(words), "{errors}");
-    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 /// The file that ran is gone when the process has ended.
@@ -141,19 +121,14 @@ fn a_program_that_was_upgraded_is_not_named_by_its_new_file() {
         program.tell(&format!("malloc 30 {SIZE}"));
         holder.wait_for(program.id());
         fs::rename(new, &path).expect("ours");
-        program.child.kill().expect("our child");
-        program.child.wait().expect("our child");
+        program.kill();
         let report = holder.report(&process);
         assert_eq!(live(&report, "new_malloc"), (0, 0), "{report:#}");
         assert_eq!(live(&report, "by_malloc"), (0, 0), "{report:#}");
         let why = "another build, or not proven to be the one that ran";
         assert!(report["warnings"].to_string().contains(why), "{report:#}");
-        let text = holder.postmortem(&[&process]);
-        let text = String::from_utf8_lossy(&text.stdout).into_owned();
-        assert!(
-            text.contains("warning: ") && text.contains("another build"),
-            "{text}"
-        );
+        let text = holder.postmortem(&[&process]).text();
+        text.has_all(["warning: ", "another build"]);
         // With the file that ran back at its path, the build id shows that it is that.
         let old = build("old", &[]);
         fs::rename(old, &path).expect("ours");
@@ -171,21 +146,22 @@ fn what_was_live_in_a_killed_process_is_reported() {
     holder.wait_for(program.id());
     // What comes after the holder has found it is there, too.
     program.tell(&format!("calloc 12 {SIZE}"));
-    refusal(&holder.postmortem(&[&process]), "allotrope watch");
-    program.child.kill().expect("our child");
-    program.child.wait().expect("our child");
+    holder
+        .postmortem(&[&process])
+        .fails(2, "allotrope watch")
+        .error_lines(1);
+    program.kill();
     let report = holder.report(&process);
     assert_eq!(live(&report, "by_malloc"), (30, 30 * SIZE));
     assert_eq!(live(&report, "by_calloc"), (12, 12 * SIZE));
     // A person is told the same.
     let text = holder.postmortem(&[&process]);
-    let errors = String::from_utf8_lossy(&text.stderr).into_owned();
-    assert!(errors.contains("did not exit by itself"), "{errors}");
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(text.contains("by_malloc"), "{text}");
+    let errors = text.errors();
+    errors.has("did not exit by itself");
+    let text = text.text();
+    text.has("by_malloc");
     // The list.
-    let list = holder.postmortem(&["--format", "json"]);
-    let list: Value = serde_json::from_slice(&list.stdout).expect("one process");
+    let list: Value = holder.postmortem(&["--format", "json"]).json();
     assert_eq!(list["pid"], program.id());
     assert_eq!(list["samples"], report["samples"]);
     assert_eq!(list["format"], "allotrope-watch/1");
@@ -198,31 +174,24 @@ fn what_was_live_in_a_killed_process_is_reported() {
     ] {
         assert_eq!(list[figure], report[figure], "{figure}");
     }
-    let text = holder.postmortem(&[]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains(&process) && text.contains("watched"),
-        "{text}"
-    );
+    let text = holder.postmortem(&[]).text();
+    text.has_all([&process, "watched"]);
     // The path of the program is longer than this.
     let mut narrow = holder.command();
-    let narrow = narrow.arg("postmortem").env("COLUMNS", "60").output();
-    let narrow = String::from_utf8(narrow.expect("the command").stdout).expect("UTF-8");
+    let narrow = run(narrow.arg("postmortem").env("COLUMNS", "60"), b"").text();
     let widths: Vec<usize> = narrow.lines().map(|it| it.chars().count()).collect();
     assert_eq!(widths, [60], "{narrow}");
     // Of a process that was never sampled nothing is known.
     let mut other = Program::start(holder.command().args(["standby", "--quiet"]));
     holder.wait_for(other.id());
-    other.child.kill().expect("our child");
-    other.child.wait().expect("our child");
-    let text = String::from_utf8_lossy(&holder.postmortem(&[]).stdout).into_owned();
+    other.kill();
+    let text = holder.postmortem(&[]).text();
     let line = text.lines().find(|it| it.contains(&other.id().to_string()));
     assert!(
         line.is_some_and(|it| it.contains("  not sampled  ")),
         "{text}"
     );
-    let list = holder.postmortem(&["--format", "json"]);
-    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let list = holder.postmortem(&["--format", "json"]).text();
     let objects = list
         .lines()
         .map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
@@ -231,16 +200,16 @@ fn what_was_live_in_a_killed_process_is_reported() {
     // A profile.
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("last");
-    let saved = holder.postmortem(&[&process, "-o", &profile.to_string_lossy()]);
-    assert_eq!(saved.status.code(), Some(0));
-    refusal(
-        &holder.postmortem(&[&profile.to_string_lossy()]),
-        "`allotrope report`",
-    );
+    holder
+        .postmortem(&[&process, "-o", &profile.to_string_lossy()])
+        .ok();
+    holder
+        .postmortem(&[&profile.to_string_lossy()])
+        .fails(2, "`allotrope report`")
+        .error_lines(1);
     let mut command = command();
     command.args(["report", "--format", "json"]).arg(&profile);
-    let text = command.output().expect("the command").stdout;
-    let profile: Value = serde_json::from_slice(&text).expect("JSON");
+    let profile = run(&mut command, b"").json();
     assert_eq!(profile["totals"]["live_bytes"], report["live_bytes"]);
 }
 
@@ -260,8 +229,7 @@ fn forked_children_and_programs_after_exec_are_kept() {
     holder.wait_for(child);
     // The child raises it; the parent answers.
     assert_eq!(program.ask("kill 9"), "0");
-    program.child.kill().expect("our child");
-    program.child.wait().expect("our child");
+    program.kill();
     let of_child = holder.report(&child.to_string());
     assert_eq!(live(&of_child, "by_calloc"), (7, 7 * SIZE));
     let of_parent = holder.report(&program.id().to_string());
@@ -276,13 +244,13 @@ fn nothing_is_kept_of_a_process_that_exits() {
     let process = program.id();
     program.tell(&format!("malloc 30 {SIZE}"));
     holder.wait_for(process);
-    assert!(program.end().success());
-    refusal(
-        &holder.postmortem(&[&process.to_string()]),
-        "nothing is kept",
-    );
+    program.end().ok();
+    holder
+        .postmortem(&[&process.to_string()])
+        .fails(2, "nothing is kept")
+        .error_lines(1);
     // It keeps those of others that are killed, too: other tests do that.
-    let list = String::from_utf8_lossy(&holder.postmortem(&[]).stdout).into_owned();
+    let list = holder.postmortem(&[]).text();
     let id = process.to_string();
     let of_process = |line: &str| line.split_whitespace().next() == Some(&id);
     assert!(!list.is_empty() && !list.lines().any(of_process), "{list}");
@@ -291,7 +259,7 @@ fn nothing_is_kept_of_a_process_that_exits() {
         let mapped = Mapped::new(file).expect("a mapping");
         State::read(mapped.memory()).is_ok_and(|it| it.process.id == u64::from(process))
     };
-    wait_until("the holder lets the memory go", || {
+    until("the holder lets the memory go", || {
         !kept(&holder.full_name()).iter().any(is_it)
     });
 }
@@ -318,18 +286,19 @@ fn a_program_that_closes_its_descriptors_is_kept() {
             .any(|it| it.split_whitespace().next() == Some(&own))
     };
     assert!(!is_listed());
-    refusal(
-        &holder.postmortem(&[&process.to_string()]),
-        "runs; its last state can be reported when it has ended",
-    );
-    program.child.kill().expect("our child");
-    program.child.wait().expect("our child");
+    holder
+        .postmortem(&[&process.to_string()])
+        .fails(2, "runs; its last state can be reported when it has ended")
+        .error_lines(1);
+    program.kill();
     let report = holder.report(&process.to_string());
     assert_eq!(live(&report, "by_malloc"), (32, 30 * SIZE + 2 * 5432));
     assert!(is_listed());
 }
 
 /// Its id is 1 there, and another one here.
+///
+/// Reported: `postmortem` lists a process that still runs.
 #[test]
 fn a_process_in_another_namespace_runs_until_it_is_killed() {
     let words = ["unshare", "-Urpf"];
@@ -349,7 +318,7 @@ fn a_process_in_another_namespace_runs_until_it_is_killed() {
         let mapped = Mapped::new(file).expect("a mapping");
         State::read(mapped.memory()).is_ok_and(|it| it.process.id == 1)
     };
-    wait_until("the holder has the memory", || {
+    until("the holder has the memory", || {
         kept(&holder.full_name()).iter().any(is_first)
     });
     let is_listed = || {
@@ -358,15 +327,17 @@ fn a_process_in_another_namespace_runs_until_it_is_killed() {
             .any(|it| it.split_whitespace().next() == Some("1"))
     };
     assert!(!is_listed());
-    let output = holder.postmortem(&["1"]);
-    refusal(&output, "runs; look at it with `allotrope watch ");
+    let output = holder
+        .postmortem(&["1"])
+        .fails(2, "runs; look at it with `allotrope watch ")
+        .error_lines(1);
     // The sentence has its id here.
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = output.errors();
     let mut words = errors.split(' ').skip_while(|it| *it != "process");
     let process = words.nth(1).expect("an id");
     let killed = Command::new("kill").args(["-9", process]).status();
     assert!(killed.expect("kill").success());
-    wait_until("it is listed", is_listed);
+    until("it is listed", is_listed);
     assert_eq!(live(&holder.report("1"), "by_malloc"), (30, 30 * SIZE));
 }
 
@@ -409,12 +380,10 @@ fn standby_says_that_the_state_is_kept() {
     let standby = |options: &[&str]| {
         let mut command = holder.command();
         command.arg("standby").args(options).args(["--", "true"]);
-        let output = command.output().expect("the command");
-        assert!(output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        run(&mut command, b"").ok().errors()
     };
     let text = standby(&[]);
-    assert!(text.contains("allotrope postmortem"), "{text}");
+    text.has("allotrope postmortem");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert_eq!(standby(&["--quiet"]), "");
     assert_eq!(standby(&["--no-holder"]), "");
@@ -450,10 +419,8 @@ fn a_copy_and_a_core_file_are_read() {
     assert_eq!(live(&report, "by_malloc"), (30, 30 * SIZE));
     program.tell(&format!("calloc 12 {SIZE}"));
     // SIGABRT
-    let commands = format!("kill {}", 6);
-    let _ = program.ask(&commands);
-    let status = program.child.wait().expect("our child");
-    assert_eq!(status.signal(), Some(6));
+    program.send("kill 6");
+    assert_eq!(program.end().status.signal(), Some(6));
     let names = fs::read_dir(folder.path()).expect("our folder").flatten();
     let mut names = names.map(|it| it.path());
     let Some(core) = names.find(|it| it.file_name() != copy.file_name()) else {
@@ -493,48 +460,54 @@ fn what_is_no_state_is_refused() {
         fs::write(&path, bytes).expect("our folder");
         path.to_string_lossy().into_owned()
     };
-    refusal(&holder.postmortem(&["4194304"]), "nothing is kept");
-    refusal(&holder.postmortem(&["/nonexistent/core"]), "cannot read");
-    refusal(
-        &holder.postmortem(&[&folder.path().to_string_lossy()]),
-        "cannot read",
-    );
-    refusal(
-        &holder.postmortem(&[&file("empty", b"")]),
-        "neither a core file",
-    );
-    refusal(
-        &holder.postmortem(&[&file("text", &[b'x'; 5000])]),
-        "neither a core file",
-    );
-    refusal(
-        &holder.postmortem(&[&file("zeros", &vec![0; BYTES])]),
-        "cannot be read",
-    );
-    refusal(
-        &holder.postmortem(&[&file("garbage", &vec![0xa5; BYTES])]),
-        "cannot be read",
-    );
+    holder
+        .postmortem(&["4194304"])
+        .fails(2, "nothing is kept")
+        .error_lines(1);
+    holder
+        .postmortem(&["/nonexistent/core"])
+        .fails(2, "cannot read")
+        .error_lines(1);
+    holder
+        .postmortem(&[&folder.path().to_string_lossy()])
+        .fails(2, "cannot read")
+        .error_lines(1);
+    holder
+        .postmortem(&[&file("empty", b"")])
+        .fails(2, "neither a core file")
+        .error_lines(1);
+    holder
+        .postmortem(&[&file("text", &[b'x'; 5000])])
+        .fails(2, "neither a core file")
+        .error_lines(1);
+    holder
+        .postmortem(&[&file("zeros", &vec![0; BYTES])])
+        .fails(2, "cannot be read")
+        .error_lines(1);
+    holder
+        .postmortem(&[&file("garbage", &vec![0xa5; BYTES])])
+        .fails(2, "cannot be read")
+        .error_lines(1);
     let own = fs::read(env!("CARGO_BIN_EXE_allotrope")).expect("our program");
-    refusal(
-        &holder.postmortem(&[&file("program", &own)]),
-        "neither a core file",
-    );
+    holder
+        .postmortem(&[&file("program", &own)])
+        .fails(2, "neither a core file")
+        .error_lines(1);
     // A core file without such a memory.
     let mut core = own[..4096].to_vec();
     core[16] = 4; // ET_CORE
     core[56] = 0; // no segments
     core[57] = 0;
-    refusal(
-        &holder.postmortem(&[&file("core", &core)]),
-        "no memory of a watched process",
-    );
-    refusal(
-        &holder.postmortem(&["--format", "poireau"]),
-        "name a process",
-    );
-    let output = holder.postmortem(&["1", "-o", "x", "--suppressions", "y"]);
-    assert_eq!(output.status.code(), Some(2));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("cannot be used with"), "{errors}");
+    holder
+        .postmortem(&[&file("core", &core)])
+        .fails(2, "no memory of a watched process")
+        .error_lines(1);
+    holder
+        .postmortem(&["--format", "poireau"])
+        .fails(2, "name a process")
+        .error_lines(1);
+    holder
+        .postmortem(&["1", "-o", "x", "--suppressions", "y"])
+        .code(2)
+        .says("cannot be used with");
 }

@@ -1,20 +1,15 @@
 //! The test's side: starting programs and watchers, and talking to them.
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{ANSWER, COMM, KIND};
-use crate::support::record::command;
+use crate::support::{Ended, Started, command, run};
 
 /// A watched program.
-pub struct Program {
-    child: Child,
-    commands: Option<ChildStdin>,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+pub struct Program(Started);
 
 impl Program {
     /// Starts a program; see `plays_its_story` for the kinds.
@@ -24,34 +19,26 @@ impl Program {
 
     /// As [`Program::new`], with this name of the process.
     pub fn named(kind: &str, comm: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("the test's path"))
-            .args(["--exact", "program::plays_its_story", "--nocapture"])
-            .env(KIND, kind)
-            .env(COMM, comm)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program");
-        let answers = child.stdout.take().expect("a pipe");
-        let mut program = Self {
-            commands: child.stdin.take(),
-            child,
-            answers: BufReader::new(answers).lines(),
-        };
+        let mut command = Command::new(std::env::current_exe().expect("the test's path"));
+        command.args(["--exact", "program::plays_its_story", "--nocapture"]);
+        let mut program = Self(Started::new(command.env(KIND, kind).env(COMM, comm)));
         assert_eq!(program.answer(), "ready");
         program
     }
 
+    #[track_caller]
     fn answer(&mut self) -> String {
-        let mut answers = self.answers.by_ref().map(|it| it.expect("an answer"));
-        let found = answers.find_map(|it| it.strip_prefix(ANSWER).map(str::to_owned));
-        found.expect("an answer")
+        loop {
+            if let Some(answer) = self.line().strip_prefix(ANSWER) {
+                return answer.to_owned();
+            }
+        }
     }
 
     /// Gives a command and waits for the answer.
+    #[track_caller]
     pub fn tell(&mut self, command: &str) -> String {
-        let commands = self.commands.as_mut().expect("a pipe");
-        writeln!(commands, "{command}").expect("a command");
+        self.send(command);
         self.answer()
     }
 
@@ -67,14 +54,9 @@ impl Program {
         }
     }
 
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Ends it.
-    pub fn end(mut self) {
-        drop(self.commands.take());
-        self.child.wait().expect("its end");
+    pub fn end(self) {
+        self.0.end();
     }
 
     /// The arguments of `watch` for this process.
@@ -86,11 +68,9 @@ impl Program {
     }
 
     /// Runs `watch PID` with these options to its end.
-    pub fn watch(&self, options: &[&str]) -> Output {
-        command()
-            .args(self.arguments(options))
-            .output()
-            .expect("the command")
+    #[track_caller]
+    pub fn watch(&self, options: &[&str]) -> Ended {
+        run(command().args(self.arguments(options)), b"")
     }
 
     /// Starts `watch PID` with these options.
@@ -99,80 +79,60 @@ impl Program {
     }
 
     /// The report in JSON.
+    #[track_caller]
     pub fn report(&self, options: &[&str]) -> Value {
-        let output = self.watch(&[&["--once", "--format", "json"], options].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let options = [&["--once", "--format", "json"], options].concat();
+        let text = self.watch(&options).ok().text();
         serde_json::from_str(text.lines().next().expect("a report")).expect("JSON")
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Program {
+    type Target = Started;
+
+    fn deref(&self) -> &Started {
+        &self.0
+    }
+}
+
+impl DerefMut for Program {
+    fn deref_mut(&mut self) -> &mut Started {
+        &mut self.0
     }
 }
 
 /// A watcher that runs.
-pub struct Watcher {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+pub struct Watcher(Started);
 
 impl Watcher {
     /// Starts the command with these arguments.
     pub fn new<T: AsRef<std::ffi::OsStr>>(arguments: &[T]) -> Self {
-        let mut child = command()
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the command");
-        let lines = child.stdout.take().expect("a pipe");
-        Self {
-            child,
-            lines: BufReader::new(lines).lines(),
-        }
-    }
-
-    /// The next line.
-    pub fn line(&mut self) -> String {
-        let line = self.lines.next().expect("a line");
-        line.expect("UTF-8")
-    }
-
-    /// The next object for which `is_wanted` holds.
-    pub fn object(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let object = serde_json::from_str(&self.line()).expect("JSON");
-            if is_wanted(&object) {
-                return object;
-            }
-        }
+        Self(Started::new(command().args(arguments)))
     }
 
     /// The next report for which `is_wanted` holds.
+    #[track_caller]
     pub fn report(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         self.object(|it| it["kind"] == "report" && is_wanted(it))
     }
 
-    pub fn signal(&self, signal: Signal) {
-        let id = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
-        kill_process(id, signal).expect("a signal");
-    }
-
     /// Waits for its end; returns the exit status.
-    pub fn wait(mut self) -> Option<i32> {
-        self.lines.by_ref().for_each(drop);
-        self.child.wait().expect("its end").code()
+    pub fn wait(self) -> Option<i32> {
+        self.0.end().status.code()
     }
 }
 
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Watcher {
+    type Target = Started;
+
+    fn deref(&self) -> &Started {
+        &self.0
+    }
+}
+
+impl DerefMut for Watcher {
+    fn deref_mut(&mut self) -> &mut Started {
+        &mut self.0
     }
 }
 
@@ -202,9 +162,4 @@ pub fn assert_holds(object: &Value, name: &str, truth: i64) {
         low <= truth && truth <= high,
         "{name} is not {truth}: {object:#}"
     );
-}
-
-/// What a command has written to its standard error output.
-pub fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::support::run;
 use allotrope_sampling::Period;
 use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::numbers::{EntryPoint, stack_end};
@@ -151,11 +152,7 @@ impl Story {
         let start = own.next().and_then(|it| it.split('-').next());
         let start = start.and_then(|it| u64::from_str_radix(it, 16).ok());
         let start = start.expect("the start of the program");
-        let notes = Command::new("readelf")
-            .args(["-n", path])
-            .output()
-            .expect("readelf");
-        let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+        let notes = run(Command::new("readelf").args(["-n", path]), b"").text();
         let id = notes.lines().find_map(|it| it.split_once("Build ID: "));
         let id = id.map_or("", |it| it.1.trim());
         let byte = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).expect("a build id");

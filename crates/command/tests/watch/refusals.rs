@@ -1,41 +1,40 @@
 //! What cannot be watched, and bad usage: one sentence and the documented status.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::process::{Program, errors};
-use crate::support::{allotrope, is_root, skip};
+use crate::process::Program;
+use crate::support::{Ended, allotrope, is_root, run, skip};
 
+/// Fails unless the command says this, and nothing else.
 #[track_caller]
-fn assert_refused(output: &Output, part: &str) {
-    let text = errors(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches(part).count(), 1, "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(output.stdout.is_empty());
+fn assert_refused(output: Ended, part: &str) {
+    let output = output.fails(2, part).error_lines(1);
+    assert_eq!(output.errors().matches(part).count(), 1, "{output}");
+    assert!(output.stdout.is_empty(), "{output}");
 }
 
 #[test]
 fn processes_that_cannot_be_watched() {
     assert_refused(
-        &allotrope(["watch", "4194304"]),
+        allotrope(["watch", "4194304"]),
         "there is no process 4194304",
     );
-    assert_refused(&allotrope(["watch", "0"]), "there is no process 0");
+    assert_refused(allotrope(["watch", "0"]), "there is no process 0");
     let program = Program::new("none");
     assert_refused(
-        &program.watch(&[]),
+        program.watch(&[]),
         "is not prepared; start the program by `allotrope standby",
     );
     let program = Program::new("other size");
-    assert_refused(&program.watch(&[]), "another version of Allotrope");
+    assert_refused(program.watch(&[]), "another version of Allotrope");
     let mut program = Program::new("sampled");
     program.tell("version");
-    assert_refused(&program.watch(&[]), "version 99 of the memory's layout");
+    assert_refused(program.watch(&[]), "version 99 of the memory's layout");
     program.tell("damage");
-    assert_refused(&program.watch(&[]), "has no complete header");
+    assert_refused(program.watch(&[]), "has no complete header");
     let all = ["watch", "--all", "--comm", "no process has this name"];
     assert_refused(
-        &allotrope(all),
+        allotrope(all),
         "no prepared process has a name (/proc/PID/comm) that matches `no process has this name`",
     );
 }
@@ -46,7 +45,7 @@ fn another_users_process() {
         skip("root may watch every process");
         return;
     }
-    assert_refused(&allotrope(["watch", "1"]), "belongs to another one");
+    assert_refused(allotrope(["watch", "1"]), "belongs to another one");
 }
 
 #[test]
@@ -66,17 +65,11 @@ fn bad_usage() {
         // A profile has all stacks.
         (&["--save", "x", "--suppressions", "y"], "--suppressions"),
     ] {
-        let output = program.watch(options);
-        assert_eq!(output.status.code(), Some(2), "{options:?}");
-        assert!(
-            errors(&output).contains(part),
-            "{options:?}: {}",
-            errors(&output)
-        );
+        program.watch(options).fails(2, part);
     }
     let output = allotrope(["watch"]);
     assert_refused(
-        &output,
+        output,
         "a process id, --all for all prepared processes, or -- PROGRAM",
     );
     for option in [
@@ -89,19 +82,24 @@ fn bad_usage() {
         "--suppressions=x",
         "--comm=x",
     ] {
-        let output = allotrope(["watch", "--perf-script", "/dev/null", option]);
-        assert_eq!(output.status.code(), Some(2), "{option}");
-        let text = errors(&output);
-        assert!(text.contains("cannot be used with"), "{option}: {text}");
+        allotrope(["watch", "--perf-script", "/dev/null", option]).fails(2, "cannot be used with");
     }
-    let output = program.watch(&["--save", "/"]);
-    assert_refused(&output, "cannot write /: it is a folder; name a file");
-    let output = program.watch(&["--log", "/no/such/folder/log", "--once"]);
-    assert_refused(&output, "cannot append to /no/such/folder/log");
-    let output = program.watch(&["--log", "/dev/full", "--once"]);
-    assert_refused(&output, "cannot append to /dev/full");
-    let output = program.watch(&["--suppressions", "/no/such/file", "--once"]);
-    assert_refused(&output, "/no/such/file");
+    assert_refused(
+        program.watch(&["--save", "/"]),
+        "cannot write /: it is a folder; name a file",
+    );
+    assert_refused(
+        program.watch(&["--log", "/no/such/folder/log", "--once"]),
+        "cannot append to /no/such/folder/log",
+    );
+    assert_refused(
+        program.watch(&["--log", "/dev/full", "--once"]),
+        "cannot append to /dev/full",
+    );
+    assert_refused(
+        program.watch(&["--suppressions", "/no/such/file", "--once"]),
+        "/no/such/file",
+    );
 }
 
 #[test]
@@ -111,17 +109,13 @@ fn a_report_that_cannot_be_written_restores_the_process() {
     let log = folder.path().join("log");
     let log = log.to_str().expect("a plain name");
     // No file may have a byte.
-    let output = Command::new("prlimit")
-        .args(["--fsize=0", env!("CARGO_BIN_EXE_allotrope")])
-        .args(program.arguments(&["--log", log, "--once", "--every", "100ms"]))
-        .output()
-        .expect("prlimit");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        errors(&output).contains(&format!("cannot write to {log}")),
-        "{}",
-        errors(&output)
-    );
+    run(
+        Command::new("prlimit")
+            .args(["--fsize=0", env!("CARGO_BIN_EXE_allotrope")])
+            .args(program.arguments(&["--log", log, "--once", "--every", "100ms"])),
+        b"",
+    )
+    .fails(1, format!("cannot write to {log}"));
     assert_eq!(program.setting(), 0);
 }
 
@@ -140,8 +134,7 @@ fn any_contents_are_read_within_bounds() {
         let mut program = Program::new("sampled");
         program.tell(&format!("garbage {seed}"));
         for format in ["text", "json"] {
-            let output = program.watch(&["--once", "--format", format]);
-            assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+            let output = program.watch(&["--once", "--format", format]).ok();
             assert!(!output.stdout.is_empty() && !output.stdout.contains(&0x1b));
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::process::{Program, assert_holds, has_function, site};
 use crate::support::record::command;
+use crate::support::{Text, run};
 
 /// Blocks of 64 MiB are all sampled with a period of 512 KiB, but for one in e^128.
 const LARGE: i64 = 64 << 20;
@@ -39,12 +40,8 @@ fn live_blocks_are_grouped_by_stack() {
         (&process["sampled"], &process["freed"]),
         (&8.into(), &1.into())
     );
-    let text = program.watch(&["--once"]);
-    let text = String::from_utf8(text.stdout).expect("UTF-8");
-    assert!(
-        text.contains("story_leak") && text.contains("448.0 MiB"),
-        "{text}"
-    );
+    let text = program.watch(&["--once"]).text();
+    text.has_all(["story_leak", "448.0 MiB"]);
 }
 
 /// Of 3,855 blocks of 4 KiB, 30 are sampled on average: 3,855 × (1 − e^(−4/512)) = 30.0.
@@ -168,22 +165,20 @@ fn lines_of_text_fit_the_terminal() {
     program.tell(&format!("alloc leak 1 {LARGE} 20"));
     program.tell("alloc cache 30 4096 20");
     for columns in [50, 80] {
-        let output = command()
-            .args(["watch", &program.id().to_string(), "--once", "--old", "10s"])
-            .env("COLUMNS", columns.to_string())
-            .output()
-            .expect("the command");
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let text = run(
+            command()
+                .args(["watch", &program.id().to_string(), "--once", "--old", "10s"])
+                .env("COLUMNS", columns.to_string()),
+            b"",
+        )
+        .text();
         // Names of functions and files are as long as they are.
         let is_figure = |it: &&str| it.contains(" to ") || it.contains("oldest");
         let lines: Vec<&str> = text.lines().filter(is_figure).collect();
         assert!(lines.len() > 5, "{text}");
         let widest = lines.iter().map(|it| it.chars().count()).max();
         assert!(widest <= Some(columns), "{text}");
-        assert!(
-            text.contains("1 block (") && !text.contains("1 blocks"),
-            "{text}"
-        );
+        text.has("1 block (").lacks("1 blocks");
     }
 }
 

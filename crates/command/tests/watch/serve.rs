@@ -1,84 +1,54 @@
 //! `watch --pprof-listen` and `--prometheus`: what is served, and to whom. With a period of one
 //! byte every block is sampled, so that figures are exact.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
 
 use crate::support::compile::compiled;
 use crate::support::http::{self, CONNECTIONS};
-use crate::support::record::command;
-use crate::support::skip;
+use crate::support::watched::Program;
+use crate::support::{Ended, Started, Text, allotrope, command, run, skip};
 
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
 const BLOCKS: u64 = 100;
 
-/// A child that is killed at the end of the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// `programs/watched.c` with [`BLOCKS`] blocks of [`SIZE`] bytes.
-fn program() -> Ended {
-    let mut child = command()
-        .args(["standby", "--period", "1", "--"])
-        .arg(compiled("watched.c"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut answers = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut answer = || {
-        let mut line = String::new();
-        answers.read_line(&mut line).expect("an answer");
-        line
-    };
-    assert_eq!(answer(), "ready\n");
-    let commands = child.stdin.as_mut().expect("a pipe");
-    writeln!(commands, "malloc {BLOCKS} {SIZE}").expect("a command");
-    assert_eq!(answer(), "ok\n");
-    Ended(child)
+/// A program with [`BLOCKS`] blocks of [`SIZE`] bytes.
+fn program() -> Program {
+    let mut program = Program::new(&["--period", "1"]);
+    program.tell(&format!("malloc {BLOCKS} {SIZE}"));
+    program
 }
 
 /// A watcher that serves.
 struct Server {
     address: SocketAddr,
-    _errors: BufReader<ChildStderr>,
-    _watcher: Ended,
-    program: Ended,
+    _watcher: Started,
+    program: Started,
 }
 
 impl Server {
     fn new(options: &[&str]) -> Self {
-        Self::of(program(), options)
+        Self::of(program().0, options)
     }
 
-    fn of(program: Ended, options: &[&str]) -> Self {
-        let mut watcher = command()
-            .args(["watch", &program.0.id().to_string(), "--every", "1h"])
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command");
-        let mut errors = BufReader::new(watcher.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        errors.read_line(&mut line).expect("the address");
+    fn of(program: Started, options: &[&str]) -> Self {
+        let process = program.id().to_string();
+        let mut watch = command();
+        watch
+            .args(["watch", &process, "--every", "1h"])
+            .args(options);
+        let mut watcher = Started::new(&mut watch);
+        let line = watcher.error_line();
         let (_, rest) = line.split_once("http://").expect("a URL");
         let (address, _) = rest.split_once('/').expect("a path");
         Self {
             address: address.parse().expect("an address"),
-            _errors: errors,
-            _watcher: Ended(watcher),
+            _watcher: watcher,
             program,
         }
     }
@@ -118,22 +88,13 @@ fn the_recorders_memory_is_a_metric_of_its_own() {
         let kib: f64 = number.expect("KiB");
         kib * 1024.0
     };
-    let plain = Command::new(program()).arg("resident_stacks").output();
-    let plain = kib(&String::from_utf8_lossy(&plain.expect("it ran").stdout));
-    let mut child = command()
-        .args(["standby", "--no-holder", "--period", "1", "--"])
-        .arg(program())
-        .arg("resident_stacks")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut line = String::new();
-    let output = child.stdout.take().expect("a pipe");
-    let read = BufReader::new(output).read_line(&mut line);
-    read.expect("its resident set");
-    let by_kernel = kib(&line);
-    let server = Server::of(Ended(child), &["--prometheus", "127.0.0.1:0"]);
+    let plain = run(Command::new(program()).arg("resident_stacks"), b"").text();
+    let plain = kib(&plain);
+    let mut standby = command();
+    standby.args(["standby", "--no-holder", "--period", "1", "--"]);
+    let mut watched = Started::new(standby.arg(program()).arg("resident_stacks"));
+    let by_kernel = kib(&watched.line());
+    let server = Server::of(watched, &["--prometheus", "127.0.0.1:0"]);
     let page = String::from_utf8(server.page("/metrics")).expect("UTF-8");
     let resident = metric(&page, "allotrope_resident_bytes");
     let recorder = metric(&page, "allotrope_recorder_bytes");
@@ -176,8 +137,8 @@ fn metrics_have_the_figures_of_the_process() {
     assert!(metric(&page, "allotrope_samples_total") >= BLOCKS as f64);
     assert!(metric(&page, "allotrope_allocated_bytes_total") >= bytes);
     assert!(metric(&page, "allotrope_resident_bytes") >= bytes);
-    let labels = format!("{{pid=\"{}\",name=\"", server.program.0.id());
-    assert!(page.contains(&labels), "{page}");
+    let labels = format!("{{pid=\"{}\",name=\"", server.program.id());
+    page.has(&labels);
     // Each metric has one type and one line of the only process.
     let types = page.lines().filter(|it| it.starts_with("# TYPE")).count();
     let values = page.lines().filter(|it| !it.starts_with('#')).count();
@@ -226,25 +187,22 @@ fn profiles_name_what_is_live() {
 #[test]
 fn go_reads_the_profiles() {
     let go = "go";
-    if Command::new(go).arg("version").output().is_err() {
+    if !crate::support::is_installed(go) {
         return skip("go is not installed");
     }
     let server = Server::new(&["--pprof-listen", "127.0.0.1:0"]);
     let folder = tempfile::tempdir().expect("a folder");
-    let pprof = |page: &str, option: &str| -> Output {
-        Command::new(go)
+    let pprof = |page: &str, option: &str| -> Ended {
+        let mut command = Command::new(go);
+        command
             .args(["tool", "pprof", "-symbolize=none", option])
             .arg(format!("http://{}/debug/pprof/{page}", server.address))
-            .env("PPROF_TMPDIR", folder.path())
-            .output()
-            .expect("it ran")
+            .env("PPROF_TMPDIR", folder.path());
+        run(&mut command, b"").ok()
     };
     for (page, kind) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
-        let raw = pprof(page, "-raw");
-        let errors = String::from_utf8_lossy(&raw.stderr);
-        assert!(raw.status.success(), "{errors}");
-        let raw = String::from_utf8(raw.stdout).expect("UTF-8");
-        assert!(raw.contains(&format!("{kind}/bytes[dflt]")), "{raw}");
+        let raw = pprof(page, "-raw").text();
+        raw.has(format!("{kind}/bytes[dflt]"));
         let bytes = BLOCKS * SIZE;
         let values = [BLOCKS, bytes, BLOCKS, bytes].map(|it| it.to_string());
         let is_site = |line: &str| {
@@ -252,12 +210,9 @@ fn go_reads_the_profiles() {
             numbers.is_some_and(|it| it.split_whitespace().eq(values.iter().map(String::as_str)))
         };
         assert!(raw.lines().any(is_site), "{raw}");
-        let top = pprof(page, "-top");
-        let top = String::from_utf8_lossy(&top.stdout).into_owned();
-        assert!(
-            top.contains(&format!("Type: {kind}")) && top.contains("by_malloc"),
-            "{top}"
-        );
+        pprof(page, "-top")
+            .has(format!("Type: {kind}"))
+            .has("by_malloc");
     }
 }
 
@@ -336,6 +291,7 @@ fn hostile_requests_stop_nobody() {
     }
 }
 
+/// Reported: idle connections of another user make the page unreachable.
 #[test]
 fn idle_clients_of_another_user_hold_up_nobody() {
     if !crate::support::is_root() {
@@ -351,28 +307,27 @@ fn idle_clients_of_another_user_hold_up_nobody() {
             continue;
         }
         let server = Server::new(&[option, address]);
-        let mut idle = http::idle_clients(server.address, 70);
+        let idle = http::idle_clients(server.address, 70);
         for number in 0..50 {
             let answer = server.ask("GET", target, "localhost");
             assert_eq!(answer.status, 200, "{option} {address} {number}");
         }
-        drop(idle.stdin.take());
-        idle.wait().expect("it ends");
+        idle.end();
     }
 }
 
 #[test]
 fn other_machines_are_served_only_where_that_is_wanted() {
     let program = program();
-    let id = program.0.id().to_string();
+    let id = program.id().to_string();
+    let refused = |option: &str, address: &str| {
+        let words = ["watch", &id, option, address];
+        allotrope(words).code(2)
+    };
     for option in ["--pprof-listen", "--prometheus"] {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:6060"] {
-            let refused =
-                crate::support::record::run(command().args(["watch", &id, option, address]), b"");
-            let errors = String::from_utf8_lossy(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(2), "{errors}");
-            assert!(errors.contains("not a loopback address"), "{errors}");
-            assert_eq!(errors.lines().count(), 1, "{errors}");
+            let refused = refused(option, address);
+            refused.says("not a loopback address").error_lines(1);
         }
         for address in [
             "6060",
@@ -381,20 +336,12 @@ fn other_machines_are_served_only_where_that_is_wanted() {
             "127.0.0.1:99999",
             "localhost:x",
         ] {
-            let refused =
-                crate::support::record::run(command().args(["watch", &id, option, address]), b"");
-            assert_eq!(refused.status.code(), Some(2), "{address}");
+            refused(option, address);
         }
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let refused = crate::support::record::run(
-        command().args(["watch", &id, "--prometheus", &address]),
-        b"",
-    );
-    let errors = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("cannot listen at"), "{errors}");
+    refused("--prometheus", &address).says("cannot listen at");
     drop(program);
     let server = Server::new(&["--prometheus", "0.0.0.0:0", "--listen-anywhere"]);
     let mut server = server;

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::{Ended, Text, run};
 use serde_json::Value;
 
-use crate::process::{Program, Watcher, assert_holds, errors, site};
+use crate::process::{Program, Watcher, assert_holds, site};
 use crate::support::record::command;
 
 const LARGE: i64 = 64 << 20;
@@ -24,11 +25,11 @@ fn two_processes_are_told_apart_and_summed() {
     two.tell(&format!("alloc leak 4 {LARGE} 0"));
     two.tell(&format!("alloc cache 1 {LARGE} 0"));
     let ids = [one.id().to_string(), two.id().to_string()];
-    let output = command()
-        .args(["watch", &ids[0], &ids[1], "--once", "--format", "json"])
-        .output()
-        .expect("the command");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report: Value = run(
+        command().args(["watch", &ids[0], &ids[1], "--once", "--format", "json"]),
+        b"",
+    )
+    .json();
     assert_holds(&report, "live_blocks", 8);
     let leak = site(&report, "story_leak");
     assert_holds(leak, "live_bytes", 7 * LARGE);
@@ -68,6 +69,8 @@ fn all_of_a_name_are_found_while_they_come_and_go() {
 }
 
 /// One of two has ended before the time of the report, which is about both.
+///
+/// Reported: `watch --once` does not wait when one of several processes ends.
 #[test]
 fn one_report_waits_for_its_time_when_one_process_ends() {
     let (mut one, mut two) = (Program::new("prepared"), Program::new("prepared"));
@@ -121,20 +124,17 @@ fn processes_for_which_there_are_no_descriptors_are_counted() {
             .args(["-c", &script, "sh"])
             .arg(command().get_program());
         shell.arg("watch").args(arguments);
-        shell
-            .args(["--once", "--format", "json"])
-            .output()
-            .expect("the command")
+        run(shell.args(["--once", "--format", "json"]), b"")
     };
-    let watched = |output: &std::process::Output| {
-        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let watched = |output: &Ended| {
+        let report: Value = output.json();
         report["processes"].as_array().map_or(0, Vec::len)
     };
     // The soft limit is raised.
     let all = ["--all", "--comm", &name];
     let output = watch("-Sn 24", &all);
     assert_eq!(
-        (watched(&output), errors(&output)),
+        (watched(&output), output.errors()),
         (programs.len(), String::new())
     );
     let output = watch("-n 24", &all);
@@ -142,12 +142,15 @@ fn processes_for_which_there_are_no_descriptors_are_counted() {
     assert!((1..programs.len()).contains(&few), "{few}");
     let rest = programs.len() - few;
     let sentence = format!("{rest} further processes are not watched: too many open files");
-    assert!(errors(&output).contains(&sentence), "{}", errors(&output));
+    output.errors().has(&sentence);
     assert_eq!(output.status.code(), Some(0));
     // Those that are named are watched all or none.
     let ids: Vec<String> = programs.iter().map(|it| it.id().to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let output = watch("-n 24", &ids);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(errors(&output).contains("cannot be watched: too many open files"));
+    let output = watch("-n 24", &ids).code(1);
+    assert!(
+        output
+            .errors()
+            .contains("cannot be watched: too many open files")
+    );
 }

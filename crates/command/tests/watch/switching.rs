@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 
-use crate::process::{Program, errors};
+use crate::process::Program;
 
 const DEFAULT: u64 = 512 << 10;
 const JSON: [&str; 4] = ["--every", "100ms", "--format", "json"];
@@ -54,9 +54,7 @@ fn a_second_watcher_is_refused_unless_it_takes_over() {
     let mut program = Program::new("prepared");
     let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
     first.report(|_| true);
-    let refused = program.watch(&["--once"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let text = errors(&refused);
+    let text = program.watch(&["--once"]).code(2).errors();
     assert!(
         text.contains("being watched already") && text.lines().count() == 1,
         "{text}"
@@ -125,6 +123,7 @@ fn a_program_that_calls_exec_is_watched_on() {
 /// Far longer than anything here takes, and far shorter than the hour until the next report.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Reported: after an exec, `watch --every 1h` does not sample for an hour.
 #[test]
 fn a_program_that_calls_exec_is_sampled_long_before_the_next_report() {
     let mut program = Program::new("prepared");
@@ -140,6 +139,8 @@ fn a_program_that_calls_exec_is_sampled_long_before_the_next_report() {
 }
 
 /// Its blocks are gone with the exec, five seconds before the watcher says that it has left.
+///
+/// Reported: after an exec, `watch` still reports the blocks from before.
 #[test]
 fn the_blocks_of_a_program_that_was_replaced_are_not_reported_as_live() {
     for every in ["100ms", "1h"] {

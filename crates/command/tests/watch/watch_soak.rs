@@ -2,17 +2,15 @@
 //! switch sampling on and off, and are killed. `scripts/soak` runs it for 30 minutes, continuous
 //! integration for two, and an ordinary run of the tests for some seconds.
 
-use std::fs;
-use std::io::Read;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::support::compile::compiled;
-use crate::support::record::command;
+use crate::support::{Started, command};
 use allotrope_shm::samples::file::{Mapped, find};
 use allotrope_shm::samples::reader::State;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 /// How long the program works, in seconds.
 fn seconds() -> u64 {
@@ -20,43 +18,11 @@ fn seconds() -> u64 {
     wanted.map_or(8, |it| it.parse().expect("a number of seconds"))
 }
 
-/// A child that is killed if the test fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Killed {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("it was not waited for");
-    }
-
-    /// Its resident set in KiB.
-    fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()));
-        let status = status.expect("our child");
-        let mut lines = status.lines().filter_map(|it| it.strip_prefix("VmRSS:"));
-        let resident = lines.next().expect("a resident set");
-        resident
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .expect("KiB")
-    }
-}
-
-fn watcher(process: u32, options: &[&str]) -> Killed {
+fn watcher(process: u32, options: &[&str]) -> Started {
     let mut watch = command();
-    watch
-        .args(["watch", &process.to_string(), "--headless"])
-        .args(options)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Killed(watch.spawn().expect("the command"))
+    watch.args(["watch", &process.to_string(), "--headless"]);
+    watch.stdout(Stdio::null()).stderr(Stdio::null());
+    Started::with_own_streams(watch.args(options))
 }
 
 #[test]
@@ -66,11 +32,9 @@ fn it_is_sampled_right_for_a_long_time() {
     program
         .args(["standby", "--no-holder", "--period", "64KiB", "--"])
         .arg(compiled("soak.c"))
-        .arg(seconds.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut program = Killed(program.spawn().expect("it starts"));
-    let process = program.0.id();
+        .arg(seconds.to_string());
+    let mut program = Started::new(&mut program);
+    let process = program.id();
     let start = Instant::now();
     let part = |part: f64| start + Duration::from_secs_f64(seconds as f64 * part);
     // First many watchers, of which every other one is killed.
@@ -89,13 +53,8 @@ fn it_is_sampled_right_for_a_long_time() {
         watchers += 1;
     }
     // Then one, whose memory stays as it is.
-    let options = [
-        "--every",
-        "100ms",
-        "--period",
-        "64KiB",
-        "--track-high-water-mark",
-    ];
+    let options = "--every 100ms --period 64KiB --track-high-water-mark";
+    let options: Vec<&str> = options.split(' ').collect();
     let watcher = watcher(process, &options);
     while Instant::now() < part(0.6) {
         sleep(Duration::from_millis(50));
@@ -105,10 +64,7 @@ fn it_is_sampled_right_for_a_long_time() {
         sleep(Duration::from_millis(50));
     }
     let late = watcher.resident_kib();
-    let mut text = [0; 5];
-    let output = program.0.stdout.as_mut().expect("a pipe");
-    output.read_exact(&mut text).expect("it is done");
-    assert_eq!(&text, b"done\n");
+    assert_eq!(program.line(), "done");
     let file = find(process).expect("a memory");
     let state = State::read(Mapped::new(&file).expect("a mapping").memory()).expect("a state");
     println!(
@@ -133,6 +89,5 @@ fn it_is_sampled_right_for_a_long_time() {
     );
     assert!(state.samples.len() < 20, "{:?}", state.samples);
     assert!(late < early + 8192, "{early} KiB became {late} KiB");
-    drop(program.0.stdin.take());
-    assert!(program.0.wait().expect("our child").success());
+    program.end().ok();
 }

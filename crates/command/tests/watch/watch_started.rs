@@ -4,26 +4,26 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::record::command;
 use crate::support::watched::Program;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use crate::support::{Ended, Started, Text, allotrope, command, run};
+use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::Value;
 
 /// Much longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A watcher that has started `programs/watched.c`, which does what it reads.
-struct Started {
+struct FromStart {
     program: Program,
     log: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Started {
+impl FromStart {
     fn new(before: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log");
@@ -58,10 +58,11 @@ impl Started {
         panic!("{:?}", self.reports().pop());
     }
 
-    /// Ends the program's input; returns the watcher's exit status.
-    fn end(&mut self) -> Option<i32> {
-        drop(self.program.commands.take());
-        self.program.child.wait().expect("our child").code()
+    /// Ends the program's input, and waits for the watcher's end.
+    #[track_caller]
+    fn end(&mut self) -> Ended {
+        self.program.close_input();
+        self.program.wait(PATIENCE)
     }
 }
 
@@ -82,11 +83,11 @@ fn process_count(report: &Value) -> usize {
 
 #[test]
 fn a_program_is_sampled_from_the_start_and_its_last_state_reported() {
-    let mut started = Started::new(&[]);
+    let mut started = FromStart::new(&[]);
     started.program.tell("malloc 123 1000");
     started.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
     started.program.tell("calloc 45 2000");
-    assert_eq!(started.end(), Some(0));
+    started.end().ok();
     let last = started.reports().pop().expect("a report");
     assert_eq!(blocks_of(&last, "by_malloc"), 123.0);
     assert_eq!(blocks_of(&last, "by_calloc"), 45.0);
@@ -94,20 +95,20 @@ fn a_program_is_sampled_from_the_start_and_its_last_state_reported() {
 
 #[test]
 fn the_exit_status_is_the_programs() {
-    let mut started = Started::new(&[]);
+    let mut started = FromStart::new(&[]);
     started.program.send("exit 3");
-    assert_eq!(started.end(), Some(3));
-    let mut started = Started::new(&[]);
+    started.end().code(3);
+    let mut started = FromStart::new(&[]);
     started.program.send("kill 9");
-    assert_eq!(started.end(), Some(128 + 9));
+    started.end().code(128 + 9);
 }
 
 #[test]
 fn the_programs_children_are_watched_too() {
-    let mut started = Started::new(&[]);
+    let mut started = FromStart::new(&[]);
     started.program.tell("malloc 100 1000");
     started.program.send("fork");
-    let child = started.program.answer();
+    let child = started.program.line();
     started.program.tell("malloc 23 1000");
     // The blocks that a child gets by the fork are its parent's.
     let report = started.wait_for(|it| blocks_of(it, "by_malloc") == 123.0);
@@ -121,22 +122,15 @@ fn the_programs_children_are_watched_too() {
 #[test]
 fn a_process_that_has_lost_its_parent_is_watched_and_waited_for() {
     // The program itself is the shell, which ends before it.
-    let mut started = Started::new(&["sh", "-c", "exec 3<&0; \"$0\" <&3 & exit 4"]);
+    let mut started = FromStart::new(&["sh", "-c", "exec 3<&0; \"$0\" <&3 & exit 4"]);
     started.program.tell("malloc 100 1000");
     let end = Instant::now() + PATIENCE;
     while blocks(&started) != Some(100.0) && Instant::now() < end {
         sleep(Duration::from_millis(20));
     }
     assert_eq!(blocks(&started), Some(100.0));
-    assert!(
-        started
-            .program
-            .child
-            .try_wait()
-            .expect("our child")
-            .is_none()
-    );
-    assert_eq!(started.end(), Some(4));
+    assert!(!started.program.has_ended());
+    started.end().code(4);
 }
 
 #[test]
@@ -144,58 +138,44 @@ fn a_process_that_is_prepared_after_the_program_has_ended_is_watched() {
     // The second shell is not prepared, nor is what it leaves behind before that is the program.
     let leaving = "exec 3<&0; export KEPT=\"$LD_PRELOAD\"; exec env -u LD_PRELOAD sh -c \
                    '(sleep 1; LD_PRELOAD=\"$KEPT\" exec \"$0\") <&3 & exit 4' \"$0\"";
-    let mut started = Started::new(&["sh", "-c", leaving]);
+    let mut started = FromStart::new(&["sh", "-c", leaving]);
     started.program.tell("malloc 100 1000");
     started.wait_for(|it| blocks_of(it, "by_malloc") == 100.0);
-    assert_eq!(started.end(), Some(4));
+    started.end().code(4);
 }
 
 /// In the last report.
-fn blocks(started: &Started) -> Option<f64> {
+fn blocks(started: &FromStart) -> Option<f64> {
     let last = started.reports().pop()?;
     Some(blocks_of(&last, "by_malloc"))
 }
 
 #[test]
 fn a_signal_to_the_watcher_ends_the_program() {
-    let mut started = Started::new(&[]);
+    let mut started = FromStart::new(&[]);
     let report = started.wait_for(|it| process_count(it) == 1);
     let process = report["processes"][0]["pid"].as_i64().expect("an id");
     let process = Pid::from_raw(i32::try_from(process).expect("an id")).expect("an id");
-    kill_process(Pid::from_child(&started.program.child), Signal::TERM).expect("a signal");
-    let status = started.program.child.wait().expect("our child");
-    assert_eq!(status.code(), Some(128 + 15));
+    started.program.signal(Signal::TERM);
+    started.program.wait(PATIENCE).code(128 + 15);
     assert!(test_kill_process(process).is_err());
 }
 
 #[test]
 fn what_cannot_be_started_is_refused() {
-    let run = |arguments: &[&str]| {
-        let output = command().arg("watch").args(arguments).output();
-        let output = output.expect("the command");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), errors)
-    };
-    let (status, errors) = run(&["--", "/no/such/program"]);
-    assert_eq!((status, errors.lines().count()), (Some(127), 1), "{errors}");
-    let (status, errors) = run(&["--", "/etc/passwd"]);
-    assert_eq!((status, errors.lines().count()), (Some(126), 1), "{errors}");
+    let watch = |arguments: &[&str]| run(command().arg("watch").args(arguments), b"");
+    watch(&["--", "/no/such/program"]).code(127).error_lines(1);
+    watch(&["--", "/etc/passwd"]).code(126).error_lines(1);
     for conflict in ["--once", "--all", "--take-over", "1", "--save=x"] {
-        let (status, errors) = run(&[conflict, "--", "true"]);
-        assert_eq!(status, Some(2), "{conflict}: {errors}");
-        assert!(errors.contains("cannot be used with"), "{errors}");
+        watch(&[conflict, "--", "true"]).fails(2, "cannot be used with");
     }
 }
 
 #[test]
 fn a_program_without_the_recorder_runs_to_its_end() {
     // The environment is cleared, so that the program is not prepared.
-    let output = Command::new(env!("CARGO_BIN_EXE_allotrope"))
-        .args(["watch", "--", "env", "-i", "sh", "-c", "echo done; exit 7"])
-        .output()
-        .expect("the command");
-    assert_eq!(output.status.code(), Some(7));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("done"));
+    let words = ["watch", "--", "env", "-i", "sh", "-c", "echo done; exit 7"];
+    allotrope(words).code(7).has("done");
 }
 
 /// A shell that has a limit, and becomes the command.
@@ -209,36 +189,27 @@ fn limited(limit: &str, arguments: &[&str]) -> Command {
 #[test]
 fn a_limit_that_prevents_watching_is_named() {
     let few = "the limit of descriptors (ulimit -n) is 64";
-    let errors = |mut command: Command| {
-        let output = command.output().expect("a shell");
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
+    let errors = |mut command: Command| run(&mut command, b"").errors();
     let standby = ["standby", "--", "true"];
     let text = errors(limited("-n 64", &standby));
-    assert!(text.contains(few) && !text.contains("postmortem"), "{text}");
+    text.has(few).lacks("postmortem");
     // 4 MiB, in blocks of 512 bytes.
     let text = errors(limited(
         "-f 8192",
         &["standby", "--no-holder", "--", "true"],
     ));
-    assert!(
-        text.contains("the limit of file sizes (ulimit -f)"),
-        "{text}"
-    );
+    text.has("the limit of file sizes (ulimit -f)");
     let watch = ["watch", "--headless", "--", "sleep", "0.3"];
     let text = errors(limited("-n 64", &watch));
-    assert!(
-        text.contains("has ended without a memory for samples"),
-        "{text}"
-    );
+    text.has("has ended without a memory for samples");
     // A program that is done in a moment may have had one.
-    assert!(text.contains("had ended before it was looked at"), "{text}");
-    let doctor = limited("-n 64", &["doctor"]).output().expect("a shell");
-    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(text.contains(few), "{text}");
+    text.has("had ended before it was looked at");
+    run(&mut limited("-n 64", &["doctor"]), b"").has(few);
 }
 
 /// The kernel ends a process by `SIGXFSZ` that writes more than it may; the program finds that so.
+///
+/// Reported: with a limit of file sizes (`ulimit -f`), SIGXFSZ ends the command.
 #[test]
 fn a_limit_of_file_sizes_does_not_end_the_command() {
     let standby = ["standby", "--no-holder", "--", "sh", "-c"];
@@ -259,37 +230,24 @@ fn a_limit_of_file_sizes_does_not_end_the_command() {
 
 #[test]
 fn a_process_that_has_the_recorder_and_no_memory_is_told_from_others() {
-    let mut standby = limited("-n 64", &["standby", "--no-holder", "--", "sleep", "1000"]);
-    let mut program = standby.stderr(Stdio::null()).spawn().expect("a shell");
+    let words = ["standby", "--no-holder", "--", "sleep", "1000"];
+    let program = Started::new(&mut limited("-n 64", &words));
     let end = Instant::now() + PATIENCE;
-    let says = || {
-        let output = command()
-            .args(["watch", &program.id().to_string()])
-            .output();
-        String::from_utf8_lossy(&output.expect("the command").stderr).into_owned()
-    };
+    let says = || allotrope(["watch", &program.id().to_string()]).errors();
     while !says().contains("has the recorder, but no memory for samples") {
         assert!(Instant::now() < end, "{}", says());
         sleep(Duration::from_millis(50));
     }
-    program.kill().expect("it runs");
-    program.wait().expect("our child");
 }
 
 #[test]
 fn a_process_that_executes_an_unprepared_program_is_let_go() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
-    let mut child = command()
-        .args([
-            "watch", "--period", "1", "--every", "100ms", "--format", "json", "--log",
-        ])
-        .arg(&log)
-        .args(["--", "sh", "-c", "sleep 1; exec env -i cat"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let input = child.stdin.take();
+    let mut watch = command();
+    watch.args("watch --period 1 --every 100ms --format json --log".split(' '));
+    watch.arg(&log);
+    let mut watcher = Started::new(watch.args(["--", "sh", "-c", "sleep 1; exec env -i cat"]));
     let end = Instant::now() + PATIENCE;
     let is_told = || {
         let text = fs::read_to_string(&log).unwrap_or_default();
@@ -300,7 +258,6 @@ fn a_process_that_executes_an_unprepared_program_is_let_go() {
     }
     assert!(is_told(), "{:?}", fs::read_to_string(&log));
     // It runs on, and the watcher waits for it.
-    assert!(child.try_wait().expect("our child").is_none());
-    drop(input);
-    assert_eq!(child.wait().expect("our child").code(), Some(0));
+    assert!(!watcher.has_ended());
+    watcher.end().ok();
 }

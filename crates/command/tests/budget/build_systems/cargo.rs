@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{Ended, Text, run};
 use tempfile::TempDir;
 
-use crate::build_systems::finished::{Finished, path_with_allotrope, read, repository, write};
+use crate::build_systems::files::{path_with_allotrope, read, repository, write};
 
 /// Two packages: `parser` with windows in its library, a test and a benchmark, and `plain`
 /// without any.
@@ -107,15 +108,15 @@ impl Workspace {
 
     /// Runs `cargo allotrope` with these arguments.
     #[track_caller]
-    fn allotrope(&self, arguments: &[&str]) -> Finished {
-        Finished::of(self.command("cargo").arg("allotrope").args(arguments))
+    fn allotrope(&self, arguments: &[&str]) -> Ended {
+        run(self.command("cargo").arg("allotrope").args(arguments), b"")
     }
 
     /// Runs a command that a log proposes.
     #[track_caller]
-    fn paste(&self, line: &str) -> Finished {
+    fn paste(&self, line: &str) -> Ended {
         assert!(line.starts_with("cargo allotrope test "), "{line}");
-        Finished::of(self.command("sh").args(["-c", line]))
+        run(self.command("sh").args(["-c", line]), b"")
     }
 }
 
@@ -124,36 +125,28 @@ fn tests_with_windows_are_measured_without_a_configuration() {
     let workspace = Workspace::new();
     let first = workspace
         .allotrope(&["test", "--workspace", "--", "--runs", "2"])
-        .expect(3);
+        .code(3);
     let first = first.has("parser/tests::numbers").has("parser.many/many");
     let first = first.lacks("plain").lacks("parser.none").lacks("ninety");
-    let first = first.stderr_has("no window was opened: parser.none");
+    let first = first.says("no window was opened: parser.none");
     workspace
         .paste(&first.after("To accept these first numbers:"))
-        .expect(0);
+        .ok();
     let budgets = workspace.path().join("allotrope-budgets/cargo");
     let budget = read(&budgets.join("parser.toml"));
-    assert!(
-        budget.contains("[shared.cases.\"parser/tests::numbers\"]\niterations = 40\n"),
-        "{budget}"
-    );
-    assert!(budget.contains("allocations = 40\n"), "{budget}");
-    assert!(
-        budget.contains("`cargo allotrope test -- --accept parser`"),
-        "{budget}"
-    );
+    budget.has("[shared.cases.\"parser/tests::numbers\"]\niterations = 40\n");
+    budget.has("allocations = 40\n");
+    budget.has("`cargo allotrope test -- --accept parser`");
     let budget = read(&budgets.join("parser.many.toml"));
-    assert!(budget.contains("allocations = 70\n"), "{budget}");
+    budget.has("allocations = 70\n");
 
-    workspace
-        .allotrope(&["test", "--", "--runs", "2"])
-        .expect(0);
+    workspace.allotrope(&["test", "--", "--runs", "2"]).ok();
     // Tests that were not chosen are no orphans.
     let some = workspace.allotrope(&["test", "-p", "parser", "--lib", "--", "--runs", "2"]);
-    some.expect(0).lacks("no longer exist").lacks("parser.many");
+    some.ok().lacks("no longer exist").lacks("parser.many");
     workspace
         .allotrope(&["test", "--", "--prune"])
-        .expect(0)
+        .ok()
         .has("every budget has a test");
 
     // One allocation more; the log names its line and a command that can be pasted.
@@ -164,13 +157,13 @@ fn tests_with_windows_are_measured_without_a_configuration() {
     write(workspace.path(), &[("parser/src/lib.rs", &worse)]);
     let red = workspace
         .allotrope(&["test", "-p", "parser", "--", "--runs", "2"])
-        .expect(3);
+        .code(3);
     let red = red.has("+1").has("once_more").has("parser/src/lib.rs:7");
     let again = red.after("Run again:");
     assert_eq!(again, "cargo allotrope test -p parser -- parser");
     workspace
         .paste(&format!("{again} --runs 2"))
-        .expect(3)
+        .code(3)
         .has("+1");
 }
 
@@ -182,28 +175,22 @@ fn a_configuration_sets_what_the_command_does_not() {
     write(workspace.path(), &[("allotrope.toml", configuration)]);
     workspace
         .allotrope(&["test", "--benches", "--", "--accept"])
-        .expect(0);
+        .ok();
     let budgets = workspace.path().join("allotrope-budgets/cargo");
     let budget = read(&budgets.join("parser.bench.speed.toml"));
-    assert!(
-        budget.contains("allocations = 90\n") && !budget.contains("bytes"),
-        "{budget}"
-    );
+    budget.has("allocations = 90\n").lacks("bytes");
     // `cargo test --benches` also builds the library's tests.
     let budget = read(&budgets.join("parser.toml"));
-    assert!(
-        budget.contains("bytes = 4000\n") && !budget.contains("allocations"),
-        "{budget}"
-    );
+    budget.has("bytes = 4000\n").lacks("allocations");
     let broken = read(&budgets.join("parser.toml")).replace("bytes = ", "bytes = = ");
     write(&budgets, &[("parser.toml", &broken)]);
-    let red = workspace.allotrope(&["test", "--lib"]).expect(2);
-    let line = red.stdout.replace("\n", " ");
+    let red = workspace.allotrope(&["test", "--lib"]).code(2);
+    let line = red.text().replace("\n", " ");
     let (_, line) = line.split_once("; `").expect("a remedy");
     let line = line.split_once('`').expect("it ends").0;
     let words: Vec<&str> = line.split_whitespace().collect();
-    workspace.paste(&words.join(" ")).expect(0);
-    workspace.allotrope(&["test", "--lib"]).expect(0);
+    workspace.paste(&words.join(" ")).ok();
+    workspace.allotrope(&["test", "--lib"]).ok();
 }
 
 #[test]
@@ -211,26 +198,26 @@ fn what_cannot_be_built_or_opens_no_window_is_not_green() {
     let workspace = Workspace::new();
     workspace
         .allotrope(&["test", "-p", "plain"])
-        .expect(5)
-        .stderr_has("no test program of Cargo opens a window");
+        .code(5)
+        .says("no test program of Cargo opens a window");
     workspace
         .allotrope(&["test", "--test", "none"])
-        .expect(5)
-        .stderr_has("nothing was measured");
+        .code(5)
+        .says("nothing was measured");
     workspace
         .allotrope(&["test", "--nonsense"])
-        .expect(2)
-        .stderr_has("'--nonsense'");
+        .code(2)
+        .says("'--nonsense'");
     workspace
         .allotrope(&["test", "--lib", "--", "nonsense"])
-        .expect(2)
-        .stderr_has("`cargo allotrope test --lib -- --list` shows all");
+        .code(2)
+        .says("`cargo allotrope test --lib -- --list` shows all");
     write(workspace.path(), &[("plain/src/lib.rs", "fn broken( {\n")]);
     workspace
         .allotrope(&["test", "--workspace"])
-        .expect(5)
-        .stderr_has("plain/src/lib.rs:1")
-        .stderr_has("cargo could not build the tests");
+        .code(5)
+        .says("plain/src/lib.rs:1")
+        .says("cargo could not build the tests");
 }
 
 #[test]
@@ -238,14 +225,14 @@ fn other_subcommands_are_passed_on() {
     let workspace = Workspace::new();
     workspace
         .allotrope(&["record", "-o", "x.allotrope", "--", "sh", "-c", "exit 7"])
-        .expect(7);
-    workspace.allotrope(&["report", "x.allotrope"]).expect(0);
+        .code(7);
+    workspace.allotrope(&["report", "x.allotrope"]).ok();
     workspace
         .allotrope(&["--help"])
-        .expect(0)
+        .ok()
         .has("cargo allotrope SUBCOMMAND");
     workspace
         .allotrope(&["test", "--help"])
-        .expect(0)
+        .ok()
         .has("PACKAGE.bench.NAME");
 }

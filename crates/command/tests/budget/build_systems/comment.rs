@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::build_systems::finished::{Finished, repository};
-use crate::support::{run, skip};
+use crate::build_systems::files::repository;
+use crate::support::{Ended, run, skip};
 
 /// The comments of pull request 7, and the requests that came.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    fn post(&self, markdown: &str, change: impl FnOnce(&mut Command) -> &mut Command) -> Finished {
+    fn post(&self, markdown: &str, change: impl FnOnce(&mut Command) -> &mut Command) -> Ended {
         let mut command = Command::new("python3");
         command
             .arg(repository().join("integrations/github/comment-on-pull-request"))
@@ -160,7 +160,7 @@ fn respond(request: &str, body: &[u8], state: &mut State) -> (u16, Value) {
 }
 
 fn has_python() -> bool {
-    Command::new("python3").arg("--version").output().is_ok()
+    crate::support::is_installed("python3")
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_first_run_posts_and_the_second_updates() {
     });
     server
         .post("### Allocations: 1 test\n| ✅ |\n", |command| command)
-        .expect(0)
+        .ok()
         .has("https://example.com/1101");
     assert_eq!(
         server.requests(),
@@ -190,7 +190,7 @@ fn the_first_run_posts_and_the_second_updates() {
             "POST /repos/owner/name/issues/7/comments",
         ]
     );
-    server.post("second\n", |command| command).expect(0);
+    server.post("second\n", |command| command).ok();
     let last = server.requests().pop();
     assert_eq!(
         last.as_deref(),
@@ -206,7 +206,7 @@ fn the_first_run_posts_and_the_second_updates() {
                 .env("GITHUB_EVENT_PATH", event.path())
                 .env("GITHUB_REF", "refs/heads/main")
         })
-        .expect(0);
+        .ok();
     let texts: Vec<String> = server
         .comments()
         .into_iter()
@@ -233,7 +233,7 @@ fn a_long_text_is_cut_at_a_line() {
         "<details><summary>x</summary>\n\n````\n```\n{}",
         line.repeat(1000)
     );
-    server.post(&text, |command| command).expect(0);
+    server.post(&text, |command| command).ok();
     let comments = server.comments();
     let comment = &comments[0].1;
     let characters = comment.chars().count();
@@ -254,30 +254,29 @@ fn a_refusal_is_one_sentence() {
         forbidden: true,
         ..State::default()
     });
-    let refused = server.post("text", |command| command).expect(1);
-    let refused =
-        refused.stderr_has("GitHub answered 403 (Resource not accessible by integration)");
-    let refused = refused.stderr_has("permissions: pull-requests: write");
-    assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    let refused = server.post("text", |command| command).code(1);
+    let refused = refused.says("GitHub answered 403 (Resource not accessible by integration)");
+    let refused = refused.says("permissions: pull-requests: write");
+    assert_eq!(refused.errors().lines().count(), 1, "{}", refused.errors());
     server
         .post("text", |command| command.env("GITHUB_TOKEN", "other"))
-        .expect(1)
-        .stderr_has("GitHub answered 401 (Bad credentials): GITHUB_TOKEN is not valid");
+        .code(1)
+        .says("GitHub answered 401 (Bad credentials): GITHUB_TOKEN is not valid");
     server
         .post("text", |command| command.env_remove("GITHUB_TOKEN"))
-        .expect(2)
-        .stderr_has("the environment variable GITHUB_TOKEN is not set");
+        .code(2)
+        .says("the environment variable GITHUB_TOKEN is not set");
     server
         .post("text", |command| {
             command.env("GITHUB_REF", "refs/heads/main")
         })
-        .expect(2)
-        .stderr_has("set PULL_REQUEST");
-    server.post(" \n", |command| command).expect(2);
+        .code(2)
+        .says("set PULL_REQUEST");
+    server.post(" \n", |command| command).code(2);
     server
         .post("text", |command| {
             command.env("GITHUB_API_URL", "http://127.0.0.1:1")
         })
-        .expect(1)
-        .stderr_has("cannot reach GitHub");
+        .code(1)
+        .says("cannot reach GitHub");
 }

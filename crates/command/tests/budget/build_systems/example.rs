@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Ended, Text, run};
 use tempfile::TempDir;
 
-use crate::build_systems::finished::{Finished, path_with_allotrope, read, repository, write};
+use crate::build_systems::files::{path_with_allotrope, read, repository, write};
 
 /// The copy, at the path that the example has in this repository.
 pub struct Example {
@@ -47,7 +48,7 @@ impl Example {
         let mut git = Command::new("git");
         git.args(["init", "--quiet"])
             .current_dir(example.root.path());
-        Finished::of(&mut git).expect(0);
+        run(&mut git, b"").ok();
         example
     }
 
@@ -61,7 +62,7 @@ impl Example {
 
     /// Runs a command in the example; Allotrope is installed or not.
     #[track_caller]
-    pub fn run(&self, installed: bool, words: &[&str]) -> Finished {
+    pub fn run(&self, installed: bool, words: &[&str]) -> Ended {
         let (program, arguments) = words.split_first().expect("a program");
         let path = match installed {
             true => path_with_allotrope(),
@@ -75,14 +76,14 @@ impl Example {
             .env("TMPDIR", self.root())
             .env("XDG_CACHE_HOME", self.root().join("cache"))
             .env_remove("DESTDIR");
-        Finished::of(&mut command)
+        run(&mut command, b"")
     }
 
     /// Replaces text in a file.
     #[track_caller]
     pub fn replace(&self, file: &str, from: &str, to: &str) {
         let text = read(&self.folder().join(file));
-        assert!(text.contains(from), "{from} in {text}");
+        text.has(from);
         write(&self.folder(), &[(file, &text.replace(from, to))]);
     }
 
@@ -108,14 +109,7 @@ impl Example {
     #[track_caller]
     pub fn has_the_budgets_of_lines(&self) {
         let (split, join) = (self.budget("split"), self.budget("join"));
-        assert!(split.contains("allocations = 6000\n"), "{split}");
-        assert!(split.contains("bytes = 62000\n"), "{split}");
-        assert!(join.contains("allocations = 1000\n"), "{join}");
-        assert!(join.contains("bytes = 22000\n"), "{join}");
+        split.has_all(["allocations = 6000\n", "bytes = 62000\n"]);
+        join.has_all(["allocations = 1000\n", "bytes = 22000\n"]);
     }
-}
-
-/// Whether a program is there.
-pub fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
 }

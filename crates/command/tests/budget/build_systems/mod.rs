@@ -5,6 +5,6 @@ mod cargo;
 mod cmake;
 mod comment;
 mod example;
-mod finished;
+mod files;
 mod meson;
 mod pytest;

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use crate::build_systems::example::Example;
-use crate::build_systems::finished::{Finished, repository};
-use crate::support::skip;
+use crate::build_systems::files::repository;
+use crate::support::{Text, run, skip};
 
 /// The system's Python, which is no script that starts another one.
 const PYTHON: &str = "/usr/bin/python3";
@@ -44,21 +44,18 @@ fn marked_tests_are_measured() {
             "[shared.cases.\"blocks/test_blocks.py::{case}\"]\niterations = 50\n\
              allocations = {allocations}\nbytes = {bytes}\nremaining = 0\n"
         );
-        assert!(budget.contains(&section), "{section} in {budget}");
+        budget.has(&section);
     }
     example
         .run(true, &["allotrope", "test"])
-        .expect(0)
+        .ok()
         .has("1 test with 3 cases: 3 passed");
     example.replace(
         "test_blocks.py",
         "len(bytes(100_000)) ==",
         "len(bytes(bytearray(100_000))) ==",
     );
-    example
-        .run(true, &["allotrope", "test"])
-        .expect(3)
-        .has("+50");
+    example.run(true, &["allotrope", "test"]).code(3).has("+50");
 }
 
 #[test]
@@ -83,16 +80,14 @@ fn without_the_recorder_they_are_plain_tests() {
             .env("PYTHONPATH", &plugin)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .current_dir(example.folder());
-        Finished::of(&mut command)
+        run(&mut command, b"")
     };
-    pytest(&[]).expect(0).has("4 passed");
+    pytest(&[]).ok().has("4 passed");
     example.replace("test_blocks.py", "(iterations=ITERATIONS)", "(times=3)");
-    pytest(&[])
-        .expect(4)
-        .stderr_has("write @pytest.mark.allotrope or");
+    pytest(&[]).code(4).says("write @pytest.mark.allotrope or");
     example.replace("test_blocks.py", "(times=3)", "");
     example.replace("test_blocks.py", "def test_bytes", "async def test_bytes");
     pytest(&[])
-        .expect(4)
-        .stderr_has("test_blocks.py::test_bytes cannot be measured");
+        .code(4)
+        .says("test_blocks.py::test_bytes cannot be measured");
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::skip;
+use crate::support::{run, skip};
 
 /// Opens speedscope with a file, at its table of functions. `None` if that is not possible
 /// here.
@@ -38,20 +38,21 @@ fn page(folder: &Path, address: &str) -> Option<String> {
         return None;
     };
     let profile = format!("--user-data-dir={}", folder.join("chromium").display());
-    let output = Command::new(chromium)
-        .args(["--headless", "--no-sandbox", "--disable-gpu"])
-        // speedscope draws with WebGL, here on the processor.
-        .args(["--use-angle=swiftshader", "--enable-unsafe-swiftshader"])
-        .args(["--virtual-time-budget=60000", "--dump-dom"])
-        .args([&profile, address])
-        .output()
-        .expect("it starts");
+    let output = run(
+        Command::new(chromium)
+            .args(["--headless", "--no-sandbox", "--disable-gpu"])
+            // speedscope draws with WebGL, here on the processor.
+            .args(["--use-angle=swiftshader", "--enable-unsafe-swiftshader"])
+            .args(["--virtual-time-budget=60000", "--dump-dom"])
+            .args([&profile, address]),
+        b"",
+    );
     assert!(
         output.status.success(),
         "chromium ended with {}",
         output.status
     );
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    Some(output.text())
 }
 
 fn chromium() -> Option<PathBuf> {

@@ -11,12 +11,10 @@ pub mod perfetto;
 mod perfetto_files;
 mod sums;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Output, Stdio};
 use std::sync::LazyLock;
 
-use crate::support::{Record, Recording, compiled, record};
+use crate::support::{Ended, Record, Recording, Text, compiled, record};
 
 /// `metrics.c`, its case `peak_in_between`: `first` allocates 10 blocks of 1000 bytes and
 /// leaks them; `second` one of 20,000 bytes, freed at once; `third` one of 5000, leaked. At
@@ -25,29 +23,19 @@ static METRICS: LazyLock<Recording> = LazyLock::new(|| {
     record(compiled("metrics.c"))
         .arg("peak_in_between")
         .run()
-        .expect_status(0)
+        .ok()
 });
 
 /// `steps.c`, with the mark `between` after its first step: `first_step` has allocated 10 blocks
 /// of 1000 bytes then; later 4 of them are freed, and `second_step` allocates 20 of 300.
 static STEPS: LazyLock<Record> = LazyLock::new(|| {
     let record = record(compiled("steps.c"));
-    let mut command = record.command();
-    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut launcher = pipes.stderr(Stdio::null()).spawn().expect("it starts");
-    let mut lines = BufReader::new(launcher.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    lines.read_line(&mut line).expect("the program writes");
-    let pid = line
-        .trim_end()
-        .split(' ')
-        .nth(1)
-        .expect("its pid")
-        .to_owned();
-    let marked = crate::support::allotrope(["mark", &pid, "between"]);
-    assert_eq!(marked.status.code(), Some(0), "{}", errors(&marked));
-    let output = crate::support::record::finish(launcher, b"xx").expect("it ends");
-    assert_eq!(output.status.code(), Some(0));
+    let mut recording = record.start();
+    let line = recording.line();
+    let pid = line.split(' ').nth(1).expect("its pid");
+    crate::support::allotrope(["mark", pid, "between"]).ok();
+    recording.write(b"xx");
+    recording.end().ok();
     record
 });
 
@@ -55,21 +43,14 @@ fn steps() -> std::path::PathBuf {
     STEPS.folder().join("recorded.allotrope")
 }
 
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn allotrope(arguments: &[&str]) -> Output {
+fn allotrope(arguments: &[&str]) -> Ended {
     crate::support::allotrope(arguments)
 }
 
 /// The standard output of a command that succeeds.
 #[track_caller]
 fn fine(arguments: &[&str]) -> Vec<u8> {
-    let output = allotrope(arguments);
-    let words = errors(&output);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {words}");
-    output.stdout
+    allotrope(arguments).ok().stdout
 }
 
 /// What `export` writes.
@@ -82,14 +63,9 @@ fn exported(trace: &Path, format: &str, options: &[&str]) -> Vec<u8> {
 /// Fails unless a command is refused with status 2 in one sentence that has these words.
 #[track_caller]
 fn refused(arguments: &[&str], parts: &[&str]) {
-    let output = allotrope(arguments);
-    let words = errors(&output);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {words}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    assert_eq!(words.trim_end().lines().count(), 1, "one sentence: {words}");
-    for part in parts {
-        assert!(words.contains(part), "{part} in {words}");
-    }
+    let output = allotrope(arguments).code(2).error_lines(1);
+    assert!(output.stdout.is_empty(), "{output}");
+    output.errors().has_all(parts);
 }
 
 fn folder() -> tempfile::TempDir {
@@ -135,7 +111,7 @@ fn what_has_no_meaning_is_refused_in_one_sentence() {
         &["leave --process out"],
     );
     let counted = record(compiled("metrics.c")).option("--counts-only");
-    let counted = counted.arg("temporary").run().expect_status(0);
+    let counted = counted.arg("temporary").run().ok();
     let counted = counted.trace.to_str().expect("a plain name");
     for format in ["firefox", "heaptrack", "perfetto", "speedscope", "csv"] {
         refused(&["export", counted, "--to", format], &["--counts-only"]);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::figures_agree::compare::{number, utf8};
 use crate::figures_agree::figures;
 use crate::figures_agree::page::Page;
-use crate::support::{Recording, allotrope, compiled, compiled_with, record};
+use crate::support::{Recording, Text, allotrope, compiled, compiled_with, record};
 
 /// What the page says about a recording, as in `recordedFact`.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +42,7 @@ fn said(page: &Page) -> Said {
 #[track_caller]
 fn shown(trace: &Path, folder: &Path) -> (Said, Value) {
     let out = folder.join("page.html");
-    let run = |words: &[&str]| {
-        let output = allotrope(words);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
-        output.stdout
-    };
+    let run = |words: &[&str]| allotrope(words).ok().stdout;
     run(&["report", utf8(trace), "--html", utf8(&out), "--force"]);
     let json: Value = serde_json::from_slice(&run(&["report", utf8(trace), "--format", "json"]))
         .expect("it is JSON");
@@ -73,17 +68,15 @@ fn expect(recording: &Recording, expected: &Said, words: &str) {
     let (said, json) = shown(&recording.trace, recording.folder.path());
     assert_eq!(said, *expected, "{}", json["warnings"]);
     let warnings = json["warnings"].to_string();
-    assert!(warnings.contains(words), "{warnings}");
+    warnings.has(words);
     // A comparison says that something is missing, too.
     let trace = utf8(&recording.trace);
-    let output = allotrope(["diff", trace, trace]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("warning: "), "{errors}");
+    allotrope(["diff", trace, trace]).says("warning: ");
 }
 
 #[test]
 fn everything() {
-    let recording = figures(&["forks", "3", "50"]).run().expect_status(0);
+    let recording = figures(&["forks", "3", "50"]).run().ok();
     let (said, json) = shown(&recording.trace, recording.folder.path());
     assert_eq!(said, Said::Everything, "{}", json["warnings"]);
 }
@@ -92,7 +85,7 @@ fn everything() {
 #[test]
 fn a_full_buffer() {
     let record = record(compiled("windows.c")).arg("full");
-    let recording = record.option("--on-full=drop").run().expect_status(0);
+    let recording = record.option("--on-full=drop").run().ok();
     expect(&recording, &Said::Lost, "the buffer was full");
 }
 
@@ -102,11 +95,7 @@ fn a_killed_collector() {
     let script = "\"$0\" work 30000; kill -9 ${ALLOTROPE_ARENA%%[!0-9]*}; \"$0\" work 3000";
     let recording = record("sh").args(["-c", script]);
     let recording = recording.arg(compiled("figures.c")).run();
-    expect(
-        &recording.expect_status(125),
-        &Said::NotComplete,
-        "Incomplete",
-    );
+    expect(&recording.code(125), &Said::NotComplete, "Incomplete");
 }
 
 /// The trace meets the limit of file sizes, as it does a full disk.
@@ -116,17 +105,13 @@ fn a_limit_of_file_sizes() {
         "prlimit --pid ${ALLOTROPE_ARENA%%[!0-9]*} --fsize=100000; exec \"$0\" work 300000";
     let recording = record("sh").args(["-c", script]);
     let recording = recording.arg(compiled("figures.c")).run();
-    expect(
-        &recording.expect_status(125),
-        &Said::NotComplete,
-        "Incomplete",
-    );
+    expect(&recording.code(125), &Said::NotComplete, "Incomplete");
 }
 
 /// Cut off anywhere, also where the program's last event is there and its end is not.
 #[test]
 fn a_cut_trace() {
-    let recording = figures(&["phases", "3000"]).run().expect_status(0);
+    let recording = figures(&["phases", "3000"]).run().ok();
     let bytes = std::fs::read(&recording.trace).expect("it was written");
     let cut = recording.folder.path().join("cut.allotrope");
     for length in [bytes.len() / 3, bytes.len() * 9 / 10, bytes.len() - 1] {
@@ -142,7 +127,7 @@ fn a_recording_that_goes_on() {
     let script = "\"$0\" work 300; \"$1\" report recorded.allotrope --html page.html";
     let record = record("sh").args(["-c", script]).arg(compiled("figures.c"));
     let recording = record.arg(env!("CARGO_BIN_EXE_allotrope")).run();
-    let recording = recording.expect_status(0);
+    let recording = recording.ok();
     let page = Page::read(&recording.folder.path().join("page.html"));
     assert_eq!(page.meta["growing"], true);
     assert_eq!(said(&page), Said::NotComplete);
@@ -153,31 +138,27 @@ fn a_recording_that_goes_on() {
 fn a_program_that_cannot_be_recorded() {
     let program = compiled_with("nothing.c", &["-static"]);
     let recording = record("sh").args(["-c", "\"$0\"; true"]).arg(program).run();
-    expect(
-        &recording.expect_status(0),
-        &Said::InPart,
-        "was not recorded",
-    );
+    expect(&recording.ok(), &Said::InPart, "was not recorded");
 }
 
 /// A library in a namespace of its own, with a C library that nobody records.
 #[test]
 fn a_library_that_is_not_recorded() {
-    let recording = record(compiled("namespace.c")).run().expect_status(0);
+    let recording = record(compiled("namespace.c")).run().ok();
     expect(&recording, &Said::InPart, "was recorded only in part");
 }
 
 /// Blocks that were allocated unseen, as before a recording.
 #[test]
 fn blocks_from_before() {
-    let recording = figures(&["not_seen"]).run().expect_status(0);
+    let recording = figures(&["not_seen"]).run().ok();
     expect(&recording, &Said::InPart, "gave back 3 blocks");
 }
 
 #[test]
 fn counts_only() {
     let record = figures(&["work", "300"]).option("--counts-only");
-    let recording = record.run().expect_status(0);
+    let recording = record.run().ok();
     let (said, _) = shown(&recording.trace, recording.folder.path());
     assert_eq!(said, Said::NoClaim);
 }
@@ -185,7 +166,7 @@ fn counts_only() {
 /// The page has the whole recording: what would select a part of it is refused.
 #[test]
 fn a_part_of_the_time() {
-    let recording = figures(&["phases", "100"]).run().expect_status(0);
+    let recording = figures(&["phases", "100"]).run().ok();
     let trace = utf8(&recording.trace);
     let out = recording.folder.path().join("page.html");
     let at = format!("{trace}@0.01s");
@@ -196,8 +177,7 @@ fn a_part_of_the_time() {
         &["report", trace, "--process", "0"],
         &["report", &at],
     ] {
-        let output = allotrope(words.iter().copied().chain(["--html", utf8(&out)]));
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        allotrope(words.iter().copied().chain(["--html", utf8(&out)])).code(2);
         assert!(!out.exists(), "{words:?}");
     }
 }
@@ -206,7 +186,7 @@ fn a_part_of_the_time() {
 #[test]
 fn lost_events_are_one_number() {
     let record = record(compiled("windows.c")).arg("full");
-    let recording = record.option("--on-full=drop").run().expect_status(0);
+    let recording = record.option("--on-full=drop").run().ok();
     let (_, json) = shown(&recording.trace, recording.folder.path());
     let processes = json["processes"].as_array().expect("a list").iter();
     let lost: u64 = processes.map(|it| number(it, "lost_events")).sum();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::support::allotrope;
 use serde_json::Value;
 
 use crate::figures_agree::compare::{Compared, number};
@@ -244,12 +245,9 @@ impl Compared {
                 "--metric",
                 metric,
             ];
-            let output = crate::support::allotrope(words);
+            let output = allotrope(words);
             let Ok(json) = serde_json::from_slice::<Value>(&output.stdout) else {
-                self.disagree(format!(
-                    "{words:?}: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                ));
+                self.disagree(format!("{words:?}: {}", output.errors()));
                 continue;
             };
             for (side, live) in ["before", "after"].iter().zip(&live) {
@@ -280,7 +278,7 @@ impl Compared {
             self.within(&what, said, expected);
         }
         let file = format!("{}@{at}", self.trace.display());
-        let output = crate::support::allotrope(["export", &file, "--to", "json"]);
+        let output = allotrope(["export", &file, "--to", "json"]);
         if let Ok(json) = serde_json::from_slice::<Value>(&output.stdout) {
             let names = json["metrics"].as_array().expect("a list");
             let at = names.iter().position(|it| it == "leaked_bytes");

@@ -23,12 +23,13 @@ fn most(json: &Value) -> [u64; 2] {
     [most(&bytes), most(&own)]
 }
 
+/// Reported: the resident set has 90 MiB that are the recorder's, of 22 of the program.
 #[test]
 fn the_resident_set_is_that_of_the_program() {
     let record = record(compiled("figures.c")).arg("resident");
     let kib = |stdout: &[u8]| count(&String::from_utf8_lossy(stdout)).expect("KiB");
     let plain = kib(&record.plain().stdout) * 1024;
-    let recording = record.run().expect_status(0);
+    let recording = record.run().ok();
     let by_kernel = kib(&recording.stdout) * 1024;
     let report = recording.report();
     let [all, own] = most(&report.json);
@@ -51,6 +52,8 @@ fn the_resident_set_is_that_of_the_program() {
 }
 
 /// What `stat` writes while the program runs and at its end.
+///
+/// Reported: the resident set has 90 MiB that are the recorder's, of 22 of the program.
 #[test]
 fn stat_has_the_resident_set_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -60,9 +63,8 @@ fn stat_has_the_resident_set_of_the_program() {
         .arg(&csv);
     stat.arg("--").arg(compiled("figures.c")).arg("resident");
     let plain = record(compiled("figures.c")).arg("resident").plain();
-    let plain = count(&String::from_utf8_lossy(&plain.stdout)).expect("KiB") * 1024;
-    let output = run(stat.current_dir(folder.path()), b"");
-    assert_eq!(output.status.code(), Some(0));
+    let plain = count(&plain.text()).expect("KiB") * 1024;
+    run(stat.current_dir(folder.path()), b"").ok();
     let text = std::fs::read_to_string(&csv).expect("it is written");
     let resident = text
         .lines()
@@ -76,10 +78,12 @@ fn stat_has_the_resident_set_of_the_program() {
 }
 
 /// The mean life that a finding states is that of the blocks of which it speaks.
+///
+/// Reported: the mean life of `temporaries` is that of all blocks of the group.
 #[test]
 fn temporaries_live_as_long_as_they_live() {
     let recording = record(compiled("figures.c")).arg("mixed_lives").run();
-    let report = recording.expect_status(0).report();
+    let report = recording.ok().report();
     let findings = report.json["findings"].as_array().expect("a list");
     let found = findings.iter().find(|it| it["rule"] == "temporaries");
     let found = found.unwrap_or_else(|| panic!("no such finding: {findings:?}"));

@@ -12,6 +12,7 @@ mod signals;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::Text;
 use limited::{Limits, Recording};
 
 /// Every command that reads a recording, in its outputs. FILE is the recording, OTHER another one of
@@ -213,7 +214,7 @@ fn an_output_larger_than_allowed_is_refused_in_one_sentence() {
     let ended = recording.run(line, Limits::OF_TESTS);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let sentence = "the output would have more than 256.0 MiB; --input-limit SIZE allows more";
-    assert!(ended.stderr.contains(sentence), "{}", ended.stderr);
+    ended.stderr.has(sentence);
     assert_eq!(recording.written(), Vec::<PathBuf>::new());
 }
 
@@ -233,6 +234,6 @@ fn the_recordings_are_whole() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     // 2^3 stacks.
     assert_eq!(ended.stdout.matches("\"stack\":[").count(), 8);
-    assert!(!ended.stderr.contains("not whole"), "{}", ended.stderr);
+    ended.stderr.lacks("not whole");
     assert!(Path::new(recording.file()).is_file());
 }

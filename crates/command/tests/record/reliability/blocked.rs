@@ -1,7 +1,7 @@
 //! Nobody reads what `record` prints (a full pipe, a stopped terminal): the program and
 //! its recording go on. `programs/own_failures.c`.
 
-use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,7 @@ use serde_json::json;
 
 use super::matrix::{Outcome, case, count};
 use super::targets::{expect_complete, expect_work, script, target};
-use crate::support::record::finish;
-use crate::support::{Record, Report, record, run};
+use crate::support::{Record, Report, Started, Text, record, run};
 
 const GROUP: &str = "Failures of Allotrope";
 
@@ -52,18 +51,12 @@ fn a_full_pipe_on_stderr() {
     case(GROUP, "a full pipe for standard error", expected, || {
         let (mut reader, writer) = full_pipe();
         let described = described(pairs);
-        let mut child = described
-            .command()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(writer)
-            .spawn()
-            .expect("it starts");
-        let mut stdin = child.stdin.take().expect("it is piped");
-        stdin.write_all(b"g").expect("it reads");
-        let mut printed = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        assert_eq!(printed.next().expect("a line").expect("text"), "ready");
-        assert_eq!(printed.next().expect("a line").expect("text"), "done");
+        let mut command = described.command();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Started::with_own_streams(command.stderr(writer));
+        drop(command);
+        child.write(b"g");
+        assert_eq!([child.line(), child.line()], ["ready", "done"]);
         let trace = described.folder().join("recorded.allotrope");
         let start = Instant::now();
         let is_complete = || {
@@ -79,20 +72,16 @@ fn a_full_pipe_on_stderr() {
             assert!(start.elapsed() < Duration::from_secs(60), "not completed");
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(
-            child.try_wait().expect("a child").is_none(),
-            "it had to say something"
-        );
+        assert!(!child.has_ended(), "it had to say something");
         let words = std::thread::spawn(move || {
             let mut words = Vec::new();
             reader.read_to_end(&mut words).expect("pipes can be read");
             words
         });
-        let output = finish(child, b"").expect("it ends");
-        assert_eq!(output.status.code(), Some(7));
+        child.end().code(7);
         let words = words.join().expect("the reader does not panic");
         let words = String::from_utf8_lossy(&words).into_owned();
-        assert!(words.contains("allotrope: trace"), "{words}");
+        words.has("allotrope: trace");
         expect_all(&Report::of(&trace), pairs);
         Outcome::Seen(format!("{pairs} of {pairs} while the pipe was full"))
     });
@@ -107,7 +96,7 @@ fn the_terminal_is_stopped() {
         "a stopped terminal for standard error",
         expected,
         || {
-            if Command::new("python3").arg("--version").output().is_err() {
+            if !crate::support::is_installed("python3") {
                 return Outcome::Skipped("no python3".to_owned());
             }
             let described = described(pairs);
@@ -119,7 +108,7 @@ fn the_terminal_is_stopped() {
                 .args(plain.get_args())
                 .current_dir(described.folder());
             let output = run(&mut command, b"");
-            let recording = described.recorded(output).expect_status(7);
+            let recording = described.recorded(output).code(7);
             assert_eq!(recording.stdout, b"done while the terminal was stopped\n");
             expect_all(&recording.report(), pairs);
             Outcome::Seen(format!("{pairs} of {pairs} while it was stopped"))

@@ -3,13 +3,13 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::json;
 
 use super::matrix::{Outcome, case};
 use super::targets::{expect_complete, expect_work, target};
-use crate::support::{Recording, record, run};
+use crate::support::{Ended, Recording, Text, is_installed, record, run};
 
 const GROUP: &str = "Core dumps";
 /// Limit of the limited case.
@@ -20,11 +20,11 @@ const OURS: u64 = 8 << 20;
 
 /// One run of `core_dump`: its output and its core file.
 struct Dumped {
-    output: Output,
+    output: Ended,
     core: Option<(PathBuf, Metadata)>,
 }
 
-fn dumped(output: Output, folder: &Path) -> Dumped {
+fn dumped(output: Ended, folder: &Path) -> Dumped {
     // `core` or `core.PID`, as the kernel is set up.
     let core = std::fs::read_dir(folder)
         .expect("it exists")
@@ -46,13 +46,8 @@ fn recorded(limit: &str) -> (Recording, Dumped) {
         .option("-q")
         .arg(limit)
         .run()
-        .expect_status(7);
-    let output = Output {
-        status: recording.status,
-        stdout: recording.stdout.clone(),
-        stderr: recording.stderr.clone().into_bytes(),
-    };
-    let dumped = dumped(output, recording.folder.path());
+        .code(7);
+    let dumped = dumped(recording.ended.clone(), recording.folder.path());
     (recording, dumped)
 }
 
@@ -73,7 +68,7 @@ fn both(limit: &str, folder: &Path) -> Result<(Dumped, Recording, Dumped), Strin
     let plain = plain(limit, folder);
     if plain.core.is_none() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-        let printed = String::from_utf8_lossy(&plain.output.stdout).into_owned();
+        let printed = plain.output.text();
         return Err(format!(
             "without a recording there is no core file either: core_pattern {}, {}",
             pattern.trim(),
@@ -81,10 +76,7 @@ fn both(limit: &str, folder: &Path) -> Result<(Dumped, Recording, Dumped), Strin
         ));
     }
     let (recording, dumped) = recorded(limit);
-    assert_eq!(
-        String::from_utf8_lossy(&dumped.output.stdout),
-        String::from_utf8_lossy(&plain.output.stdout)
-    );
+    assert_eq!(dumped.output.text(), plain.output.text());
     assert_eq!(dumped.output.stderr, plain.output.stderr);
     expect_the_child(&recording);
     Ok((plain, recording, dumped))
@@ -96,8 +88,7 @@ fn read_by_gdb(core: &Path) -> Option<String> {
     gdb.args(["-nx", "-q", "-batch", "-ex", "bt", "-ex", "output kept"])
         .arg(target("core_dump.c"))
         .arg(core);
-    let output = gdb.output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    is_installed("gdb").then(|| run(&mut gdb, b"").text())
 }
 
 #[test]
@@ -121,10 +112,7 @@ fn core_file() {
         assert_eq!(bytes.get(..4), Some(b"\x7fELF".as_slice()));
         let read = match read_by_gdb(&path) {
             Some(read) => {
-                assert!(
-                    read.contains("last_allocation") && read.contains("kept in the core"),
-                    "{read}"
-                );
+                read.has_all(["last_allocation", "kept in the core"]);
                 "read by gdb"
             }
             None => "no gdb to read it",

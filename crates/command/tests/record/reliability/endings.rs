@@ -1,10 +1,9 @@
 //! Not one completed allocation is lost, whatever ends the program:
 //! `programs/endings.c`.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -12,7 +11,6 @@ use serde_json::{Value, json};
 use super::completed;
 use super::matrix::{Outcome, case};
 use super::targets::{expect_complete, expect_work, script, target};
-use crate::support::record::finish;
 use crate::support::{Record, Recording, record, run};
 
 const GROUP: &str = "Endings";
@@ -62,7 +60,7 @@ fn check(name: &str, way: &str, status: i32, exit: &Value) {
             if busy { ", other threads allocate" } else { "" }
         );
         case(GROUP, &name, expected, || {
-            let recording = in_group(prepared(way, busy)).expect_status(status);
+            let recording = in_group(prepared(way, busy)).code(status);
             Outcome::Seen(everything(&recording, exit, busy))
         });
     }
@@ -127,7 +125,7 @@ fn exec() {
             "exec"
         };
         case(GROUP, name, expected, || {
-            let recording = in_group(prepared("exec", busy)).expect_status(5);
+            let recording = in_group(prepared("exec", busy)).code(5);
             let report = recording.report();
             let images = report.processes();
             assert_eq!(images.len(), 2, "{}", report.summary());
@@ -143,27 +141,14 @@ fn exec() {
 /// Starts the case and, once it is ready, kills the program itself.
 fn killed_from_outside(busy: bool) -> Recording {
     let record = prepared("outside", busy);
-    let mut child = record
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("it is piped"))
-        .read_line(&mut line)
-        .expect("it prints that it is ready");
-    let pid = line
-        .trim()
-        .strip_prefix("ready ")
-        .and_then(|n| n.parse().ok());
+    let mut started = record.start();
+    let line = started.line();
+    let pid = line.strip_prefix("ready ").and_then(|n| n.parse().ok());
     let pid = pid
         .and_then(Pid::from_raw)
         .unwrap_or_else(|| panic!("no pid in {line}"));
     kill_process(pid, Signal::KILL).expect("it lives");
-    let output = finish(child, b"").expect("it ends");
-    record.recorded(output)
+    record.recorded(started.end())
 }
 
 #[test]
@@ -175,7 +160,7 @@ fn sigkill_from_outside() {
             "SIGKILL from outside"
         };
         case(GROUP, name, expected, || {
-            let recording = killed_from_outside(busy).expect_status(128 + 9);
+            let recording = killed_from_outside(busy).code(128 + 9);
             Outcome::Seen(everything(&recording, &json!({"signal": "SIGKILL"}), busy))
         });
     }
@@ -198,11 +183,11 @@ fn interrupt_on_a_terminal() {
                 .arg(plain.get_program())
                 .args(plain.get_args())
                 .current_dir(record.folder());
-            if Command::new("python3").arg("--version").output().is_err() {
+            if !crate::support::is_installed("python3") {
                 return Outcome::Skipped("no python3".to_owned());
             }
             let output = run(&mut command, b"");
-            let recording = record.recorded(output).expect_status(128 + 2);
+            let recording = record.recorded(output).code(128 + 2);
             Outcome::Seen(everything(&recording, &json!({"signal": "SIGINT"}), busy))
         });
     }
@@ -256,7 +241,7 @@ fn out_of_memory() {
         if recording.status.code() == Some(96) {
             return Outcome::Skipped("no process can be moved into a memory cgroup".to_owned());
         }
-        let recording = recording.expect_status(128 + 9);
+        let recording = recording.code(128 + 9);
         let seen = everything(&recording, &json!({"signal": "SIGKILL"}), false);
         let report = recording.report();
         let folder = recording.folder.path();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::matrix::{Outcome, case};
 use super::targets::{expect_work, target};
-use crate::support::{record, run};
+use crate::support::{Text, record, run};
 
 const GROUP: &str = "Failures of Allotrope";
 
@@ -26,7 +26,7 @@ fn no_address_space() {
             .args(plain.get_args())
             .current_dir(described.folder());
         let output = run(&mut command, b"g");
-        let recording = described.recorded(output).expect_status(7);
+        let recording = described.recorded(output).code(7);
         let report = recording.report();
         let process = report.only();
         expect_work(&process, "before", 1000, 20_000);
@@ -51,7 +51,7 @@ fn more_processes_than_slots() {
             return Outcome::Skipped("so many processes are not allowed here".to_owned());
         }
         // The program itself checks that each child ends well.
-        let recording = recording.expect_status(7);
+        let recording = recording.code(7);
         let report = recording.report();
         let images = report.processes();
         assert_eq!(images.len(), IMAGES, "images");
@@ -67,10 +67,7 @@ fn more_processes_than_slots() {
         assert_eq!(children_kept.count(), IMAGES - 1);
         let missing = children + 1 - IMAGES;
         let printed = &recording.stderr;
-        assert!(
-            printed.contains(&format!("{missing} process images could not be recorded")),
-            "{printed}"
-        );
+        printed.has(format!("{missing} process images could not be recorded"));
         Outcome::Seen(format!(
             "{} images, {missing} reported as missing",
             images.len()
@@ -92,7 +89,7 @@ fn more_threads_than_rings() {
         if recording.status.code() == Some(96) {
             return Outcome::Skipped("so many threads are not allowed here".to_owned());
         }
-        let recording = recording.expect_status(7);
+        let recording = recording.code(7);
         let report = recording.report();
         let process = report.only();
         // Main has a ring, too; no thread ends before all have started.
@@ -100,7 +97,7 @@ fn more_threads_than_rings() {
         expect_work(&process, "crowded", 10 * (RINGS - 1), 160 * (RINGS - 1));
         assert_eq!(process.number("lost_events"), 10 * missing);
         let printed = format!("lost {} events", 10 * missing);
-        assert!(recording.stderr.contains(&printed), "{}", recording.stderr);
+        recording.stderr.has(&printed);
         Outcome::Seen(format!(
             "{} threads, {} events lost, reported",
             RINGS - 1,

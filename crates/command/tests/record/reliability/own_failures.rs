@@ -1,11 +1,11 @@
 //! Failures of the recording itself are reported: the program runs on, and what was
 //! recorded can be read. `programs/own_failures.c`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,8 +13,7 @@ use serde_json::json;
 
 use super::matrix::{Outcome, case, count};
 use super::targets::{expect_complete, expect_work, target};
-use crate::support::record::{command, finish};
-use crate::support::{Record, Recording, Report, is_root, record, run};
+use crate::support::{Record, Recording, Report, Started, Text, command, is_root, record, run};
 
 const GROUP: &str = "Failures of Allotrope";
 /// User that owns nothing.
@@ -23,28 +22,14 @@ const NOBODY: u32 = 65_534;
 /// A recorded program that has printed "ready" and waits.
 struct Waiting {
     record: Record,
-    child: Child,
-    stdout: BufReader<ChildStdout>,
+    started: Started,
 }
 
 impl Waiting {
     fn start(record: Record) -> Self {
-        let mut child = record
-            .command()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("it can be read");
-        assert_eq!(line, "ready\n");
-        Self {
-            record,
-            child,
-            stdout,
-        }
+        let mut started = record.start();
+        assert_eq!(started.line(), "ready");
+        Self { record, started }
     }
 
     /// The collector of this recording, a child of the launcher.
@@ -62,7 +47,7 @@ impl Waiting {
             .expect("it is mounted")
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-            .find(|pid| is_child(*pid, self.child.id()) && is_collector(*pid) == collects);
+            .find(|pid| is_child(*pid, self.started.id()) && is_collector(*pid) == collects);
         Pid::from_raw(found.expect("a recording has both")).expect("above 0")
     }
 
@@ -92,17 +77,11 @@ impl Waiting {
     }
 
     fn go(&mut self) {
-        let stdin = self.child.stdin.as_mut().expect("it is piped");
-        stdin.write_all(b"g").expect("it reads");
+        self.started.write(b"g");
     }
 
-    /// Reads the rest of its output and waits for its end.
-    fn finish(mut self) -> Recording {
-        let mut rest = Vec::new();
-        self.stdout.read_to_end(&mut rest).expect("it can be read");
-        let mut output = finish(self.child, b"").expect("it ends");
-        output.stdout = rest;
-        self.record.recorded(output)
+    fn finish(self) -> Recording {
+        self.record.recorded(self.started.end())
     }
 }
 
@@ -135,12 +114,13 @@ fn sleeps(pid: Pid) -> u64 {
     count.trim().parse().expect("a number")
 }
 
+fn described(pairs: u64, bytes: u64) -> Record {
+    let record = record(target("own_failures.c"));
+    record.args([pairs.to_string(), bytes.to_string()])
+}
+
 fn waiting(pairs: u64, bytes: u64) -> Waiting {
-    Waiting::start(
-        record(target("own_failures.c"))
-            .arg(pairs.to_string())
-            .arg(bytes.to_string()),
-    )
+    Waiting::start(described(pairs, bytes))
 }
 
 /// Fails unless all allocations of `own_failures PAIRS` are recorded.
@@ -163,19 +143,15 @@ fn collector_killed() {
         kill_process(waiting.collector(), Signal::KILL).expect("it lives");
         waiting.go();
         let start = Instant::now();
-        let mut printed = String::new();
-        waiting
-            .stdout
-            .read_line(&mut printed)
-            .expect("it can be read");
+        let printed = waiting.started.line();
         let took = start.elapsed();
-        assert_eq!(printed, "done\n", "the program ran to its end");
+        assert_eq!(printed, "done", "the program ran to its end");
         // Unrecorded it takes far below a second; waiting for the collector would take
         // for ever.
         assert!(took < Duration::from_secs(200), "{took:?}");
-        let recording = waiting.finish().expect_status(125);
+        let recording = waiting.finish().code(125);
         let printed = &recording.stderr;
-        assert!(printed.contains("the recording failed"), "{printed}");
+        printed.has("the recording failed");
         let report = recording.report();
         assert_ne!(report.only().json["complete"], true, "{}", report.summary());
         let readable = allocations_in(&report);
@@ -203,9 +179,9 @@ fn collector_stopped() {
             let waits_for = Duration::from_millis(500);
             std::thread::sleep(waits_for);
             kill_process(collector, Signal::CONT).expect("it lives");
-            let recording = waiting.finish().expect_status(7);
+            let recording = waiting.finish().code(7);
             let printed = &recording.stderr;
-            assert!(printed.contains("allotrope: waited "), "{printed}");
+            printed.has("allotrope: waited ");
             let report = recording.report();
             expect_all(&report, pairs);
             let process = report.only();
@@ -226,8 +202,8 @@ fn nothing_waited() {
     case(GROUP, "a program with few allocations", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.go();
-        let recording = waiting.finish().expect_status(7);
-        assert!(!recording.stderr.contains("waited"), "{}", recording.stderr);
+        let recording = waiting.finish().code(7);
+        recording.stderr.lacks("waited");
         let report = recording.report();
         expect_all(&report, pairs);
         assert_eq!(report.only().number("waits"), 0);
@@ -247,11 +223,19 @@ fn output_blocked() {
         || {
             // More than a pipe holds.
             let bytes = 1 << 20;
-            let mut waiting = waiting(pairs, bytes);
-            waiting.go();
+            let described = described(pairs, bytes);
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            let mut command = described.command();
+            command.stdin(Stdio::piped()).stderr(Stdio::piped());
+            let mut started = Started::with_own_streams(command.stdout(writer));
+            drop(command);
+            let mut output = BufReader::new(reader).lines().map(|it| it.expect("text"));
+            assert_eq!(output.next().expect("a line"), "ready");
+            started.write(b"g");
             std::thread::sleep(Duration::from_millis(500));
-            let recording = waiting.finish().expect_status(7);
-            assert_eq!(recording.stdout.len() as u64, bytes + 5);
+            let rest: usize = output.map(|line| line.len() + 1).sum();
+            let recording = described.recorded(started.end()).code(7);
+            assert_eq!(rest as u64, bytes + 5);
             expect_all(&recording.report(), pairs);
             Outcome::Seen(format!("{pairs} of {pairs}, {bytes} bytes of output"))
         },
@@ -304,10 +288,10 @@ fn disk_full() {
             .arg(pairs.to_string())
             .stdin(b"g")
             .output(&mounted.0.join("recorded.allotrope"));
-        let recording = described.run().expect_status(125);
+        let recording = described.run().code(125);
         assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
         let printed = &recording.stderr;
-        assert!(printed.contains("No space left on device"), "{printed}");
+        printed.has("No space left on device");
         let report = recording.report();
         let process = report.only();
         // Names are written last and do not fit: only the totals are checked.
@@ -344,11 +328,10 @@ fn with_limit(ulimit: &str) -> Recording {
 
 #[test]
 fn a_trace_ends_at_the_limit_of_file_sizes_as_on_a_full_disk() {
-    let recording = with_limit("-S -f").expect_status(125);
+    let recording = with_limit("-S -f").code(125);
     assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
     let printed = &recording.stderr;
-    assert!(printed.contains("File too large"), "{printed}");
-    assert!(printed.contains("ulimit -f"), "{printed}");
+    printed.has_all(["File too large", "ulimit -f"]);
     let length = std::fs::metadata(&recording.trace).expect("a trace").len();
     assert!(length <= 100 << 10, "{length} bytes");
     let report = recording.report();
@@ -357,15 +340,13 @@ fn a_trace_ends_at_the_limit_of_file_sizes_as_on_a_full_disk() {
     assert_ne!(process.json["complete"], true, "{}", report.summary());
 }
 
+/// Reported: a limit of file sizes (`ulimit -f`) prevents the recording.
 #[test]
 fn a_limit_of_file_sizes_that_cannot_be_raised_is_named() {
-    let recording = with_limit("-f").expect_status(125);
+    let recording = with_limit("-f").code(125);
     assert!(recording.stdout.is_empty(), "the program was started");
     let printed = &recording.stderr;
-    assert!(
-        printed.contains("limit of file sizes (ulimit -f) is 102400 bytes"),
-        "{printed}"
-    );
+    printed.has("limit of file sizes (ulimit -f) is 102400 bytes");
 }
 
 /// Copies an executable in a process of its own: a program that another test starts
@@ -408,9 +389,8 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let output = run(&mut command, b"g");
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(7), "{printed}");
+        let output = run(&mut command, b"g").code(7);
+        let printed = output.errors();
         assert_eq!(output.stdout, b"ready\ndone\n", "{printed}");
         expect_all(&Report::of(&trace), 1_000);
         Outcome::Seen("2000 of 2000".to_owned())
@@ -452,7 +432,7 @@ fn two_recordings_at_once() {
             let mut both = [waiting(pairs, 0), waiting(pairs + 1, 0)];
             both.iter_mut().for_each(Waiting::go);
             for (waiting, pairs) in both.into_iter().zip([pairs, pairs + 1]) {
-                let recording = waiting.finish().expect_status(7);
+                let recording = waiting.finish().code(7);
                 expect_all(&recording.report(), pairs);
             }
             Outcome::Seen(format!("{pairs}; {}", pairs + 1))
@@ -471,7 +451,7 @@ fn recording_inside_a_recording() {
             .arg(pairs.to_string())
             .stdin(b"g")
             .run()
-            .expect_status(7);
+            .code(7);
         assert_eq!(recording.stdout, b"ready\ndone\n");
         expect_all(&Report::of(&recording.folder.path().join("inner")), pairs);
         let outer = recording.report();

@@ -7,15 +7,14 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::matrix::{Outcome, case};
 use super::targets::{expect_complete, target_with};
-use crate::support::record::finish;
-use crate::support::{Record, Recording, Report, record};
+use crate::support::{Record, Report, is_installed, record};
 
 const GROUP: &str = "Process trees";
 const EXPECTED: &str = "every image is in the trace; its allocations equal an independent count";
@@ -23,11 +22,6 @@ const EXPECTED: &str = "every image is in the trace; its allocations equal an in
 const COUNTS: &str = "counts";
 /// Process ids that Linux knows.
 const IDS: u64 = 1 << 22;
-
-fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-        || Command::new(program).arg("-v").output().is_ok()
-}
 
 /// A recording in which the counting library is preloaded after the recorder.
 fn counted(program: &str) -> Record {
@@ -109,7 +103,7 @@ fn build() {
             );
             std::fs::write(folder.join(format!("{number}.cc")), text).expect("it is ours");
         }
-        let recording = described.run().expect_status(0);
+        let recording = described.run().ok();
         let folder = recording.folder.path();
         let program = Command::new(folder.join("program")).status();
         assert!(program.expect("it was built").success());
@@ -130,16 +124,6 @@ fn build() {
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a port");
     listener.local_addr().expect("it is bound").port()
-}
-
-fn started(record: &Record) -> Child {
-    record
-        .command()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts")
 }
 
 /// Sends a request to a server that is about to listen, and reads until the answer
@@ -166,11 +150,6 @@ fn ask(port: u16, request: &[u8], until: &str) -> String {
     printed
 }
 
-fn ended(record: Record, child: Child) -> Recording {
-    let output = finish(child, b"").expect("it ends");
-    record.recorded(output)
-}
-
 #[test]
 fn nginx() {
     case(GROUP, "nginx and its two workers", EXPECTED, || {
@@ -194,14 +173,14 @@ fn nginx() {
             .arg(folder.join("settings"))
             .arg("-p")
             .arg(&folder);
-        let child = started(&described);
+        let child = described.start();
         for _ in 0..20 {
             ask(port, b"GET / HTTP/1.0\r\n\r\n", "fine");
         }
         let pid = std::fs::read_to_string(folder.join("pid")).expect("nginx wrote it");
         let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("above 0");
         kill_process(pid, Signal::QUIT).expect("it lives");
-        let recording = ended(described, child).expect_status(0);
+        let recording = described.recorded(child.end()).ok();
         let report = recording.report();
         assert_eq!(report.processes().len(), 3, "{}", report.summary());
         Outcome::Seen(expect_counted(&report, &folder))
@@ -219,7 +198,7 @@ fn redis() {
             .args(["--bind", "127.0.0.1", "--save", "", "--port"])
             .arg(port.to_string());
         let folder = described.folder().to_owned();
-        let child = started(&described);
+        let child = described.start();
         for number in 0..200 {
             ask(
                 port,
@@ -238,7 +217,7 @@ fn redis() {
         // redis closes the connection without an answer.
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         stream.write_all(b"SHUTDOWN NOSAVE\r\n").expect("it reads");
-        let recording = ended(described, child).expect_status(0);
+        let recording = described.recorded(child.end()).ok();
         let report = recording.report();
         assert_eq!(report.processes().len(), 2, "{}", report.summary());
         Outcome::Seen(expect_counted(&report, &folder))

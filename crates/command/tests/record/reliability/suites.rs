@@ -26,16 +26,12 @@ fn python() {
             .arg(work)
             .arg("python");
         let output = run(&mut command, b"");
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = output.text();
         if output.status.code() == Some(SKIPPED) {
             let reason = printed.lines().find(|line| line.starts_with("skipped"));
             return Outcome::Skipped(reason.unwrap_or("nothing to run").to_owned());
         }
-        assert!(
-            output.status.success(),
-            "{printed}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{printed}{}", output.errors());
         // `python: NAME  TESTS  DIFFERENT  PROCESSES  LOST  SECONDS s`
         let numbers = printed.lines().filter(|line| line.starts_with("python: "));
         let sum = |from_the_end: usize| -> u64 {

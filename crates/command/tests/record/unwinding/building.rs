@@ -105,7 +105,7 @@ impl Build {
             .output()
             .map_err(|error| format!("{}: {error}", self.compiler))?;
         if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            let words = String::from_utf8_lossy(&output.stderr);
             return Err(format!(
                 "{} {}:\n{words}",
                 self.compiler,

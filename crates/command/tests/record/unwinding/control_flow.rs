@@ -44,7 +44,7 @@ fn a_chosen_limit() {
         .option("5")
         .arg("long_jumps")
         .run()
-        .expect_status(0);
+        .ok();
     let report = recording.report();
     for site in report.only().sites() {
         assert!(report.only().stack(site).len() <= 5 + 1);

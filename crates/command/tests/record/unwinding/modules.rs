@@ -15,11 +15,7 @@ fn plugin(name: &str) -> PathBuf {
 
 fn check(case: &str, plugins: &[PathBuf]) {
     let program = c("opening.c");
-    let recording = record(&program)
-        .arg(case)
-        .args(plugins)
-        .run()
-        .expect_status(0);
+    let recording = record(&program).arg(case).args(plugins).run().ok();
     truth::compare(&recording, &program, case);
 }
 

@@ -20,10 +20,7 @@ fn every_stack_equals_libunwinds() {
         .arg("--build")
         .arg(build);
     let output = record::run(&mut command, b"");
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (stdout, stderr) = (output.text(), output.errors());
     if output.status.code() == Some(SKIPPED) {
         return skip(stderr.trim());
     }
