@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_allocators::document::{Document, write_markdown, write_text};
 use allotrope_allocators::paths::ChosenOperations;
 use allotrope_allocators::replay::allocators::{Candidate, allocators};
 use allotrope_allocators::replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
@@ -212,11 +211,10 @@ impl Arguments {
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
-        let document = || Document::new(report, self.top);
-        let width = style(Color::Never).width;
+        let document = || allotrope_allocators::document(report, self.top);
         match self.format {
-            Format::Text => standard_output::print_text(|out| write_text(&document(), width, out)),
-            Format::Markdown => standard_output::print_log(|out| write_markdown(&document(), out)),
+            Format::Text => standard_output::print_document(&document(), style(Color::Never)),
+            Format::Markdown => standard_output::print_log(|out| document().write_markdown(out)),
             Format::Json => replay::print_json(report),
         }
     }

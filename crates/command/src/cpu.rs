@@ -336,7 +336,7 @@ impl Arguments {
             .status(BAD_INPUT)?;
         let profile = Profile::new(session, &locator, operations);
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
-            Format::Text => text::write(&profile, self.top, style(Color::Never).width, out),
+            Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
             Format::Json => {
                 to_json_writer(&mut *out, &profile)?;
                 writeln!(out)

@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
+use allotrope_text::document::{Table, left, write_lines};
+use allotrope_text::{Shown, Style};
 
 use allotrope_formats::{
-    EXPORTERS, Estimates, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+    EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
 };
 use allotrope_profile::{CountedStack, ImageId, Metric};
 use allotrope_report::numbers::count;
@@ -145,10 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             profile: &recorded.profile,
             events: recorded,
         }),
-        estimates: source.sampled.as_deref().map(|sampled| Estimates {
-            stacks: &sampled.stacks,
-            total: &sampled.total,
-        }),
+        samples: source.sampled.as_deref(),
     };
     let checked = match input.set.known.has(options.metric) {
         true => exporter.check(&input),
@@ -187,10 +185,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn list(output: &mut dyn Write) -> io::Result<()> {
-    for exporter in EXPORTERS {
-        writeln!(output, "{:<10} {}", exporter.name(), exporter.description())?;
-    }
-    Ok(())
+    let rows = EXPORTERS.iter();
+    let rows = rows.map(|exporter| [exporter.name(), exporter.description()]);
+    let table = Table::new([left(""), left("")]).indent(0).rows(rows);
+    write_lines(output, table.lines(Style::plain(usize::MAX)))
 }
 
 fn write(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use allotrope_attribution::{Attributed, Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
-use allotrope_page::{Page, boundaries, profile_of_samples};
+use allotrope_page::{Page, boundaries};
 use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_reading::{Wanted, recorded_at, split};
@@ -67,11 +67,11 @@ fn of_samples(
     sampled: &SampledProfile,
     options: &PageOptions<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let profile = profile_of_samples(sampled);
-    let source = source(options, &profile);
+    let profile = &sampled.profile;
+    let source = source(options, profile);
     render(&Page {
-        profile: &profile,
-        headlines: &Headlines::new(&profile, &options.glue),
+        profile,
+        headlines: &Headlines::new(profile, &options.glue),
         findings: &[],
         file: &path.shown(),
         sampled: Some(sampled),

@@ -166,10 +166,10 @@ impl Arguments {
         if self.quiet {
             return Ok(());
         }
-        let width = style(Color::Never).width;
         match self.format {
             Format::Text => {
-                standard_output::print_text(|out| text::write(report, self.top, width, out))
+                let document = text::document(report, self.top);
+                standard_output::print_document(&document, style(Color::Never))
             }
             Format::Json => standard_output::print(json),
         }

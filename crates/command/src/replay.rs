@@ -24,6 +24,7 @@ use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
 use crate::standard_output;
+use crate::style::{Color, style};
 
 pub use recorded::{ProcessArguments, read, recorded_allocator};
 
@@ -196,7 +197,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let report = Report::new(&facts, &measured);
     match arguments.format {
-        Format::Text => standard_output::print_text(|out| text::write(&report, out))?,
+        Format::Text => {
+            standard_output::print_document(&text::document(&report), style(Color::Never))?
+        }
         Format::Json => print_json(&report)?,
     }
     let refused = measured

@@ -62,7 +62,7 @@ pub fn report_text(
 
 /// Keeps only the process image with this id.
 pub fn keep_process(path: &Path, profile: &mut SampledProfile, id: u32) -> Result<(), Failure> {
-    profile.processes.retain(|process| process.id == id);
+    profile.keep_process(id);
     if profile.processes.is_empty() {
         let sentence = anyhow!("there is no process {id} in {}", path.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
@@ -98,7 +98,7 @@ pub fn show(
         None => of_function(profile, rows, what),
     };
     if rows.is_empty() {
-        let sites: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
+        let sites = profile.sites().count();
         let sentence = anyhow!(
             "there is no site or function '{}' in {}, which has {sites} sites; `allotrope report` lists them",
             shown(what),
@@ -112,10 +112,9 @@ pub fn show(
 
 /// The row that has the site with this number.
 fn of_site<'a>(profile: &SampledProfile, rows: Vec<SiteRow<'a>>, number: u32) -> Vec<SiteRow<'a>> {
-    let mut sites = profile.processes.iter().flat_map(|it| &it.sites);
-    let site = sites.find(|site| site.number == number);
+    let site = profile.sites().find(|(site, _)| site.number == number);
     let rows = rows.into_iter();
-    rows.filter(|row| site.is_some_and(|site| site.stack == *row.stack))
+    rows.filter(|row| site.is_some_and(|(site, _)| site.stack == *row.stack))
         .collect()
 }
 
@@ -125,7 +124,7 @@ fn of_function<'a>(
     rows: Vec<SiteRow<'a>>,
     name: &str,
 ) -> Vec<SiteRow<'a>> {
-    let frames = profile.frames.iter();
+    let frames = profile.profile.frames.iter();
     let matching: Vec<bool> = frames.map(|it| it.function.contains(name)).collect();
     let is_wanted = |index: &u32| matching.get(*index as usize) == Some(&true);
     let rows = rows.into_iter();

@@ -31,7 +31,7 @@ use crate::record::{self, LeftBehind, Stat, WhenFull};
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::to_write::ToWrite;
-use rows::{HEAD, LastLines, Row, Rows};
+use rows::{LastLines, Row, Rows, head};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -330,7 +330,7 @@ impl LiveLines {
         let mut text = String::new();
         if !self.has_head && !images.is_empty() {
             self.has_head = true;
-            text.push_str(HEAD);
+            text.push_str(&head());
         }
         for image in images {
             let row = Row {
@@ -353,7 +353,7 @@ impl LiveLines {
 
 /// Prints the last row of each process, those that allocated most first.
 fn print_last(rows: &Rows) {
-    let mut text = format!("at the end:\n{HEAD}");
+    let mut text = format!("at the end:\n{}", head());
     let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
     last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
     for row in last.iter().take(MAX_LAST) {
@@ -368,7 +368,7 @@ fn print_last(rows: &Rows) {
 
 /// Prints all rows, in order of time.
 fn print_all(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(HEAD.as_bytes())?;
+    out.write_all(head().as_bytes())?;
     let mut last = LastLines::default();
     for row in rows.in_order() {
         out.write_all(last.next(row).as_bytes())?;

@@ -12,7 +12,8 @@ mod stop;
 use std::io::Write;
 use std::path::Path;
 
-use allotrope_text::Shown;
+use allotrope_text::document::{Table, left, write_lines};
+use allotrope_text::{Shown, Style};
 
 use allotrope_budget::configuration::Test;
 use allotrope_budget::location::refuse_links;
@@ -229,11 +230,13 @@ pub fn failure(error: SessionError) -> Failure {
 
 fn list(configuration: &Configuration) -> Result<u8, Failure> {
     standard_output::print_log(|out| {
-        for test in &configuration.tests {
+        let rows = configuration.tests.iter().map(|test| {
             let command = allotrope_budget::shell::command_line(&test.command);
-            writeln!(out, "{:<24}  {command}", test.name)?;
-        }
-        Ok(())
+            [test.name.clone(), command]
+        });
+        let columns = [left("").at_least(24), left("")];
+        let table = Table::new(columns).indent(0).rows(rows);
+        write_lines(out, table.lines(Style::plain(usize::MAX)))
     })?;
     Ok(FINE)
 }

@@ -42,8 +42,8 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
             writeln!(out)
         })?;
     } else {
-        let width = style(arguments.color).width;
-        standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
+        let document = text::comparison(&comparison);
+        standard_output::print_document(&document, style(arguments.color))?;
     }
     Ok(status(&comparison, !limits.is_empty()))
 }

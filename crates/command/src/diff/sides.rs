@@ -149,11 +149,7 @@ fn sampled(inputs: &mut [Input]) -> Result<Option<[SideFigures; 2]>, Failure> {
     let mut figures = inputs.iter_mut().map(|input| match input {
         Input::Whole(Source { sampled, .. }) => match sampled.take() {
             None => SideFigures::Exact,
-            Some(it) => SideFigures::Sampled {
-                stacks: it.stacks,
-                total: it.total,
-                none: it.none,
-            },
+            Some(samples) => SideFigures::Sampled(samples),
         },
         Input::Window(_) => SideFigures::Exact,
     });

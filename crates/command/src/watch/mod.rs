@@ -5,9 +5,8 @@ mod allocators;
 mod live;
 pub mod output;
 mod perf_script;
-mod profile;
 mod push;
-mod save;
+pub mod save;
 mod serve;
 mod session;
 mod started;
@@ -23,6 +22,7 @@ use allotrope_symbols::IndexCache;
 use allotrope_text::Shown;
 use allotrope_watch::attach::Attached;
 use allotrope_watch::discover::discover;
+use allotrope_watch::live::AtEnd;
 use allotrope_watch::watch::{Options, Watch};
 use anyhow::anyhow;
 
@@ -165,16 +165,6 @@ pub struct Arguments {
     command: Vec<OsString>,
     #[command(flatten)]
     input: InputLimit,
-}
-
-/// What a watcher does with sampling when it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AtEnd {
-    Restore,
-    Leave,
-    Off,
-    /// It ends the program that it has started.
-    Stop,
 }
 
 /// Watches the processes.

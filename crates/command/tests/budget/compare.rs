@@ -276,7 +276,7 @@ fn markdown_and_annotations_for_a_pull_request() {
     project
         .command("compare", &["main", ".", "--format", "markdown"])
         .code(5)
-        .has("**`.` could not be built**: it ended with status 1")
+        .has("**. could not be built**: it ended with status 1")
         .has("#error <no> main");
 }
 

@@ -169,7 +169,8 @@ pub fn meta(
             metrics: SampledFigures::METRICS.iter().map(|it| it.name()).collect(),
             total: sampled.totals().map(|it| Sums::of(&it)),
             processes: {
-                let sums = sampled.processes.iter().map(|it| (it.id, &it.totals));
+                let all = sampled.sampled_processes();
+                let sums = all.map(|(process, it)| (process.id, &it.totals));
                 let sums: FxHashMap<_, _> = sums.collect();
                 let of = |it: &&Process| sums.get(&it.id)?.as_ref().map(Sums::of);
                 processes.iter().map(of).collect()

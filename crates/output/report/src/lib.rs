@@ -27,15 +27,14 @@ mod selection;
 mod shorten;
 mod signal;
 mod source_lines;
-mod style;
 mod suppressed;
 pub mod text;
 
+pub use allotrope_text::Style;
 pub use block_figures::BlockFigures;
 pub use block_records::{BlockRecords, RecordFormat};
 pub use groups::Grouping;
 pub use selection::{LISTED, sites_of_row};
 pub use signal::signal_name;
 pub use source_lines::SourceLines;
-pub use style::Style;
 pub use text::options::Blocks;

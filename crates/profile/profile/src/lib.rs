@@ -95,6 +95,7 @@ mod test_events;
 mod threads;
 mod time_range;
 mod time_table;
+pub mod trend;
 pub mod warnings;
 mod window_accumulator;
 mod window_aggregation;

@@ -1,7 +1,7 @@
 //! Warnings about a profile, a sentence each: facts that limit the meaning of its
 //! figures.
 
-mod nameless;
+pub mod nameless;
 
 use std::path::Path;
 

@@ -56,4 +56,4 @@ pub use naming::{FETCHING, NAMING, naming, show_naming};
 pub use observer::Observer;
 pub use reader::{Reader, is_growing};
 pub use recording::{Recording, Selection, Wanted, recorded_at};
-pub use source::{RecordedSource, SampledSource, Source, WindowRuns};
+pub use source::{RecordedSource, Source, WindowRuns};

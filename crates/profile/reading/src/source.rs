@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use allotrope_formats::Events;
-use allotrope_profile::sampled::{SampledFigures, SampledProfile};
+use allotrope_profile::sampled::{SampledProfile, SampledStacks};
 use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{
     AggregateError, Block, BlockEvent, Filter, ImageId, Options, Profile, StackId, StackSet,
     block_events,
 };
-use allotrope_sampling::Period;
 use allotrope_text::Shown;
 
 use crate::error::ReadingError;
@@ -19,9 +18,8 @@ use crate::recording::Recording;
 pub struct Source {
     /// The stacks.
     pub set: StackSet,
-    /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
-    /// estimates.
-    pub sampled: Option<Box<SampledSource>>,
+    /// If it is a sampled profile, the samples behind the figures of the stacks.
+    pub sampled: Option<Box<SampledStacks>>,
     /// If it is a recording that was read with [`Reader::recorded_stacks`], what it has besides
     /// sums.
     ///
@@ -48,16 +46,6 @@ impl Events for RecordedSource {
     }
 }
 
-/// What a sampled profile has besides its stacks.
-pub struct SampledSource {
-    /// By index of the stack.
-    pub stacks: Vec<SampledFigures>,
-    /// All stacks together; as in `stacks` after a filter.
-    pub total: SampledFigures,
-    /// A stack of which no block was sampled.
-    pub none: SampledFigures,
-}
-
 /// The runs of a window in a recording: stacks of each, and their iterations.
 pub struct WindowRuns {
     /// The runs, with a title each.
@@ -74,14 +62,12 @@ impl Source {
     /// # Errors
     /// If nothing was ever sampled: then nothing is known.
     pub fn of_samples(path: &Path, profile: &SampledProfile) -> Result<Self, ReadingError> {
-        let period = Period::new(profile.longest_period());
-        let (Some(total), Some(period)) = (profile.totals(), period) else {
+        let (mut set, Some(samples)) = profile.stack_set() else {
             return Err(ReadingError::Unusable(format!(
                 "{}: sampling was never on in any of its processes, so it has no figures",
                 path.shown()
             )));
         };
-        let (mut set, stacks) = profile.stack_set();
         let of = path.shown();
         let mut notes = vec![format!("note: {of}: {}", profile.note())];
         let mut warnings = profile.warnings();
@@ -93,11 +79,7 @@ impl Source {
         }
         Ok(Self {
             set,
-            sampled: Some(Box::new(SampledSource {
-                stacks,
-                total,
-                none: SampledFigures::of_site(period),
-            })),
+            sampled: Some(Box::new(samples)),
             recorded: None,
             notes,
         })
@@ -106,18 +88,7 @@ impl Source {
     /// Keeps only the stacks with a frame that matches.
     pub fn filter(&mut self, filter: &Filter) {
         if let Some(sampled) = &mut self.sampled {
-            let matching = self.set.frames.iter().map(|frame| filter.selects(frame));
-            let matching: Vec<bool> = matching.collect();
-            let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
-            let mut stacks = self.set.stacks.iter();
-            sampled.stacks.retain(|_| {
-                let stack = stacks.next();
-                stack.is_some_and(|stack| stack.frames.iter().any(is_wanted))
-            });
-            sampled.total = sampled.none;
-            for figures in &sampled.stacks {
-                sampled.total.merge(figures);
-            }
+            sampled.filter(&self.set, filter);
         }
         if let Some(recorded) = &mut self.recorded {
             recorded.profile.filter(filter);

@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::live::{Action, AtEnd, Screen, Sort, TYPED, View};
+use crate::live::{Action, AtEnd, MAX_TYPED, Screen, Sort, View};
 
 impl View {
     /// Takes a key.
@@ -74,7 +74,7 @@ impl View {
                 }
                 KeyCode::Esc => self.screen = Screen::Table,
                 KeyCode::Backspace => drop(name.pop()),
-                KeyCode::Char(c) if name.chars().count() < TYPED => name.push(c),
+                KeyCode::Char(c) if name.chars().count() < MAX_TYPED => name.push(c),
                 _ => {}
             },
         }
@@ -108,7 +108,7 @@ impl View {
                 self.filter.clear();
             }
             KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(c) if self.filter.chars().count() < TYPED => self.filter.push(c),
+            KeyCode::Char(c) if self.filter.chars().count() < MAX_TYPED => self.filter.push(c),
             _ => {}
         }
         self.keep_selection();

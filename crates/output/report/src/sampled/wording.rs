@@ -12,13 +12,10 @@ pub fn value(estimate: &Estimate, metric: Metric) -> String {
 
 /// The interval of an estimate: `1.2 MiB–3.4 MiB`.
 pub fn interval(estimate: &Estimate, metric: Metric) -> String {
-    let [low, high] = [estimate.low.floor(), estimate.high.ceil()];
+    let it = estimate.rounded();
     // The casts saturate.
-    format!(
-        "{}–{}",
-        number(low as u64, metric),
-        number(high as u64, metric)
-    )
+    let [low, high] = [it.low, it.high].map(|it| number(it as u64, metric));
+    format!("{low}–{high}")
 }
 
 fn number(number: u64, metric: Metric) -> String {
