@@ -11,6 +11,7 @@ mod save;
 mod serve;
 mod session;
 mod started;
+mod terminal;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
