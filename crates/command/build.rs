@@ -1,20 +1,21 @@
 //! Builds the libraries that are preloaded into recorded programs, and the program that
 //! replays recordings, with compiler flags and a target folder of their own, and passes
-//! their paths and SHA-256 hashes to the command, which embeds them. Their sources are the
+//! their paths and hashes to the command, which embeds them. Their sources are the
 //! crates `allotrope-recorder`, `allotrope-cxx-hooks` and `allotrope-replayer`;
 //! `src/recorder_library.rs` unpacks them at run time.
 //!
 //! A nested cargo builds them, since no cargo setting gives one crate of a
 //! workspace other code generation flags than the rest.
+//!
+//! It also sets how the command itself is linked: without symbols and line tables, which go to
+//! a file beside it.
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use sha2::{Digest, Sha256};
+use std::process::{Command, Stdio};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -116,14 +117,42 @@ fn main() {
                 library.display()
             )
         });
-        let mut hash = String::new();
-        for byte in Sha256::digest(&bytes) {
-            write!(hash, "{byte:02x}").expect("a string takes every byte");
-        }
+        // Names a version; what is unpacked is compared byte by byte.
+        let mut hash = DefaultHasher::new();
+        hash.write(&bytes);
         println!("cargo::rustc-env={name}={}", library.display());
-        println!("cargo::rustc-env={name}_SHA256={hash}");
+        println!("cargo::rustc-env={name}_HASH={:016x}", hash.finish());
     }
     rerun_if_changed();
+    if env::var("PROFILE").is_ok_and(|it| it == "release") {
+        separate_line_tables(&workspace);
+    }
+}
+
+/// Links the programs of this package without symbols and line tables; those of the command
+/// go to `allotrope.debug` beside it. Tests keep theirs.
+///
+/// GCC starts its linker through the program that `-wrapper` names, so that it can edit the
+/// result. Other compiler drivers have no such option: they leave no file.
+fn separate_line_tables(workspace: &Path) {
+    let script = workspace.join("scripts/separate-line-tables");
+    println!("cargo::rerun-if-changed={}", script.display());
+    println!("cargo::rustc-link-arg-bin=cargo-allotrope=-Wl,--strip-all");
+    let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
+    let has_wrapper = Command::new(linker)
+        .arg("-wrapper")
+        .arg(&script)
+        .args(["-E", "-x", "c", "/dev/null"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|it| it.success());
+    if has_wrapper {
+        println!("cargo::rustc-link-arg-bin=allotrope=-wrapper");
+        println!("cargo::rustc-link-arg-bin=allotrope={}", script.display());
+    } else {
+        println!("cargo::rustc-link-arg-bin=allotrope=-Wl,--strip-all");
+    }
 }
 
 fn workspace() -> PathBuf {
@@ -146,11 +175,13 @@ fn build(
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--profile", "recorder"])
+        // Its flags for one crate leave those of the dependencies as they are, so that these
+        // are built once.
+        .args(["rustc", "--profile", "recorder"])
         .arg(if file.ends_with(".so") {
             "--lib"
         } else {
-            "--bins"
+            "--bin=allotrope-replayer"
         })
         .args(["-p", package, "--target", TARGET])
         .arg("--manifest-path")
@@ -160,13 +191,13 @@ fn build(
     if workspace.join("Cargo.lock").exists() {
         command.arg("--locked");
     }
+    command.arg("--").args(own_flags);
     for (name, _) in env::vars_os() {
         if is_removed(&name) {
             command.env_remove(name);
         }
     }
-    let flags = [&FLAGS[..], own_flags].concat();
-    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
     let status = command
         .status()
         .unwrap_or_else(|error| panic!("cannot start cargo to build {package}: {error}"));

@@ -31,9 +31,14 @@ pub fn close_on_exec(closed: u8) {
     }
 }
 
-// This constructor makes system calls only; see `signal_state`.
-#[ctor::ctor(unsafe)]
-fn read() {
+/// A constructor, as that of `signal_state`.
+// SAFETY: the section is an array of functions of this type. This one makes system calls only.
+#[used]
+#[allow(unsafe_code)]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = read;
+
+extern "C" fn read() {
     let mut closed = 0;
     for (number, stream) in streams().into_iter().enumerate() {
         if fcntl_getfd(stream) == Err(rustix::io::Errno::BADF) {

@@ -31,9 +31,9 @@ impl DebugFiles {
         if !self.debuginfod {
             return Ok(Vec::new());
         }
-        if cfg!(not(feature = "debuginfod")) {
+        if !Locator::can_fetch() {
             bail!(
-                "--debuginfod: this allotrope was built without the feature `debuginfod` and fetches nothing; leave the option out (what debuginfod-find has fetched is used), or build allotrope with that feature"
+                "--debuginfod needs the program debuginfod-find (Debian's package debuginfod), or an allotrope that was built with the feature `debuginfod`"
             );
         }
         let servers = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();

@@ -2,11 +2,12 @@
 //! where they come from. This file dispatches to the subcommands and turns
 //! their results into exit statuses. Each subcommand is a thin file of its own:
 //! it parses its arguments, calls a library and prints.
-// Not `forbid`: it would refuse the code that `#[ctor]` generates in
+// Not `forbid`: it would refuse the constructors of
 // `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
 mod allocators;
+mod bar;
 mod bench;
 mod cargo_tests;
 mod client_header;

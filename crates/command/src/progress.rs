@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use allotrope_formats::Limits;
 use allotrope_reading::{Observer, Reader};
-use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::bar::{Bar, Spinner};
 use crate::{memory, message};
 
 /// Work that takes less time shows no bar.
@@ -22,9 +22,9 @@ pub struct Progress {
 #[derive(Default)]
 struct Shown {
     started: Option<Instant>,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     /// Shown until the next step of the work.
-    spinner: Option<ProgressBar>,
+    spinner: Option<Spinner>,
 }
 
 impl Progress {
@@ -42,60 +42,40 @@ impl Progress {
             return;
         }
         let mut shown = self.shown();
-        shown.clear_spinner();
+        shown.spinner = None;
         if shown.started.get_or_insert_with(Instant::now).elapsed() < SHOWN_AFTER {
             return;
         }
-        let bar = shown.bar.get_or_insert_with(new_bar);
-        bar.set_message(what);
-        bar.set_length(total);
-        bar.set_position(done);
+        shown.bar.get_or_insert_default().show(what, done, total);
     }
 
     /// Shows a spinner during work whose progress cannot be measured.
     pub fn during<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
         self.spin(what.to_owned());
         let result = work();
-        self.shown().clear_spinner();
+        self.shown().spinner = None;
         result
     }
 
     /// Shows a spinner until the next progress is shown or the work is finished.
     pub fn spin(&self, what: String) {
-        const TICK: Duration = Duration::from_millis(150);
         if !self.wanted {
             return;
         }
-        let spinner = ProgressBar::new_spinner().with_message(what);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
-            spinner.set_style(style);
-        }
-        spinner.enable_steady_tick(TICK);
         let mut shown = self.shown();
-        shown.clear_spinner();
-        shown.spinner = Some(spinner);
+        // One at a time: the earlier one clears the line.
+        shown.spinner = None;
+        shown.spinner = Some(Spinner::new(what));
     }
 
     /// Removes the bar; the next work shows a new one.
     pub fn finish(&self) {
-        let mut shown = std::mem::take(&mut *self.shown());
-        shown.clear_spinner();
-        if let Some(bar) = shown.bar {
-            bar.finish_and_clear();
-        }
+        *self.shown() = Shown::default();
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
         // A panic while the lock was held left a bar that can still be drawn.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shown {
-    fn clear_spinner(&mut self) {
-        if let Some(spinner) = self.spinner.take() {
-            spinner.finish_and_clear();
-        }
     }
 }
 
@@ -120,12 +100,4 @@ impl Observer for Progress {
     fn warning(&self, sentence: &str) {
         message::print(format_args!("warning: {sentence}"));
     }
-}
-
-fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {percent}%") {
-        bar.set_style(style);
-    }
-    bar
 }

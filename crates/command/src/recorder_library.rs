@@ -21,7 +21,7 @@ use rustix::fs::{OFlags, StatVfsMountFlags};
 #[derive(Debug)]
 pub struct Library {
     bytes: &'static [u8],
-    /// SHA-256 of `bytes`, in hexadecimal.
+    /// A hash of `bytes`, in hexadecimal.
     hash: &'static str,
     /// First part of the file's name, the same for all versions.
     prefix: &'static str,
@@ -36,7 +36,7 @@ pub struct Library {
 /// The recorder.
 static RECORDER: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_RECORDER")),
-    hash: env!("ALLOTROPE_RECORDER_SHA256"),
+    hash: env!("ALLOTROPE_RECORDER_HASH"),
     prefix: "liballotrope_recorder",
     suffix: ".so",
     what: "the recorder, a library that the program loads",
@@ -46,7 +46,7 @@ static RECORDER: Library = Library {
 /// The hooks for C++ operators and for jemalloc's own functions.
 static CXX_HOOKS: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_CXX_HOOKS")),
-    hash: env!("ALLOTROPE_CXX_HOOKS_SHA256"),
+    hash: env!("ALLOTROPE_CXX_HOOKS_HASH"),
     prefix: "liballotrope_cxx_hooks",
     suffix: ".so",
     what: "the recorder, a library that the program loads",
@@ -56,7 +56,7 @@ static CXX_HOOKS: Library = Library {
 /// The program that replays recordings.
 static REPLAYER: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_REPLAYER")),
-    hash: env!("ALLOTROPE_REPLAYER_SHA256"),
+    hash: env!("ALLOTROPE_REPLAYER_HASH"),
     prefix: "allotrope-replayer",
     suffix: "",
     what: "the replayer, a program that calls the allocators",
@@ -181,9 +181,7 @@ fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
     check_folder(folder)?;
     let path = folder.join(format!(
         "{}-{}{}",
-        library.prefix,
-        &library.hash[..16],
-        library.suffix
+        library.prefix, library.hash, library.suffix
     ));
     if verify(library, &path).is_ok() {
         return Ok(path);

@@ -49,10 +49,16 @@ pub fn survive_file_limit() {
     }
 }
 
-// A constructor of an executable may use all of glibc. This one reads a file
-// and uses nothing that Rust's runtime sets up before `main`.
-#[ctor::ctor(unsafe)]
-fn read() {
+/// A constructor, which the C library calls before `main`.
+// SAFETY: the section is an array of functions of this type. A constructor of an executable may
+// use all of glibc; this one reads a file and uses nothing that Rust's runtime sets up before
+// `main`.
+#[used]
+#[allow(unsafe_code)]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = read;
+
+extern "C" fn read() {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return;
     };

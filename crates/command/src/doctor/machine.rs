@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use allotrope_collector::file_limit::with_file_size;
 use allotrope_shm::layout::ARENA_BYTES;
 use allotrope_text::Shown;
-use indicatif::BinaryBytes;
+use allotrope_text::numbers::bytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
@@ -152,10 +152,10 @@ fn address_space() -> Finding {
     match getrlimit(Resource::As).current {
         Some(limit) if limit < MODEST => Finding::problem(
             topic,
-            format!("is limited to {}", BinaryBytes(limit)),
+            format!("is limited to {}", bytes(limit)),
             format!(
                 "raise the limit (ulimit -v); each recorded thread takes up to {} of it",
-                BinaryBytes(THREAD_BYTES)
+                bytes(THREAD_BYTES)
             ),
         ),
         _ => Finding::ok(topic, "has no limit that is too low"),
@@ -167,12 +167,12 @@ fn file_size() -> Finding {
     match getrlimit(Resource::Fsize).current {
         Some(limit) if with_file_size(ARENA_BYTES as u64, || ()).is_err() => Finding::problem(
             topic,
-            format!("is limited to {}", BinaryBytes(limit)),
+            format!("is limited to {}", bytes(limit)),
             "raise the limit (ulimit -f); it applies to shared memory, too",
         ),
         Some(limit) => Finding::note(
             topic,
-            format!("is limited to {}, where a trace ends", BinaryBytes(limit)),
+            format!("is limited to {}, where a trace ends", bytes(limit)),
             "raise the limit (ulimit -f)",
         ),
         None => Finding::ok(topic, "has no limit that is too low"),

@@ -7,16 +7,14 @@ use allotrope_watch::live::{Action, AtEnd, View};
 use allotrope_watch::resident::Resident;
 use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
-use rustix::termios::{QueueSelector, tcflush};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::output::Format;
 use super::session::Session;
+use super::terminal::{self, Terminal};
 use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
@@ -28,9 +26,6 @@ const MAX_SITES: usize = 500;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a message is shown.
 const SHOWN: Duration = Duration::from_secs(10);
-/// Times in a row that there is input and crossterm has no event of it, until the input is thrown
-/// away.
-const MAX_UNREAD: u32 = 20;
 /// How long a signal or a change of the terminal's size may go unnoticed.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -60,14 +55,10 @@ pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
     for index in 0..session.attached.len() {
         session.switch_on(index);
     }
-    // Its panic hook gives the terminal back, too.
-    let outcome = match ratatui::try_init() {
+    let outcome = match Terminal::new() {
         Ok(mut terminal) => {
             message::hold();
-            let outcome = watch(&mut session, &mut terminal, &mut at_end);
-            // The terminal may have gone.
-            let _ = ratatui::try_restore();
-            outcome
+            watch(&mut session, &mut terminal, &mut at_end)
         }
         Err(error) => Err(error)
             .context("cannot use the terminal; add --headless")
@@ -88,7 +79,7 @@ pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
 
 fn watch(
     session: &mut Session<'_>,
-    terminal: &mut DefaultTerminal,
+    terminal: &mut Terminal,
     at_end: &mut AtEnd,
 ) -> Result<u8, Failure> {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
@@ -99,7 +90,6 @@ fn watch(
     let mut has_ended = false;
     let mut ended = None;
     let mut shown_until = None;
-    let mut unread = 0;
     loop {
         for (signal, was_sent) in session.pending_signals() {
             if matches!(signal, SIGINT | SIGTERM | SIGHUP) && session.ends_by(signal, was_sent) {
@@ -151,27 +141,18 @@ fn watch(
             message::unseen();
             view.set_status("");
         }
-        // It takes the size anew each time. Writing fails where the terminal has gone.
-        if terminal.draw(|frame| view.draw(frame)).is_err() {
+        // It fails where the terminal has gone.
+        if terminal.draw(&view).is_err() {
             return Ok(stopped_by(SIGHUP));
         }
-        let has_bytes = match wait() {
+        let keys = match wait() {
             Input::Gone => return Ok(stopped_by(SIGHUP)),
-            Input::Nothing => false,
-            Input::Bytes => true,
+            Input::Nothing => Vec::new(),
+            Input::Bytes => match terminal.keys() {
+                Ok(keys) => keys,
+                Err(_) => return Ok(stopped_by(SIGHUP)),
+            },
         };
-        // Without bytes, too: changes of the size wait there, and would hold up the keys.
-        let (keys, has_events) = read_keys();
-        // crossterm forgets a key that comes together with a change of the size: it stays unread,
-        // and would wake us for ever. A key that is only late must not be thrown away.
-        unread = match has_bytes && !has_events {
-            true => unread + 1,
-            false => 0,
-        };
-        if unread == MAX_UNREAD {
-            let _ = tcflush(stdin(), QueueSelector::IFlush);
-            unread = 0;
-        }
         for key in keys {
             match view.key(key) {
                 None => {}
@@ -236,8 +217,7 @@ enum Input {
     Gone,
 }
 
-/// Waits for input. crossterm is not asked before: where the terminal has gone, it would try again
-/// for ever.
+/// Waits for input.
 fn wait() -> Input {
     let input = stdin();
     let mut wanted = [PollFd::new(&input, PollFlags::IN)];
@@ -257,30 +237,14 @@ fn wait() -> Input {
     }
 }
 
-/// The keys that have been typed, and whether there were any events.
-fn read_keys() -> (Vec<event::KeyEvent>, bool) {
-    let (mut keys, mut has_events) = (Vec::new(), false);
-    // A person types less than this in a moment.
-    while keys.len() < 100 && event::poll(Duration::ZERO).unwrap_or(false) {
-        has_events = true;
-        match event::read() {
-            Ok(Event::Key(key)) => keys.push(key),
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    (keys, has_events)
-}
-
 /// Gives the terminal to the shell until it continues us.
-fn suspend(terminal: &mut DefaultTerminal) -> Result<(), Failure> {
-    ratatui::restore();
+fn suspend(terminal: &mut Terminal) -> Result<(), Failure> {
+    terminal::restore();
     let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTSTP);
-    *terminal = ratatui::try_init()
+    terminal
+        .take()
         .context("cannot use the terminal")
-        .status(FAILED)?;
-    let cleared = terminal.clear();
-    cleared.context("cannot use the terminal").status(FAILED)
+        .status(FAILED)
 }
 
 /// The resident sets of the programs, in bytes; 0 of those that have ended.

@@ -10,6 +10,7 @@ pub mod save;
 mod serve;
 mod session;
 mod started;
+mod terminal;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

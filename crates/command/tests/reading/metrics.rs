@@ -83,6 +83,23 @@ fn lifetimes() {
     assert!(mean("second") < duration - first - third + 1.0);
 }
 
+#[test]
+fn the_median_lifetime_is_not_moved_by_one_block() {
+    let recording = recorded("one_long_lifetime");
+    let report = recording.report();
+    let site = report.only().site_under("first");
+    let number = |field: &str| site[field].as_f64().expect("checked");
+    assert_eq!(number("allocations"), 10.0);
+    let (mean, median) = (number("lifetime_mean_us"), number("lifetime_median_us"));
+    assert!(mean >= PAUSE / 10.0, "mean {mean} µs");
+    // Nine blocks are freed at once: half of the blocks cannot have lived for the pause.
+    assert!(median < PAUSE / 2.0, "median {median} µs");
+    assert!(
+        (number("lifetime_min_us")..=mean).contains(&median),
+        "{median} µs"
+    );
+}
+
 /// An event with no others near it gets its time from the coarse clock alone, which
 /// advances late on a loaded machine. So the lifetime may be some milliseconds too
 /// short, but it must not be half of the pause.

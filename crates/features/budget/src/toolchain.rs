@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_files::read_stored;
 use allotrope_profile::{Module, Profile};
-use object::{Object, ObjectSection};
+use allotrope_symbols::Compilers;
 use sha2::{Digest, Sha256};
 
 use crate::paths::Project;
@@ -75,9 +75,9 @@ impl Toolchain {
         for module in on_stacks(profile) {
             let path = &module.path;
             if project.builds(path) {
-                let file = contents(path).unwrap_or_default();
-                toolchain.compilers.extend(compilers(&file));
-                toolchain.options.extend(options::of_units(&file));
+                let compilers = Compilers::of(path).unwrap_or_default();
+                toolchain.compilers.extend(compilers.names);
+                toolchain.options.extend(compilers.with_options);
                 let profile = options::cargo_profile(path);
                 toolchain
                     .options
@@ -256,25 +256,6 @@ fn digits(bytes: &[u8]) -> String {
     })
 }
 
-fn contents(module: &Path) -> Option<Vec<u8>> {
-    read_stored(module, MAX_MODULE_BYTES).ok()
-}
-
-/// The NUL-terminated texts of the section `.comment`.
-fn compilers(file: &[u8]) -> Vec<String> {
-    let section = object::File::parse(file).ok();
-    let section = section
-        .as_ref()
-        .and_then(|file| file.section_by_name(".comment"));
-    let Some(Ok(data)) = section.map(|section| section.uncompressed_data()) else {
-        return Vec::new();
-    };
-    data.split(|&byte| byte == 0)
-        .map(|text| String::from_utf8_lossy(text).trim().to_owned())
-        .filter(|text| !text.is_empty())
-        .collect()
-}
-
 fn version(path: &Path, build_id: &[u8]) -> String {
     let mut parts = Vec::new();
     let name = |path: &Path| {
@@ -297,7 +278,7 @@ fn version(path: &Path, build_id: &[u8]) -> String {
 /// glibc's version, from its text `GNU C Library (Debian GLIBC 2.36-9) …`.
 fn glibc(path: &Path) -> Option<String> {
     const BEFORE: &[u8] = b"GNU C Library (";
-    let bytes = contents(path)?;
+    let bytes = read_stored(path, MAX_MODULE_BYTES).ok()?;
     let at = bytes
         .windows(BEFORE.len())
         .position(|part| part == BEFORE)?;
@@ -461,12 +442,5 @@ mod tests {
         let mut more = with_lock("");
         more.compilers.push("rustc 1.95".into());
         assert_eq!(more.suspects(&some), []);
-    }
-
-    #[test]
-    fn the_compiler_of_this_test_is_found() {
-        let this = std::env::current_exe().expect("it is running");
-        let file = contents(&this).expect("it can be read");
-        assert!(compilers(&file).iter().any(|text| text.contains("rustc")));
     }
 }

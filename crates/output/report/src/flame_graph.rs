@@ -1,14 +1,15 @@
-//! A flame graph of one set of stacks as SVG, by any metric; and what it shares with the
-//! differential one: numbered names, and folded stacks without the frames that no screen
-//! shows.
+//! A flame graph of one set of stacks, by any metric; and what it shares with the differential
+//! one: numbered names, and the frames that are wide enough to be seen. `svg.rs` draws them.
+
+mod svg;
 
 use std::collections::HashMap;
+use std::hash::Hasher;
 use std::io::{self, Write};
 
 use allotrope_profile::{Filter, Metric, StackFrame, StackSet};
 use allotrope_text::{columns, cut, shown};
-use inferno::flamegraph::color::{BasicPalette, Palette};
-use inferno::flamegraph::{self, Options, TextTruncateDirection};
+use rustc_hash::FxHasher;
 
 use crate::diff::function;
 use crate::numbers::count;
@@ -20,7 +21,7 @@ const MAX_DEPTH: usize = 1000;
 /// If there are more frames that are wide enough, only wider ones are drawn: a browser takes
 /// seconds for so many.
 const MAX_FRAMES: usize = 100_000;
-/// The same for the bytes of their names in folded stacks, where each stack has all of its names.
+/// The same for the bytes of their names.
 const MAX_BYTES: usize = 64 << 20;
 /// Characters of a subtitle; an image is 1200 pixels wide.
 const SUBTITLE: usize = 150;
@@ -75,9 +76,9 @@ impl Names {
     }
 
     fn number_of(&mut self, name: String) -> u32 {
-        let name = match name.replace(';', "_") {
-            name if name.is_empty() => "??".to_owned(),
-            name => name,
+        let name = match name.is_empty() {
+            true => "??".to_owned(),
+            false => name,
         };
         if let Some(&number) = self.numbers.get(&name) {
             return number;
@@ -89,32 +90,102 @@ impl Names {
     }
 }
 
-/// What is written on frames.
+/// What is written on frames, and their colours.
 pub(crate) trait Labels {
-    /// The label of the frame with this name that the stacks of `group` share.
-    fn label(&mut self, name: &str, group: &[Line]) -> String;
+    /// The label of the frame with this name that the stacks of `group` share, and its colour.
+    fn label(&self, name: &str, group: &[Line]) -> (String, Colour);
+}
+
+/// Red, green and blue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Colour(pub u8, pub u8, pub u8);
+
+/// A frame that is drawn.
+pub(crate) struct Frame {
+    /// Frames between it and the bottom; the outermost ones have 1.
+    depth: usize,
+    /// The sum of what is on its left.
+    start: u64,
+    width: u64,
+    label: String,
+    colour: Colour,
 }
 
 /// What is drawn.
-pub(crate) struct Folded {
-    /// Lines of folded stacks.
-    pub lines: Vec<String>,
-    /// There is nothing to draw but a frame that says so.
-    pub is_nothing: bool,
+pub(crate) struct Picture {
+    /// Each below those that it calls, and left to right.
+    frames: Vec<Frame>,
+    /// The sum of all stacks.
+    whole: u64,
+    /// What the only frame says if there are no stacks.
+    none: String,
     /// There are deeper stacks than are drawn.
-    pub is_cut: bool,
+    is_cut: bool,
     /// Frames narrower than the whole divided by this are left out.
-    pub finest: u64,
+    finest: u64,
 }
 
-impl Folded {
-    /// Draws with these options; `about` is below the title.
-    pub(crate) fn draw(
-        &self,
-        options: &mut Options<'_>,
-        about: &str,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+/// The words of a graph.
+pub(crate) struct Words<'a> {
+    pub title: &'a str,
+    /// Below the title.
+    pub about: &'a str,
+    /// What is counted.
+    pub unit: &'a str,
+}
+
+impl Picture {
+    /// The picture of these stacks; if there are none, of a frame that says so.
+    pub(crate) fn new(names: &Names, lines: Vec<Line>, labels: &dyn Labels, none: String) -> Self {
+        let lines = merged(lines);
+        let whole = lines.iter().map(Line::width).fold(0, u64::saturating_add);
+        let mut finest = FINEST;
+        while finest > 1 && !Measure::fits(&names.list, whole, finest, &lines) {
+            finest /= 2;
+        }
+        let mut picture = Self {
+            frames: Vec::new(),
+            whole,
+            none,
+            is_cut: false,
+            finest,
+        };
+        picture.add(&names.list, labels, &lines, 0, 0);
+        picture
+    }
+
+    /// Adds the frames of lines that share their first `depth` names, to the right of `start`.
+    fn add(
+        &mut self,
+        names: &[String],
+        labels: &dyn Labels,
+        lines: &[Line],
+        depth: usize,
+        mut start: u64,
+    ) {
+        for (name, group) in branches(lines, depth) {
+            let width = group.iter().map(Line::width).fold(0, u64::saturating_add);
+            if let Some(name) = name {
+                if is_wide(width, self.whole, self.finest) && width > 0 {
+                    let (label, colour) = labels.label(&names[name as usize], group);
+                    self.frames.push(Frame {
+                        depth: depth + 1,
+                        start,
+                        width,
+                        label,
+                        colour,
+                    });
+                    self.add(names, labels, group, depth + 1, start);
+                }
+            } else {
+                self.is_cut |= group.iter().any(|line| line.names.len() > depth);
+            }
+            start = start.saturating_add(width);
+        }
+    }
+
+    /// Writes it as SVG.
+    pub(crate) fn write(&self, words: &Words<'_>, out: &mut dyn Write) -> io::Result<()> {
         let cut = match self.is_cut {
             true => format!("; frames deeper than {MAX_DEPTH} are left out"),
             false => String::new(),
@@ -123,47 +194,12 @@ impl Folded {
             FINEST => String::new(),
             finest => format!("; frames narrower than 1/{finest} are left out"),
         };
-        options.subtitle = Some(format!("{about}{cut}{narrow}"));
-        // The frame that says so is as wide as 1, and is of nothing.
-        options.factor = if self.is_nothing { 0.0 } else { 1.0 };
-        options.deterministic = true;
-        MARK.clone_into(&mut options.notes);
-        options.text_truncate_direction = TextTruncateDirection::Right;
-        flamegraph::from_lines(options, self.lines.iter().map(String::as_str), out)
-    }
-}
-
-/// The stacks, or the only frame `none` if there are none, as lines of folded stacks.
-pub(crate) fn folded(
-    names: &Names,
-    lines: Vec<Line>,
-    labels: &mut dyn Labels,
-    none: &str,
-) -> Folded {
-    let lines = merged(lines);
-    let whole = lines.iter().map(Line::width).fold(0, u64::saturating_add);
-    let mut finest = FINEST;
-    while finest > 1 && !Measure::fits(&names.list, whole, finest, &lines) {
-        finest /= 2;
-    }
-    let mut drawing = Drawing {
-        names: &names.list,
-        labels,
-        whole,
-        finest,
-        folded: Vec::new(),
-        is_cut: false,
-    };
-    drawing.draw(&lines, 0, &mut String::new());
-    let is_nothing = drawing.folded.is_empty();
-    if is_nothing {
-        drawing.folded.push(format!("{none} 1"));
-    }
-    Folded {
-        lines: drawing.folded,
-        is_nothing,
-        is_cut: drawing.is_cut,
-        finest,
+        let about = format!("{}{cut}{narrow}", words.about);
+        let words = Words {
+            about: &about,
+            ..*words
+        };
+        svg::write(self, &words, out)
     }
 }
 
@@ -240,82 +276,37 @@ impl<'a> Measure<'a> {
             frames: 0,
             bytes: 0,
         };
-        measure.count(lines, 0, 0)
+        measure.count(lines, 0)
     }
 
-    /// Counts lines that share their first `depth` names, of so many bytes together; `false` once
-    /// it is too much.
-    fn count(&mut self, lines: &[Line], depth: usize, prefix: usize) -> bool {
-        let mut ends = false;
+    /// Counts lines that share their first `depth` names; `false` once it is too much.
+    fn count(&mut self, lines: &[Line], depth: usize) -> bool {
         for (name, group) in branches(lines, depth) {
             let wide = group.iter().map(Line::width).fold(0, u64::saturating_add);
             let Some(name) = name.filter(|_| is_wide(wide, self.whole, self.finest)) else {
-                ends = true;
                 continue;
             };
             self.frames += 1;
-            let prefix = prefix + self.names[name as usize].len() + 1;
-            if self.frames > MAX_FRAMES || !self.count(group, depth + 1, prefix) {
+            self.bytes += self.names[name as usize].len();
+            let is_small = self.frames <= MAX_FRAMES && self.bytes <= MAX_BYTES;
+            if !is_small || !self.count(group, depth + 1) {
                 return false;
             }
         }
-        if ends {
-            self.bytes += prefix;
-        }
-        self.bytes <= MAX_BYTES
+        true
     }
 }
 
-/// Makes folded stacks of labelled frames.
-struct Drawing<'a> {
-    names: &'a [String],
-    labels: &'a mut dyn Labels,
-    whole: u64,
-    finest: u64,
-    folded: Vec<String>,
-    is_cut: bool,
-}
-
-impl Drawing<'_> {
-    /// Draws lines that share their first `depth` names, which `prefix` spells.
-    fn draw(&mut self, lines: &[Line], depth: usize, prefix: &mut String) {
-        let mut own: u64 = 0;
-        for (name, group) in branches(lines, depth) {
-            let wide = group.iter().map(Line::width).fold(0, u64::saturating_add);
-            let Some(name) = name else {
-                self.is_cut |= group.iter().any(|line| line.names.len() > depth);
-                own = own.saturating_add(wide);
-                continue;
-            };
-            if !is_wide(wide, self.whole, self.finest) {
-                own = own.saturating_add(wide);
-                continue;
-            }
-            let shared = prefix.len();
-            let label = self.labels.label(&self.names[name as usize], group);
-            if !prefix.is_empty() {
-                prefix.push(';');
-            }
-            prefix.push_str(&label);
-            self.draw(group, depth + 1, prefix);
-            prefix.truncate(shared);
-        }
-        if own > 0 && !prefix.is_empty() {
-            self.folded.push(format!("{prefix} {own}"));
-        }
-    }
-}
-
-/// Labels frames with their names alone: inferno adds the figures.
+/// Labels frames with their names, each in a shade of green of its own.
 struct Plain;
 
 impl Labels for Plain {
-    fn label(&mut self, name: &str, _group: &[Line]) -> String {
-        // inferno takes a number at the end for a figure.
-        match name.rsplit_once(' ') {
-            Some((start, end)) if end.parse::<f64>().is_ok() => format!("{start}_{end}"),
-            _ => name.to_owned(),
-        }
+    fn label(&self, name: &str, _group: &[Line]) -> (String, Colour) {
+        let mut hash = FxHasher::default();
+        hash.write(name.as_bytes());
+        let [green, blue, ..] = hash.finish().to_le_bytes();
+        let colour = Colour(0, 190 + green % 50, blue % 210);
+        (name.to_owned(), colour)
     }
 }
 
@@ -345,16 +336,14 @@ pub fn write(
             false => Line::new(frames, figure, figure),
         });
     }
-    let nothing = format!("no {}", metric.words());
-    let folded = folded(&names, lines, &mut Plain, &nothing);
-    let mut options = Options::default();
-    options.title = format!("{} {}", count(total), metric.words());
+    let picture = Picture::new(&names, lines, &Plain, format!("no {}", metric.words()));
     let about = about.map(|about| format!(" ({about})")).unwrap_or_default();
-    options.count_name = metric.words().to_owned();
-    options.colors = Palette::Basic(BasicPalette::Mem);
-    options.hash = true;
-    let about = subtitle(&shown(&set.title), &shown(&about));
-    folded.draw(&mut options, &about, out)
+    let words = Words {
+        title: &format!("{} {}", count(total), metric.words()),
+        about: &subtitle(&shown(&set.title), &shown(&about)),
+        unit: metric.words(),
+    };
+    picture.write(&words, out)
 }
 
 /// What is drawn, in as many columns as fit.
@@ -436,7 +425,7 @@ mod tests {
         assert!(svg.contains("app &lt;&amp;&gt; x"));
         // The number is a part of the name and no figure.
         assert!(
-            svg.contains("a_b 7_8 (10 allocated bytes, 20.00%)"),
+            svg.contains("a;b 7 8 (10 allocated bytes, 20.00%)"),
             "{svg}"
         );
         assert!(!svg.contains('\u{202e}') && !svg.contains('\u{1b}'));

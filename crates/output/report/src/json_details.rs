@@ -1,15 +1,17 @@
 //! The details of a site in the JSON report: entry points, sizes, which threads allocate and
 //! free its blocks, and where. Composed without serde, as everything of the [sites](crate::json_sites).
 
-use allotrope_profile::{FreePlace, FreeStack, SiteDetails, ThreadPair};
+use allotrope_profile::{FreePlace, FreeStack, Lifetimes, SiteDetails, ThreadPair};
 
-use crate::json_append::{append_lifetimes, append_name, append_number};
+use crate::json_append::{append_float, append_lifetimes, append_name, append_number};
 
 /// The fields of a site whose details were not gathered.
-pub(crate) const NONE: &[u8] = b",\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"threads\":null,\"frees\":null";
+pub(crate) const NONE: &[u8] = b",\"lifetime_median_us\":null,\"smallest_bytes\":null,\"largest_bytes\":null,\"entries\":null,\"sizes\":null,\"threads\":null,\"frees\":null";
 
-/// Appends the fields.
-pub(crate) fn append(details: &SiteDetails, text: &mut Vec<u8>) {
+/// Appends the fields. `lifetimes`: of the site's blocks.
+pub(crate) fn append(details: &SiteDetails, lifetimes: &Lifetimes, text: &mut Vec<u8>) {
+    let median = details.lifetimes.median_ns(lifetimes).unwrap_or(0);
+    append_float("lifetime_median_us", median as f64 / 1e3, text);
     append_number("smallest_bytes", details.smallest_bytes, text);
     append_number("largest_bytes", details.largest_bytes, text);
     append_list("entries", &details.entries, text, |it, text| {

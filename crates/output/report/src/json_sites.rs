@@ -147,7 +147,7 @@ impl Numbers {
         append_number("max_allocations", site.max_allocations, text);
         append_lifetimes(&site.lifetimes, text);
         match &site.details {
-            Some(details) => json_details::append(details, text),
+            Some(details) => json_details::append(details, &site.lifetimes, text),
             None => text.extend_from_slice(json_details::NONE),
         }
     }

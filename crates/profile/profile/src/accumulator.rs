@@ -535,8 +535,11 @@ impl<'a> Accumulator<'a> {
         // Stops once all of them have been found; the rest are inherited.
         let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
         for (number, block) in own.take(left) {
-            self.sites
-                .add_survivor(block.site, end_ns - block.allocated_ns);
+            let lifetime = end_ns - block.allocated_ns;
+            self.sites.add_survivor(block.site, lifetime);
+            if let Some(details) = &mut self.details {
+                details.survive(block.site, lifetime);
+            }
             if let Some(times) = &mut self.times {
                 times.survive(&block);
             }

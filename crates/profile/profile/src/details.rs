@@ -3,6 +3,7 @@
 use allotrope_trace::model::{EntryPoint, StackId};
 
 use crate::lifetime::Lifetimes;
+use crate::lifetime_histogram::LifetimeHistogram;
 use crate::stack::Stack;
 
 /// The blocks of a site in detail.
@@ -12,6 +13,8 @@ pub struct SiteDetails {
     pub smallest_bytes: u64,
     /// Largest requested size, in bytes.
     pub largest_bytes: u64,
+    /// How long its blocks lived; those that are live at the end lived until then.
+    pub lifetimes: LifetimeHistogram,
     /// By entry point and requested alignment, the one with most allocations first.
     pub entries: Vec<SiteEntry>,
     /// By size, the smallest first.

@@ -62,6 +62,7 @@ mod heap_curves;
 mod index;
 mod jit_code;
 mod lifetime;
+mod lifetime_histogram;
 mod live;
 mod merge;
 mod metric;
@@ -118,6 +119,7 @@ pub use gap::Gap;
 pub use heap_curve::HeapPoint;
 pub use heap_curves::{HeapCurve, heap_curves};
 pub use lifetime::Lifetimes;
+pub use lifetime_histogram::LifetimeHistogram;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
     EntryTotals, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,

@@ -117,9 +117,11 @@ impl SiteDetails {
         let pair = find_or_add(&mut self.frees, |pair| is(pair, key), none);
         pair.bytes = pair.bytes.wrapping_add(size);
         pair.lifetimes.add(lifetime);
+        self.lifetimes.add(lifetime);
     }
 
     fn sort(&mut self) {
+        self.lifetimes.sort();
         self.entries
             .sort_by_key(|it| (!it.allocations, it.entry, it.alignment));
         self.sizes.sort_by_key(|class| class.up_to_bytes);
@@ -138,6 +140,7 @@ impl SiteDetails {
             self.smallest_bytes = self.smallest_bytes.min(other.smallest_bytes);
         }
         self.largest_bytes = self.largest_bytes.max(other.largest_bytes);
+        self.lifetimes.merge(&other.lifetimes);
         for more in &other.entries {
             let is_this = |it: &SiteEntry| (it.entry, it.alignment) == (more.entry, more.alignment);
             match self.entries.iter_mut().find(|it| is_this(it)) {
@@ -247,6 +250,14 @@ impl DetailsBuilder {
             if self.has_free_stacks {
                 free_stacks::add(&mut site.free_stacks, size, lifetime, freed);
             }
+        }
+    }
+
+    /// Counts a block of this site that is live at the end and has lived `lifetime`
+    /// nanoseconds.
+    pub(crate) fn survive(&mut self, site: u32, lifetime: u64) {
+        if let Some(site) = self.sites.get_mut(site as usize) {
+            site.lifetimes.add(lifetime);
         }
     }
 

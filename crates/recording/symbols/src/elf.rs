@@ -12,8 +12,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use allotrope_shm::mapped_file::{FileIdentity, HASHED_CODE, code_hash};
+use flate2::read::ZlibDecoder;
 use lzma_rust2::XzReader;
-use object::read::{CompressedData, CompressionFormat};
 
 use crate::content::Content;
 use crate::error::SymbolError;
@@ -375,8 +375,8 @@ impl ElfFile {
             return Some(bytes);
         }
         let format = match u32_at(&bytes, 0)? {
-            ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
-            ELFCOMPRESS_ZSTD => CompressionFormat::Zstandard,
+            ELFCOMPRESS_ZLIB => Compression::Zlib,
+            ELFCOMPRESS_ZSTD => Compression::Zstandard,
             _ => return None,
         };
         let size = u64_at(&bytes, 8)?;
@@ -456,20 +456,36 @@ fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
 fn decompress_gnu(bytes: &[u8]) -> Option<Vec<u8>> {
     let rest = bytes.strip_prefix(b"ZLIB")?;
     let (size, data) = rest.split_first_chunk::<8>()?;
-    decompress(CompressionFormat::Zlib, data, u64::from_be_bytes(*size))
+    decompress(Compression::Zlib, data, u64::from_be_bytes(*size))
 }
 
-fn decompress(format: CompressionFormat, data: &[u8], uncompressed_size: u64) -> Option<Vec<u8>> {
+fn decompress(format: Compression, data: &[u8], uncompressed_size: u64) -> Option<Vec<u8>> {
     let bound = (data.len() as u64).saturating_mul(MAX_COMPRESSION_RATIO);
     if uncompressed_size > bound.min(MAX_SECTION_BYTES) {
         return None;
     }
-    let compressed = CompressedData {
-        format,
-        data,
-        uncompressed_size,
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(usize::try_from(uncompressed_size).ok()?)
+        .ok()?;
+    let read = match format {
+        Compression::Zlib => ZlibDecoder::new(data)
+            .take(uncompressed_size)
+            .read_to_end(&mut bytes),
+        Compression::Zstandard => {
+            let decoder = zstd::Decoder::with_buffer(data).ok()?;
+            decoder.take(uncompressed_size).read_to_end(&mut bytes)
+        }
     };
-    compressed.decompress().ok().map(|bytes| bytes.into_owned())
+    let is_whole = read.is_ok_and(|it| it as u64 == uncompressed_size);
+    is_whole.then_some(bytes)
+}
+
+/// How a section is compressed.
+#[derive(Debug, Clone, Copy)]
+enum Compression {
+    Zlib,
+    Zstandard,
 }
 
 pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
@@ -523,7 +539,7 @@ mod tests {
 
     #[test]
     fn refuses_a_claimed_size_out_of_proportion() {
-        assert_eq!(decompress(CompressionFormat::Zlib, &[0; 16], 1 << 31), None);
+        assert_eq!(decompress(Compression::Zlib, &[0; 16], 1 << 31), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! This crate reads files and allocates: it must not run in a recorded process.
 #![forbid(unsafe_code)]
 
+mod compilers;
 mod content;
 mod dwarf;
 mod elf;
@@ -32,6 +33,7 @@ mod symbol_table;
 pub mod symbolize;
 
 pub use allotrope_trace::model::NamedFrame;
+pub use compilers::Compilers;
 pub use error::SymbolError;
 pub use file_identity::identity_of;
 pub use index::IndexCache;

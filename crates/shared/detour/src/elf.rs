@@ -1,6 +1,10 @@
 //! The parts of a 64-bit little-endian ELF file (System V ABI, chapters 4 and 5) that
 //! are needed here: function symbols and code. Offsets, counts and sizes in the file are
 //! not trusted: what is not within the file is not there.
+//!
+//! By hand, since it runs in other programs, where nothing may allocate or panic: of `object` neither is
+//! promised. The reader of `allotrope-preflight` reads pieces of files that are not mapped; this one
+//! needs whole tables in memory.
 
 use core::ops::Range;
 

@@ -1,6 +1,10 @@
 //! Reads the parts of a 64-bit little-endian ELF file (System V ABI, chapters 4 and 5)
 //! that `judge` needs: program headers, dynamic entries, section names.
 //!
+//! By hand, since it runs in other programs, which are about to exec: nothing may allocate, panic or map a
+//! file. So it reads by pread(2) into buffers on the stack, which neither `object` nor the reader of
+//! `allotrope-detour`, over mapped files, can do.
+//!
 //! Offsets and counts in the file are not trusted: reads outside the file return
 //! nothing, sums wrap, and the length of each table is limited.
 

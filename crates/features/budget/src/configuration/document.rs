@@ -1,5 +1,8 @@
 //! A TOML document with typed access. Errors name file, line and key and, for
 //! an unknown key, the most similar known one. The keys are defined in `read`.
+//!
+//! Not derived with serde: its errors lack the full key (`tests.encode.runs`) and the bounds of a
+//! number, and half of the keys are checked against others. The spans are toml's.
 
 use std::borrow::Cow;
 use std::ops::Range;

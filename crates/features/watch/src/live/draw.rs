@@ -4,11 +4,8 @@ use crate::history::Trend;
 use crate::report::{Report, SiteRow};
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
-use ratatui::Frame;
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
+use crate::live::line::{Colour, Line, Span, Style, wide};
 use crate::live::{AtEnd, Screen, Sort, View, site_name};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -37,10 +34,8 @@ per min: what it gained a minute in the last third of the time.
 The sites keep their places for ten looks after a key.";
 
 impl View {
-    /// Draws the view.
-    pub fn draw(&self, frame: &mut Frame<'_>) {
-        let area = frame.area();
-        let (width, height) = (usize::from(area.width), usize::from(area.height));
+    /// The lines of the view on a terminal of so many columns and lines.
+    pub fn lines(&self, width: usize, height: usize) -> Vec<Line> {
         let mut lines = self.head(width, height);
         let left = height.saturating_sub(lines.len() + 2);
         match &self.screen {
@@ -53,14 +48,16 @@ impl View {
         lines.resize(height.saturating_sub(2), Line::default());
         lines.push(self.prompt(width).into());
         lines.push(self.style_dim(self.keys(width)));
-        frame.render_widget(Paragraph::new(lines), area);
+        lines.truncate(height);
+        lines
     }
 
-    fn style_dim(&self, text: String) -> Line<'static> {
-        match self.has_colour {
-            true => Span::styled(text, Style::new().fg(Color::DarkGray)).into(),
-            false => text.into(),
-        }
+    fn style_dim(&self, text: String) -> Line {
+        let style = Style {
+            colour: self.has_colour.then_some(Colour::Grey),
+            ..Style::default()
+        };
+        Line::styled(text, style)
     }
 
     fn keys(&self, width: usize) -> String {
@@ -105,7 +102,7 @@ impl View {
         }
     }
 
-    fn head(&self, width: usize, height: usize) -> Vec<Line<'static>> {
+    fn head(&self, width: usize, height: usize) -> Vec<Line> {
         let Some(report) = &self.report else {
             return vec![" waiting for the first look".into()];
         };
@@ -204,11 +201,15 @@ impl View {
         first_that_fits(shorter, width)
     }
 
-    fn bold(&self, text: String) -> Line<'static> {
-        Span::styled(text, Style::new().add_modifier(Modifier::BOLD)).into()
+    fn bold(&self, text: String) -> Line {
+        let style = Style {
+            bold: true,
+            ..Style::default()
+        };
+        Line::styled(text, style)
     }
 
-    fn table(&self, width: usize, height: usize) -> Vec<Line<'static>> {
+    fn table(&self, width: usize, height: usize) -> Vec<Line> {
         let Some(report) = &self.report else {
             return Vec::new();
         };
@@ -273,7 +274,7 @@ impl View {
     }
 
     /// What else is known of a site.
-    fn details(&self, site: &SiteRow, width: usize) -> Line<'static> {
+    fn details(&self, site: &SiteRow, width: usize) -> Line {
         let mut parts = vec![format!("oldest {}", duration(site.oldest as f64 / 1e3))];
         let old = site.sums.old.bytes().value;
         if let Some(report) = &self.report
@@ -300,7 +301,7 @@ impl View {
     }
 
     /// The processes that can be chosen.
-    fn process_list(&self, selected: usize, height: usize) -> Vec<Line<'static>> {
+    fn process_list(&self, selected: usize, height: usize) -> Vec<Line> {
         let mut lines = vec![self.bold(" Processes of the report".to_owned())];
         let room = height.saturating_sub(1).max(1);
         let first = selected.saturating_sub(room - 1);
@@ -320,15 +321,18 @@ impl View {
         unit: &Unit,
         columns: &Columns,
         is_selected: bool,
-    ) -> Line<'static> {
-        let mut style = Style::new();
-        if is_selected {
-            style = style.add_modifier(Modifier::BOLD);
-        }
+    ) -> Line {
         let colour = match site.trend {
-            Trend::Growing if self.has_colour => style.fg(Color::Red),
-            Trend::Saturating if self.has_colour => style.fg(Color::Yellow),
-            _ => style,
+            Trend::Growing if self.has_colour => Some(Colour::Red),
+            Trend::Saturating if self.has_colour => Some(Colour::Yellow),
+            _ => None,
+        };
+        let span = |text, colour| Span {
+            text,
+            style: Style {
+                bold: is_selected,
+                colour,
+            },
         };
         let live = site.sums.live.bytes();
         let pointer = if is_selected { '▸' } else { ' ' };
@@ -358,16 +362,16 @@ impl View {
                 Column::Bars => format!(" {:<8}", bars_of(&site.history, 8)),
             };
             let is_trend = *column == Column::Trend;
-            Span::styled(text, if is_trend { colour } else { style })
+            span(text, colour.filter(|_| is_trend))
         };
         let name = format!(" {}", fit(&site_name(site), columns.function));
-        let mut spans = vec![Span::styled(first, style)];
+        let mut spans = vec![span(first, None)];
         spans.extend(columns.shown.iter().map(cell));
-        spans.push(Span::styled(name, style));
-        spans.into()
+        spans.push(span(name, None));
+        Line(spans)
     }
 
-    fn stack(&self, from: usize, width: usize, height: usize) -> Vec<Line<'static>> {
+    fn stack(&self, from: usize, width: usize, height: usize) -> Vec<Line> {
         let Some((_, site)) = self.selection() else {
             return Vec::new();
         };
@@ -491,11 +495,6 @@ impl Unit {
 
 fn half(low: f64, high: f64) -> f64 {
     (high - low) / 2.0
-}
-
-/// The columns of a text.
-fn wide(text: &str) -> usize {
-    Span::raw(text).width()
 }
 
 /// The first of these texts that fits into this many columns, or else the last one, cut.

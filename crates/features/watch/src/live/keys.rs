@@ -1,48 +1,43 @@
 //! What keys do.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
+use crate::live::key::Key;
 use crate::live::{Action, AtEnd, MAX_TYPED, Screen, Sort, View};
 
 impl View {
     /// Takes a key.
-    pub fn key(&mut self, key: KeyEvent) -> Option<Action> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => Some(Action::Quit(self.at_end)),
-                KeyCode::Char('z') => Some(Action::Suspend),
-                _ => None,
-            };
+    pub fn key(&mut self, key: Key) -> Option<Action> {
+        match key {
+            Key::Control('c') => return Some(Action::Quit(self.at_end)),
+            Key::Control('z') => return Some(Action::Suspend),
+            Key::Control(_) => return None,
+            _ => {}
         }
         self.status.clear();
         self.quiet = 0;
         if self.is_filtering {
-            self.filter_key(key.code);
+            self.filter_key(key);
             return None;
         }
         match &mut self.screen {
-            Screen::Table => return self.table_key(key.code),
+            Screen::Table => return self.table_key(key),
             Screen::Help => self.screen = Screen::Table,
-            Screen::Stack(line) => match key.code {
-                KeyCode::Down | KeyCode::Char('j') => *line = line.saturating_add(1),
-                KeyCode::Up | KeyCode::Char('k') => *line = line.saturating_sub(1),
-                KeyCode::PageDown => *line = line.saturating_add(10),
-                KeyCode::PageUp => *line = line.saturating_sub(10),
+            Screen::Stack(line) => match key {
+                Key::Down | Key::Char('j') => *line = line.saturating_add(1),
+                Key::Up | Key::Char('k') => *line = line.saturating_sub(1),
+                Key::PageDown => *line = line.saturating_add(10),
+                Key::PageUp => *line = line.saturating_sub(10),
                 _ => {
                     self.screen = Screen::Table;
                     self.keep_selection();
                 }
             },
             Screen::Quit => {
-                let answer = match key.code {
-                    KeyCode::Enter => self.at_end,
-                    KeyCode::Char('e') if self.at_end == AtEnd::Stop => AtEnd::Stop,
-                    KeyCode::Char('r') if self.at_end != AtEnd::Stop => AtEnd::Restore,
-                    KeyCode::Char('l') => AtEnd::Leave,
-                    KeyCode::Char('o') => AtEnd::Off,
+                let answer = match key {
+                    Key::Enter => self.at_end,
+                    Key::Char('e') if self.at_end == AtEnd::Stop => AtEnd::Stop,
+                    Key::Char('r') if self.at_end != AtEnd::Stop => AtEnd::Restore,
+                    Key::Char('l') => AtEnd::Leave,
+                    Key::Char('o') => AtEnd::Off,
                     _ => {
                         self.screen = Screen::Table;
                         return None;
@@ -52,10 +47,10 @@ impl View {
             }
             Screen::Processes(place) => {
                 let most = self.processes.len().saturating_sub(1);
-                match key.code {
-                    KeyCode::Down | KeyCode::Char('j') => *place = (*place + 1).min(most),
-                    KeyCode::Up | KeyCode::Char('k') => *place = place.saturating_sub(1),
-                    KeyCode::Char(' ') | KeyCode::Enter => {
+                match key {
+                    Key::Down | Key::Char('j') => *place = (*place + 1).min(most),
+                    Key::Up | Key::Char('k') => *place = place.saturating_sub(1),
+                    Key::Char(' ') | Key::Enter => {
                         let place = *place;
                         let is_other = self.choose(place);
                         if is_other {
@@ -66,15 +61,15 @@ impl View {
                     _ => self.screen = Screen::Table,
                 }
             }
-            Screen::SaveAs(name) => match key.code {
-                KeyCode::Enter => {
+            Screen::SaveAs(name) => match key {
+                Key::Enter => {
                     let name = std::mem::take(name);
                     self.screen = Screen::Table;
                     return (!name.is_empty()).then_some(Action::Save(name));
                 }
-                KeyCode::Esc => self.screen = Screen::Table,
-                KeyCode::Backspace => drop(name.pop()),
-                KeyCode::Char(c) if name.chars().count() < MAX_TYPED => name.push(c),
+                Key::Esc => self.screen = Screen::Table,
+                Key::Backspace => drop(name.pop()),
+                Key::Char(c) if name.chars().count() < MAX_TYPED => name.push(c),
                 _ => {}
             },
         }
@@ -100,26 +95,26 @@ impl View {
         }
     }
 
-    fn filter_key(&mut self, key: KeyCode) {
+    fn filter_key(&mut self, key: Key) {
         match key {
-            KeyCode::Enter => self.is_filtering = false,
-            KeyCode::Esc => {
+            Key::Enter => self.is_filtering = false,
+            Key::Esc => {
                 self.is_filtering = false;
                 self.filter.clear();
             }
-            KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(c) if self.filter.chars().count() < MAX_TYPED => self.filter.push(c),
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Char(c) if self.filter.chars().count() < MAX_TYPED => self.filter.push(c),
             _ => {}
         }
         self.keep_selection();
     }
 
-    fn table_key(&mut self, key: KeyCode) -> Option<Action> {
+    fn table_key(&mut self, key: Key) -> Option<Action> {
         match key {
-            KeyCode::Char('q') if self.ended.is_some() => return Some(Action::Quit(self.at_end)),
-            KeyCode::Char('q') => self.screen = Screen::Quit,
-            KeyCode::Char('?' | 'h') => self.screen = Screen::Help,
-            KeyCode::Char('s') => {
+            Key::Char('q') if self.ended.is_some() => return Some(Action::Quit(self.at_end)),
+            Key::Char('q') => self.screen = Screen::Quit,
+            Key::Char('?' | 'h') => self.screen = Screen::Help,
+            Key::Char('s') => {
                 self.sort = match self.sort {
                     Sort::Live => Sort::Growth,
                     Sort::Growth => Sort::Age,
@@ -128,30 +123,30 @@ impl View {
                 };
                 self.sort_sites();
             }
-            KeyCode::Char('p') => self.screen = Screen::Processes(0),
-            KeyCode::Home => {
+            Key::Char('p') => self.screen = Screen::Processes(0),
+            Key::Home => {
                 self.sort_sites();
                 self.move_selection(isize::MIN);
             }
-            KeyCode::Char('/') => self.is_filtering = true,
-            KeyCode::Char('m') => return Some(Action::Mark),
-            KeyCode::Char('w') => self.screen = Screen::SaveAs("live.allotrope".to_owned()),
-            KeyCode::Char('i') => {
+            Key::Char('/') => self.is_filtering = true,
+            Key::Char('m') => return Some(Action::Mark),
+            Key::Char('w') => self.screen = Screen::SaveAs("live.allotrope".to_owned()),
+            Key::Char('i') => {
                 if let Some(key) = self.selection().map(|(_, it)| it.key) {
                     self.move_selection(1);
                     self.ignored.insert(key);
                     self.keep_selection();
                 }
             }
-            KeyCode::Esc => {
+            Key::Esc => {
                 self.filter.clear();
                 self.keep_selection();
             }
-            KeyCode::Enter if self.selection().is_some() => self.screen = Screen::Stack(0),
-            KeyCode::Down | KeyCode::Char('j') => self.move_selection(1),
-            KeyCode::Up | KeyCode::Char('k') => self.move_selection(-1),
-            KeyCode::PageDown => self.move_selection(10),
-            KeyCode::PageUp => self.move_selection(-10),
+            Key::Enter if self.selection().is_some() => self.screen = Screen::Stack(0),
+            Key::Down | Key::Char('j') => self.move_selection(1),
+            Key::Up | Key::Char('k') => self.move_selection(-1),
+            Key::PageDown => self.move_selection(10),
+            Key::PageUp => self.move_selection(-10),
             _ => {}
         }
         None

@@ -4,7 +4,9 @@
 //! Names come from the watched processes: each is escaped before it is drawn.
 
 mod draw;
+pub mod key;
 mod keys;
+pub mod line;
 
 use std::collections::BTreeSet;
 

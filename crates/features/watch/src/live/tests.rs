@@ -1,14 +1,12 @@
 //! The view with reports as the watcher makes them, drawn on terminals of several sizes.
 
+use super::key::Key;
+use super::line::wide;
+use super::*;
 use crate::history::Trend;
 use crate::report::{ProcessRow, Suppressed};
 use crate::sites::Sums;
 use allotrope_sampling::Period;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-
-use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 /// A moment: 2001-09-09 01:46:40.
@@ -80,21 +78,28 @@ fn view() -> View {
     View::new(AtEnd::Restore, false)
 }
 
-fn drawn(view: &View, width: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-    terminal.draw(|frame| view.draw(frame)).expect("a drawing");
-    let buffer = terminal.backend().buffer();
-    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect();
-    (0..height).map(line).collect()
+/// The screen's lines without styles, as wide as the screen.
+fn drawn(view: &View, width: usize, height: usize) -> Vec<String> {
+    let lines = view.lines(width, height);
+    assert_eq!(lines.len(), height);
+    let line = |mut line: line::Line| {
+        line.0
+            .iter_mut()
+            .for_each(|it| it.style = Default::default());
+        let text = line.encoded(width);
+        let blank = " ".repeat(width - wide(&text));
+        text + &blank
+    };
+    lines.into_iter().map(line).collect()
 }
 
-fn press(view: &mut View, code: KeyCode) -> Option<Action> {
-    view.key(KeyEvent::new(code, KeyModifiers::NONE))
+fn press(view: &mut View, key: Key) -> Option<Action> {
+    view.key(key)
 }
 
 fn type_text(view: &mut View, text: &str) {
     for c in text.chars() {
-        press(view, KeyCode::Char(c));
+        press(view, Key::Char(c));
     }
 }
 
@@ -175,13 +180,8 @@ fn every_size_of_a_terminal_can_be_drawn() {
     let sites = (1..50).map(|it| site(it, "f", it)).collect();
     view.update(report(0, Vec::new()), 0);
     view.update(report(60, sites), MIB);
-    for key in [
-        KeyCode::Esc,
-        KeyCode::Char('?'),
-        KeyCode::Enter,
-        KeyCode::Char('p'),
-    ] {
-        press(&mut view, KeyCode::Esc);
+    for key in [Key::Esc, Key::Char('?'), Key::Enter, Key::Char('p')] {
+        press(&mut view, Key::Esc);
         press(&mut view, key);
         for (width, height) in [
             (1, 1),
@@ -213,7 +213,7 @@ fn at_80_columns_nothing_is_cut() {
                 "{wide}\n{narrow}"
             );
         }
-        press(&mut view, KeyCode::Esc);
+        press(&mut view, Key::Esc);
     }
 }
 
@@ -243,7 +243,7 @@ fn the_function_has_room_and_what_is_cut_is_marked() {
         );
         assert!(row.chars().count() <= usize::from(width), "{row}");
     }
-    press(&mut view, KeyCode::Char('s'));
+    press(&mut view, Key::Char('s'));
     type_text(&mut view, "/load");
     for width in [40, 60, 80] {
         let lines = drawn(&view, width, 24);
@@ -272,7 +272,7 @@ fn a_small_terminal_has_rows() {
     }
     // The sites sorted by age have their ages.
     for _ in 0..2 {
-        press(&mut view, KeyCode::Char('s'));
+        press(&mut view, Key::Char('s'));
     }
     let screen = drawn(&view, 80, 24).concat();
     assert!(screen.contains("    oldest  trend") || screen.contains("per min    oldest"));
@@ -287,7 +287,7 @@ fn an_ignored_site_is_not_what_grows() {
     view.update(report(0, Vec::new()), 0);
     view.update(report(90, vec![growing, site(2, "load", 5)]), 0);
     assert!(drawn(&view, 80, 24)[1].contains("known grows"));
-    press(&mut view, KeyCode::Char('i'));
+    press(&mut view, Key::Char('i'));
     assert!(!drawn(&view, 80, 24)[1].contains("grows"));
 }
 
@@ -301,8 +301,8 @@ fn names_that_control_a_terminal_are_escaped() {
     view.set_processes(vec![(1, "x\r\n\x1b[31m".into()), (2, "y\u{7}".into())]);
     view.update(report, 0);
     view.set_status("z\x1bc");
-    for key in [KeyCode::Esc, KeyCode::Enter, KeyCode::Char('p')] {
-        press(&mut view, KeyCode::Esc);
+    for key in [Key::Esc, Key::Enter, Key::Char('p')] {
+        press(&mut view, Key::Esc);
         press(&mut view, key);
         view.set_status("z\x1bc");
         let screen = drawn(&view, 160, 40).concat();
@@ -320,11 +320,11 @@ fn sites_are_sorted_by_what_is_chosen() {
     view.update(report(0, Vec::new()), 0);
     view.update(report(60, sites), 0);
     assert_eq!(names(&view), ["large", "old", "grows"]);
-    press(&mut view, KeyCode::Char('s'));
+    press(&mut view, Key::Char('s'));
     assert_eq!(names(&view)[0], "grows");
-    press(&mut view, KeyCode::Char('s'));
+    press(&mut view, Key::Char('s'));
     assert_eq!(names(&view), ["old", "large", "grows"]);
-    press(&mut view, KeyCode::Char('s'));
+    press(&mut view, Key::Char('s'));
     assert_eq!(names(&view), ["large", "old", "grows"]);
 }
 
@@ -333,7 +333,7 @@ fn sites_keep_their_places_while_a_person_reads() {
     let mut view = view();
     let snapshot = |first| vec![site(1, "first", first), site(2, "second", 5)];
     view.update(report(0, snapshot(9)), 0);
-    press(&mut view, KeyCode::Down);
+    press(&mut view, Key::Down);
     assert_eq!(
         rows(&view),
         [("first".into(), false), ("second".into(), true)]
@@ -348,7 +348,7 @@ fn sites_keep_their_places_while_a_person_reads() {
     view.update(report(1, with_new), 0);
     let expected = [("new", false), ("second", true), ("first", false)];
     assert_eq!(rows(&view), expected.map(|it| (it.0.to_owned(), it.1)));
-    press(&mut view, KeyCode::Home);
+    press(&mut view, Key::Home);
     assert!(rows(&view)[0].1);
 }
 
@@ -359,7 +359,7 @@ fn the_first_site_is_selected_until_a_person_selects_another() {
     view.update(report(1, vec![site(1, "one", 1), site(2, "two", 5)]), 0);
     assert_eq!(rows(&view), [("two".into(), true), ("one".into(), false)]);
     // A site that is gone cannot stay selected.
-    press(&mut view, KeyCode::Down);
+    press(&mut view, Key::Down);
     view.update(report(2, vec![site(2, "two", 5)]), 0);
     assert_eq!(rows(&view), [("two".into(), true)]);
 }
@@ -371,15 +371,15 @@ fn a_filter_takes_the_stacks_with_a_function_of_that_name() {
         report(0, vec![site(1, "open_session", 9), site(2, "load", 5)]),
         0,
     );
-    press(&mut view, KeyCode::Char('/'));
+    press(&mut view, Key::Char('/'));
     type_text(&mut view, "SESS");
     assert_eq!(names(&view), ["open_session"]);
-    press(&mut view, KeyCode::Enter);
+    press(&mut view, Key::Enter);
     assert!(drawn(&view, 120, 60).concat().contains("filter: SESS"));
-    press(&mut view, KeyCode::Esc);
+    press(&mut view, Key::Esc);
     assert_eq!(names(&view).len(), 2);
     // Both have it in their stacks.
-    press(&mut view, KeyCode::Char('/'));
+    press(&mut view, Key::Char('/'));
     type_text(&mut view, "main");
     assert_eq!(names(&view).len(), 2);
     type_text(&mut view, &"x".repeat(10_000));
@@ -390,7 +390,7 @@ fn a_filter_takes_the_stacks_with_a_function_of_that_name() {
 fn an_ignored_site_stays_counted() {
     let mut view = view();
     view.update(report(0, vec![site(1, "known", 9), site(2, "load", 5)]), 0);
-    press(&mut view, KeyCode::Char('i'));
+    press(&mut view, Key::Char('i'));
     assert_eq!(names(&view), ["load"]);
     let screen = drawn(&view, 120, 60).concat();
     // 9 MiB / (1 - e^-2), and 14 MiB / (1 - e^-2).
@@ -404,13 +404,13 @@ fn an_ignored_site_stays_counted() {
 fn keys_ask_the_watcher() {
     let mut view = view();
     view.update(report(0, vec![site(1, "load", 9)]), 0);
-    assert_eq!(press(&mut view, KeyCode::Char('m')), Some(Action::Mark));
-    press(&mut view, KeyCode::Char('w'));
+    assert_eq!(press(&mut view, Key::Char('m')), Some(Action::Mark));
+    press(&mut view, Key::Char('w'));
     assert_eq!(
-        press(&mut view, KeyCode::Enter),
+        press(&mut view, Key::Enter),
         Some(Action::Save("live.allotrope".into()))
     );
-    let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+    let control = Key::Control;
     assert_eq!(view.key(control('z')), Some(Action::Suspend));
     assert_eq!(view.key(control('c')), Some(Action::Quit(AtEnd::Restore)));
     for (key, at_end) in [
@@ -418,26 +418,23 @@ fn keys_ask_the_watcher() {
         ('o', AtEnd::Off),
         ('r', AtEnd::Restore),
     ] {
-        press(&mut view, KeyCode::Char('q'));
-        assert_eq!(
-            press(&mut view, KeyCode::Char(key)),
-            Some(Action::Quit(at_end))
-        );
-        press(&mut view, KeyCode::Esc);
+        press(&mut view, Key::Char('q'));
+        assert_eq!(press(&mut view, Key::Char(key)), Some(Action::Quit(at_end)));
+        press(&mut view, Key::Esc);
     }
     // What was not started cannot be ended.
-    press(&mut view, KeyCode::Char('q'));
-    assert_eq!(press(&mut view, KeyCode::Char('e')), None);
+    press(&mut view, Key::Char('q'));
+    assert_eq!(press(&mut view, Key::Char('e')), None);
 }
 
 #[test]
 fn a_program_that_was_started_can_be_ended() {
     let mut view = View::new(AtEnd::Stop, false);
     view.update(report(0, Vec::new()), 0);
-    press(&mut view, KeyCode::Char('q'));
+    press(&mut view, Key::Char('q'));
     assert!(drawn(&view, 80, 24)[22].contains("(e)nd the program"));
     assert_eq!(
-        press(&mut view, KeyCode::Enter),
+        press(&mut view, Key::Enter),
         Some(Action::Quit(AtEnd::Stop))
     );
 }
@@ -447,11 +444,11 @@ fn processes_are_chosen_and_one_stays() {
     let mut view = view();
     view.set_processes(vec![(1, "one".into()), (2, "two".into())]);
     view.update(report(0, Vec::new()), 0);
-    press(&mut view, KeyCode::Char('p'));
-    assert_eq!(press(&mut view, KeyCode::Char(' ')), Some(Action::Choose));
+    press(&mut view, Key::Char('p'));
+    assert_eq!(press(&mut view, Key::Char(' ')), Some(Action::Choose));
     assert!(!view.is_chosen(1) && view.is_chosen(2));
-    press(&mut view, KeyCode::Down);
-    assert_eq!(press(&mut view, KeyCode::Char(' ')), None);
+    press(&mut view, Key::Down);
+    assert_eq!(press(&mut view, Key::Char(' ')), None);
     assert!(view.is_chosen(2));
     assert!(
         drawn(&view, 80, 24)
@@ -469,11 +466,11 @@ fn when_the_chosen_processes_have_ended_the_others_are_shown() {
     let both = || vec![(1, "one".into()), (2, "two".into())];
     assert!(!view.set_processes(both()));
     view.update(report(0, Vec::new()), 0);
-    press(&mut view, KeyCode::Char('p'));
-    press(&mut view, KeyCode::Char(' '));
+    press(&mut view, Key::Char('p'));
+    press(&mut view, Key::Char(' '));
     assert!(!view.set_processes(both()) && !view.is_chosen(1));
     // The selected line is that of a process that is there.
-    press(&mut view, KeyCode::Down);
+    press(&mut view, Key::Down);
     assert!(view.set_processes(vec![(1, "one".into())]));
     assert!(view.is_chosen(1) && view.memory.is_empty());
     assert!(drawn(&view, 80, 24).concat().contains("▸[x] 1 one"));
@@ -489,7 +486,7 @@ fn the_end_of_the_processes_leaves_what_was_live() {
     assert_eq!(names(&view), ["load"]);
     // There is nothing to ask for.
     assert!(matches!(
-        press(&mut view, KeyCode::Char('q')),
+        press(&mut view, Key::Char('q')),
         Some(Action::Quit(_))
     ));
 }
@@ -524,7 +521,7 @@ fn thousands_of_sites_fit() {
     );
     // The selected one is always seen.
     for _ in 0..100 {
-        press(&mut view, KeyCode::PageDown);
+        press(&mut view, Key::PageDown);
         assert!(drawn(&view, 80, 24).iter().any(|it| it.starts_with(" ▸")));
     }
 }
@@ -536,10 +533,9 @@ fn colours_are_only_there_if_they_are_wanted() {
         let mut growing = site(1, "load", 9);
         growing.trend = Trend::Growing;
         view.update(report(0, vec![growing]), 0);
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
-        terminal.draw(|frame| view.draw(frame)).expect("a drawing");
-        let cells = terminal.backend().buffer().content.iter();
-        let colours = cells.filter(|it| it.fg != ratatui::style::Color::Reset);
+        let lines = view.lines(80, 24);
+        let spans = lines.iter().flat_map(|it| &it.0);
+        let colours = spans.filter(|it| it.style.colour.is_some());
         assert_eq!(colours.count() > 0, has_colour);
     }
 }

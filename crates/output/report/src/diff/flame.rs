@@ -10,12 +10,10 @@ use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Kind};
 use allotrope_profile::{CountedStack, Filter, Metric, StackFrame, StackSet};
-use inferno::flamegraph::Options;
-use inferno::flamegraph::color::{Color, PaletteMap};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::wording::signed;
-use crate::flame_graph::{Labels, Line, Names, folded, wanted};
+use crate::flame_graph::{Colour, Labels, Line, Names, Picture, Words, wanted};
 use crate::numbers::count;
 
 /// Writes the graph: the entries, and the stacks of `after` (the compared runs)
@@ -40,24 +38,22 @@ pub fn write(
         }
     };
     let changes = lines.iter().map(|line| line.after.abs_diff(line.before));
-    let mut labels = Changes {
+    let labels = Changes {
         largest: changes.max().unwrap_or(0),
-        palette: PaletteMap::default(),
     };
-    let folded = folded(&names, lines, &mut labels, "nothing to compare");
-    let mut palette = labels.palette;
-    let mut options = Options::default();
-    options.title = format!(
-        "{}: {} before, {} after ({})",
-        diff.metric.words(),
-        count(before),
-        count(after),
-        signed(difference)
-    );
-    options.count_name = format!("{} wide", diff.metric.words());
-    options.palette_map = Some(&mut palette);
-    let about = "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen";
-    folded.draw(&mut options, about, out)
+    let picture = Picture::new(&names, lines, &labels, "nothing to compare".to_owned());
+    let words = Words {
+        title: &format!(
+            "{}: {} before, {} after ({})",
+            diff.metric.words(),
+            count(before),
+            count(after),
+            signed(difference)
+        ),
+        about: "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen",
+        unit: &format!("{} wide", diff.metric.words()),
+    };
+    picture.write(&words, out)
 }
 
 /// Of the runs of a side, the one whose figures the comparison has: it has the side's total.
@@ -135,12 +131,11 @@ pub fn unchanged_stacks<'a>(
 struct Changes {
     /// The largest difference of a stack.
     largest: u64,
-    palette: PaletteMap,
 }
 
 impl Labels for Changes {
     /// `name (5 → 7, +2)`, and its colour.
-    fn label(&mut self, name: &str, group: &[Line]) -> String {
+    fn label(&self, name: &str, group: &[Line]) -> (String, Colour) {
         let before: u64 = group.iter().map(|line| line.before).sum();
         let after: u64 = group.iter().map(|line| line.after).sum();
         let difference = after as i64 - before as i64;
@@ -153,30 +148,17 @@ impl Labels for Changes {
                 signed(difference)
             ),
         };
-        self.palette.insert(&label, color(difference, self.largest));
-        label
+        (label, colour(difference, self.largest))
     }
 }
 
 /// From nearly white to red for an increase, to blue for a decrease.
-fn color(difference: i64, largest: u64) -> Color {
+fn colour(difference: i64, largest: u64) -> Colour {
     let share = difference.unsigned_abs() as f64 / largest.max(1) as f64;
     let faded = (70.0 + 150.0 * (1.0 - share.min(1.0).sqrt())) as u8;
     match difference.signum() {
-        1 => Color {
-            r: 255,
-            g: faded,
-            b: faded,
-        },
-        -1 => Color {
-            r: faded,
-            g: faded,
-            b: 255,
-        },
-        _ => Color {
-            r: 240,
-            g: 240,
-            b: 240,
-        },
+        1 => Colour(255, faded, faded),
+        -1 => Colour(faded, faded, 255),
+        _ => Colour(240, 240, 240),
     }
 }

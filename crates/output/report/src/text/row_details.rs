@@ -9,18 +9,20 @@ use crate::shorten::clean;
 /// The most entry points, sizes and pairs of threads in a line.
 const MAX: usize = 3;
 
-/// The lines of a site in full, if the details were gathered.
-pub(super) fn lines(row: &Row<'_>) -> Vec<(&'static str, String)> {
+/// The details of all sites of a row, if they were gathered.
+pub(super) fn merged(row: &Row<'_>) -> Option<SiteDetails> {
     let mut details = SiteDetails::default();
     for site in &row.sites {
-        match &site.details {
-            Some(of_site) => details.merge(of_site),
-            None => return Vec::new(),
-        }
+        details.merge(site.details.as_ref()?);
     }
-    let mut all = vec![("through", entries(&details)), ("sizes", sizes(&details))];
+    Some(details)
+}
+
+/// The lines of a site in full.
+pub(super) fn lines(details: &SiteDetails, row: &Row<'_>) -> Vec<(&'static str, String)> {
+    let mut all = vec![("through", entries(details)), ("sizes", sizes(details))];
     if row.process.threads.len() > 1 {
-        all.push(("threads", threads(&details, row.process)));
+        all.push(("threads", threads(details, row.process)));
     }
     if !details.frees.is_empty() {
         all.push(("freed by", frees(&details.frees, row.process)));

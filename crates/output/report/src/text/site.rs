@@ -121,13 +121,18 @@ fn figures(profile: &Profile, row: &Row<'_>, per: Option<f64>) -> Vec<(&'static 
         all.insert(1, ("each", text));
     }
     all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
-    all.extend(row_details::lines(row));
+    let details = row_details::merged(row);
+    all.extend(details.iter().flat_map(|it| row_details::lines(it, row)));
     if (row.sites.iter()).any(|site| freed_at::is_missing(profile, site)) {
         all.push(("freed at", freed_at::NOT_RECORDED.to_owned()));
     }
     all.push((
         "lifetime",
-        lifetime(&figures.lifetimes, row.process.duration_us),
+        lifetime(
+            &figures.lifetimes,
+            details.and_then(|it| it.lifetimes.median_ns(&figures.lifetimes)),
+            row.process.duration_us,
+        ),
     ));
     all.extend(curve::curve(row).map(|curve| ("over time", curve)));
     all
@@ -143,8 +148,8 @@ fn maximum(row: &Row<'_>) -> String {
     }
 }
 
-/// `run_us`: the duration of the process.
-fn lifetime(lifetimes: &Lifetimes, run_us: u64) -> String {
+/// `median_ns`: if it is known; `run_us`: the duration of the process.
+fn lifetime(lifetimes: &Lifetimes, median_ns: Option<u64>, run_us: u64) -> String {
     if lifetimes.blocks == 0 {
         return "unknown".to_owned();
     }
@@ -153,9 +158,11 @@ fn lifetime(lifetimes: &Lifetimes, run_us: u64) -> String {
         0 => String::new(),
         _ => format!(" ({} of the run)", share(mean as u64, run_us)),
     };
+    let median = median_ns.map(|it| format!(", median {}", duration(it as f64 / 1e3)));
     format!(
-        "mean {}{of_run}, from {} to {}",
+        "mean {}{of_run}{}, from {} to {}",
         duration(mean),
+        median.unwrap_or_default(),
         duration(lifetimes.min_ns as f64 / 1e3),
         duration(lifetimes.max_ns as f64 / 1e3)
     )

@@ -18,7 +18,7 @@ pub(crate) mod segments;
 mod split;
 mod units;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -129,6 +129,14 @@ impl DebugInformation {
         }
         main
     }
+}
+
+/// The compilers of a file's units with their options; see [`crate::Compilers`].
+pub(crate) fn compilers_with_options(file: &ElfFile) -> BTreeSet<String> {
+    let mut size = 0;
+    let sections = load_sections(file, &mut size);
+    let dwarf = borrow_sections(&sections);
+    producer::with_options(&Units::new(&dwarf), &Budget::for_bytes(size))
 }
 
 fn borrow_sections(sections: &Sections) -> Dwarf<'_> {

@@ -1,5 +1,7 @@
-//! Whether a module was compiled with optimisation, from what its compilers
-//! wrote into `DW_AT_producer`.
+//! The options with which a module was compiled, and whether with optimisation, from what its
+//! compilers wrote into `DW_AT_producer`.
+
+use std::collections::BTreeSet;
 
 use super::budget::Budget;
 use super::bytes::UnitRef;
@@ -54,6 +56,16 @@ pub(super) fn unoptimised(
     } else {
         None
     }
+}
+
+/// The compilers with options of all units, sorted. Assemblers, which do not optimise, are left
+/// out.
+pub(super) fn with_options(units: &Units<'_, '_>, budget: &Budget) -> BTreeSet<String> {
+    let roots = (0..units.len()).filter_map(|index| units.root(index, budget));
+    let texts = roots.filter_map(|it| Some(String::from_utf8_lossy(it.producer?).into_owned()));
+    texts
+        .filter(|it| it.contains(" -") && !it.starts_with("GNU AS "))
+        .collect()
 }
 
 /// Reads the root entry of the split part of a skeleton unit.

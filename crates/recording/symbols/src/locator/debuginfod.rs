@@ -1,6 +1,11 @@
 //! Debug files from debuginfod (elfutils, debuginfod(8)): from its client's cache, and
 //! from servers. Fetched files are stored in the cache, where other tools find them, too.
+//!
+//! Nearly all servers are https://. debuginfod-find, elfutils' client, is wherever GDB uses
+//! them, so that a TLS library of our own is a feature (`debuginfod`).
 
+#[cfg(not(feature = "debuginfod"))]
+mod find;
 #[cfg(feature = "debuginfod")]
 mod http;
 
@@ -8,8 +13,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(not(feature = "debuginfod"))]
+use self::find as client;
 #[cfg(feature = "debuginfod")]
-use self::http::fetch;
+use self::http as client;
 use crate::elf::ElfFile;
 use crate::error::hexadecimal;
 use crate::progress::Progress;
@@ -78,37 +85,30 @@ impl Debuginfod {
         if self.servers.is_empty() || self.log().absent.contains(build_id) {
             return None;
         }
-        let fetched = self
-            .servers
-            .iter()
-            .any(|server| self.fetch_from(server, build_id, &path, progress));
-        if !fetched {
+        if !self.fetch(build_id, &path, progress) {
             self.log().absent.insert(build_id.to_vec());
             return None;
         }
         open()
     }
 
-    fn fetch_from(&self, server: &str, build_id: &[u8], path: &Path, progress: &Progress) -> bool {
-        if self.log().failed.contains(server) {
-            return false;
-        }
-        let url = format!(
-            "{}/buildid/{}/debuginfo",
-            server.trim_end_matches('/'),
-            hexadecimal(build_id)
-        );
-        match fetch(&url, path, progress) {
-            Ok(found) => found,
-            Err(problem) => {
-                let mut log = self.log();
-                log.failed.insert(server.to_owned());
-                log.complaints.push(format!(
-                    "cannot fetch {url}: {problem}; this server is not asked again"
-                ));
-                false
+    /// Fetches a file to `path` from one of the servers; returns whether one has it.
+    fn fetch(&self, build_id: &[u8], path: &Path, progress: &Progress) -> bool {
+        let mut asked = client::groups(&self.servers).into_iter();
+        asked.any(|servers| {
+            if self.log().failed.contains(&servers) {
+                return false;
             }
-        }
+            let found = client::fetch(&servers, &hexadecimal(build_id), path, progress);
+            found.unwrap_or_else(|problem| {
+                let mut log = self.log();
+                log.complaints.push(format!(
+                    "cannot fetch debug files from {servers}: {problem}; it is not asked again"
+                ));
+                log.failed.insert(servers);
+                false
+            })
+        })
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
@@ -138,10 +138,9 @@ fn cache_folder(
     Some(caches.join("debuginfod_client"))
 }
 
-/// This build cannot fetch files.
-#[cfg(not(feature = "debuginfod"))]
-fn fetch(_: &str, _: &Path, _: &Progress) -> Result<bool, String> {
-    Err("this build of allotrope fetches nothing (feature `debuginfod`)".to_owned())
+/// Whether this build can fetch files on this machine.
+pub(super) fn can_fetch() -> bool {
+    client::is_there()
 }
 
 #[cfg(test)]

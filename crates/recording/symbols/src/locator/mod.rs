@@ -105,9 +105,8 @@ impl Locator {
     }
 
     /// Fetches debug files that are nowhere else from these debuginfod servers
-    /// (`http://host:port`) into the client's cache. Without the feature
-    /// `debuginfod` each request fails with a sentence in
-    /// [`take_complaints`](Self::take_complaints).
+    /// (`http://host:port`) into the client's cache; see [`can_fetch`](Self::can_fetch). A server
+    /// that fails is named by a sentence in [`take_complaints`](Self::take_complaints).
     #[must_use]
     pub fn with_debuginfod_servers<T>(mut self, servers: T) -> Self
     where
@@ -116,6 +115,12 @@ impl Locator {
         let servers = servers.into_iter().map(Into::into);
         self.debuginfod.add_servers(servers);
         self
+    }
+
+    /// Whether files can be fetched from servers: by the program debuginfod-find, or, with the
+    /// feature `debuginfod`, without it.
+    pub fn can_fetch() -> bool {
+        debuginfod::can_fetch()
     }
 
     /// Stores indexes of modules with much debug information in this cache and

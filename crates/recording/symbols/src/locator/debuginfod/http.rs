@@ -16,9 +16,26 @@ const MAX_BYTES: u64 = 16 << 30;
 /// Default of `DEBUGINFOD_MAXTIME`: seconds for one file.
 const MAX_SECONDS: u64 = 300;
 
-/// Fetches a file to `path`; until it is complete it has another name. Returns
-/// `false` if the server does not have it.
-pub(super) fn fetch(url: &str, path: &Path, progress: &Progress) -> Result<bool, String> {
+/// Whether there is a client.
+pub(super) fn is_there() -> bool {
+    true
+}
+
+/// The servers, each of which is asked for itself.
+pub(super) fn groups(servers: &[String]) -> Vec<String> {
+    servers.to_vec()
+}
+
+/// Fetches the debug file with a build id to `path`; until it is complete it has another name.
+/// Returns `false` if the server does not have it.
+pub(super) fn fetch(
+    server: &str,
+    build_id: &str,
+    path: &Path,
+    progress: &Progress,
+) -> Result<bool, String> {
+    let server = server.trim_end_matches('/');
+    let url = format!("{server}/buildid/{build_id}/debuginfo");
     let seconds = std::env::var("DEBUGINFOD_MAXTIME")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -1,0 +1,137 @@
+//! How the lifetimes of a site's blocks are distributed: a log-linear histogram, as HdrHistogram
+//! is. Its memory is bounded, whatever the lifetimes are.
+
+use crate::lifetime::Lifetimes;
+
+/// Buckets of each power of two. The middle of a bucket is at most half of an eighth, 6.25 %, away
+/// from every lifetime in it; lifetimes below 16 ns have buckets of their own.
+const BUCKETS: u64 = 8;
+
+/// The number of blocks by lifetime.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LifetimeHistogram {
+    /// Buckets that are not empty and their blocks, at most 496 of them. The bucket of the latest
+    /// lifetime is first: lifetimes of a site are alike, so that most searches end there.
+    buckets: Vec<(u16, u64)>,
+}
+
+impl LifetimeHistogram {
+    /// Counts a block that lived this long.
+    #[inline]
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.add_to(bucket(ns), 1);
+    }
+
+    /// Adds the blocks of another site.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for &(bucket, blocks) in &other.buckets {
+            self.add_to(bucket, blocks);
+        }
+    }
+
+    #[inline]
+    fn add_to(&mut self, bucket: u16, blocks: u64) {
+        match self.buckets.iter().position(|it| it.0 == bucket) {
+            Some(place) => {
+                self.buckets[place].1 += blocks;
+                self.buckets.swap(0, place);
+            }
+            None => {
+                self.buckets.push((bucket, blocks));
+                let last = self.buckets.len() - 1;
+                self.buckets.swap(0, last);
+            }
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.buckets.sort_unstable();
+    }
+
+    /// The median in nanoseconds, at most 6.25 % away from the lifetime that half of the blocks
+    /// did not exceed; `None` without blocks. `lifetimes`: of the same blocks.
+    pub fn median_ns(&self, lifetimes: &Lifetimes) -> Option<u64> {
+        let mut buckets = self.buckets.clone();
+        buckets.sort_unstable();
+        let blocks: u64 = buckets.iter().map(|it| it.1).sum();
+        let mut below = 0;
+        let middle = buckets.into_iter().find(|(_, blocks_in)| {
+            below += blocks_in;
+            below >= blocks.div_ceil(2)
+        });
+        // The ends are known exactly.
+        middle.map(|(bucket, _)| middle_of(bucket).clamp(lifetimes.min_ns, lifetimes.max_ns))
+    }
+}
+
+fn bucket(ns: u64) -> u16 {
+    let shift = (ns / (2 * BUCKETS)).checked_ilog2().map_or(0, |it| it + 1);
+    (u64::from(shift) * BUCKETS + (ns >> shift)) as u16
+}
+
+/// The middle of a bucket's lifetimes.
+fn middle_of(bucket: u16) -> u64 {
+    let bucket = u64::from(bucket);
+    let shift = (bucket / BUCKETS).saturating_sub(1);
+    let first = (bucket - shift * BUCKETS) << shift;
+    first + ((1 << shift) / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn median(lifetimes: &[u64]) -> Option<u64> {
+        let (mut histogram, mut all) = (LifetimeHistogram::default(), Lifetimes::default());
+        for ns in lifetimes {
+            histogram.add(*ns);
+            all.add(*ns);
+        }
+        histogram.median_ns(&all)
+    }
+
+    #[test]
+    fn few_and_short_lifetimes_are_exact() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[123_456_789]), Some(123_456_789));
+        assert_eq!(median(&[7; 9]), Some(7));
+        assert_eq!(median(&[15, 3, 9]), Some(9));
+        assert_eq!(median(&[15, 3, 9, 10]), Some(9), "the lower one of two");
+        assert_eq!(median(&[u64::MAX]), Some(u64::MAX));
+    }
+
+    #[test]
+    fn one_long_lifetime_does_not_move_it() {
+        let mut lifetimes = vec![1_000; 999];
+        lifetimes.push(u64::MAX);
+        let median = median(&lifetimes).expect("there are blocks");
+        assert!((1_000..=1_062).contains(&median), "{median}");
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_as_near_as_it_says(mut lifetimes in prop::collection::vec(any::<u64>().prop_flat_map(|high| 0..=high), 1..200)) {
+            let found = median(&lifetimes).expect("there are blocks") as f64;
+            lifetimes.sort_unstable();
+            let exact = lifetimes[(lifetimes.len() - 1) / 2] as f64;
+            prop_assert!((found - exact).abs() <= exact / 16.0 + 1.0, "{found} {exact}");
+        }
+
+        #[test]
+        fn merged_histograms_are_those_of_all_blocks(one: Vec<u32>, other: Vec<u32>) {
+            let of = |lifetimes: &[u32]| {
+                let mut histogram = LifetimeHistogram::default();
+                lifetimes.iter().for_each(|ns| histogram.add(u64::from(*ns)));
+                histogram
+            };
+            let mut merged = of(&one);
+            merged.merge(&of(&other));
+            let mut all = of(&[one, other].concat());
+            merged.sort();
+            all.sort();
+            prop_assert_eq!(merged, all);
+        }
+    }
+}
