@@ -7,7 +7,7 @@
 //! `allotrope-profile` (`sampled`) computes the estimates.
 //!
 //! The state comes from a process that may be hostile. `samples` of `allotrope-shm` has checked and
-//! bounded it; here each stack node is visited once, and no stack gets deeper than [`MAX_DEPTH`]
+//! bounded it; here each stack node is visited once, and no stack gets deeper than `MAX_DEPTH`
 //! frames.
 
 mod image;
