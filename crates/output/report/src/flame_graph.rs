@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_profile::{Filter, Metric, StackFrame, StackSet};
-use allotrope_text::shown;
+use allotrope_text::{columns, cut, shown};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
@@ -357,14 +357,10 @@ pub fn write(
     folded.draw(&mut options, &about, out)
 }
 
-/// What is drawn, in as many characters as fit.
+/// What is drawn, in as many columns as fit.
 fn subtitle(title: &str, about: &str) -> String {
-    let room = SUBTITLE.saturating_sub(about.chars().count());
-    if title.chars().count() <= room {
-        return format!("{title}{about}");
-    }
-    let start: String = title.chars().take(room.saturating_sub(1)).collect();
-    format!("{start}…{about}")
+    let room = SUBTITLE.saturating_sub(columns(about));
+    format!("{}{about}", cut(title, room))
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 
 use allotrope_attribution::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
+use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;
 
 use super::rows::{SiteRow, rows};
-use super::wording::{interval, periods, value, words};
+use super::wording::{interval, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
-use crate::style::{Role, Style};
+use allotrope_text::{Role, Style};
 
 /// Most frames of a stack that are shown unless all are wanted.
 const MAX_FRAMES: usize = 8;
@@ -113,10 +114,10 @@ impl<'a> Text<'a> {
         let since = duration(longest.unwrap_or(0) as f64);
         let line = format!(
             "{processes}, watched for {since}; sampled: {}",
-            periods(self.profile)
+            self.profile.periods()
         );
         self.wrapped(&line, 0, out)?;
-        let nameless = crate::sampled_warnings(self.profile);
+        let nameless = sampled_warnings(self.profile);
         for warning in self.profile.warnings().into_iter().chain(nameless) {
             let lines = wrap(&format!("warning: {warning}"), self.options.style.columns());
             for line in lines {
