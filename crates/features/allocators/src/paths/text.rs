@@ -55,7 +55,6 @@ fn section(allocator: &Allocator, top: usize, document: &mut Document) {
             "{cut} operations were too long to be stepped to their end"
         ));
     }
-    document.gap();
     document.table(entry_points(allocator));
     document.gap();
     document.table(size_classes(allocator).top(top));
