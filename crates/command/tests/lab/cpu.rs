@@ -189,7 +189,7 @@ fn calls_are_counted_in_a_second_run_or_taken_from_a_recording() {
         (from(&counted).to_vec(), "recording"),
         (from(&whole).to_vec(), "recording"),
         (
-            vec!["--operations".to_owned(), "2000000".to_owned()],
+            vec!["--divide-by".to_owned(), "2000000".to_owned()],
             "given",
         ),
     ] {
@@ -317,7 +317,7 @@ fn text_names_clock_skid_and_missing_counters() {
     let mut command = crate::support::record::command();
     command
         .env("COLUMNS", "80")
-        .args(["cpu", "--operations", "20000000", "--"]);
+        .args(["cpu", "--divide-by", "20000000", "--"]);
     let output = run(command.args(program("pairs")), b"");
     let text = output.errors();
     if text.contains("perf_event_open") {
@@ -360,6 +360,6 @@ fn statuses_of_what_cannot_be_sampled() {
     }
     let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
     assert_eq!(code, Some(2), "{errors}");
-    let (code, _) = status(&["--count", "--operations", "3", "true"]);
+    let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
 }

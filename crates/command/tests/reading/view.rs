@@ -120,7 +120,7 @@ fn the_page_of_two_files_is_that_of_diff() {
     allotrope([
         OsStr::new("export"),
         recording.trace.as_os_str(),
-        OsStr::new("--to"),
+        OsStr::new("--format"),
         OsStr::new("stacks"),
         OsStr::new("-o"),
         stacks.as_os_str(),

@@ -515,7 +515,7 @@ fn what_cannot_be_sent_is_refused_at_once() {
         assert_eq!(errors.lines().count(), 1, "{errors}");
         errors.has(variable);
     }
-    for with in [&["--once"][..], &["--save", "file"]] {
+    for with in [&["--once"][..], &["--output", "file"]] {
         let errors = refused(&[&[&*id, "--otlp", url], with].concat(), &[]);
         errors.has("cannot be used with");
     }

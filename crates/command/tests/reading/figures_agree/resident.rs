@@ -59,8 +59,7 @@ fn stat_has_the_resident_set_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let csv = folder.path().join("out.csv");
     let mut stat = command();
-    stat.args(["stat", "--interval", "100ms", "--csv"])
-        .arg(&csv);
+    stat.args(["stat", "--every", "100ms", "--csv"]).arg(&csv);
     stat.arg("--").arg(compiled("figures.c")).arg("resident");
     let plain = record(compiled("figures.c")).arg("resident").plain();
     let plain = count(&plain.text()).expect("KiB") * 1024;
