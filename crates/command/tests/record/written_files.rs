@@ -73,6 +73,7 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
         std::thread::yield_now();
     }
     assert_eq!(mode(&trace).expect("it is there"), 0o600);
+    child.send("");
     child.end().ok();
     assert_eq!(mode(&trace).expect("it is there"), 0o640);
 }
