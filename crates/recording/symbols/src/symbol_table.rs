@@ -21,7 +21,7 @@ const MAX_NAME: usize = 64 << 10;
 pub(crate) struct Symbol<'a> {
     /// Where it starts.
     pub(crate) address: u64,
-    /// Its name as in the table, without a symbol version.
+    /// Name of the symbol as in the table, without a symbol version.
     pub(crate) name: &'a [u8],
 }
 

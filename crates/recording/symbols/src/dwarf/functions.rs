@@ -16,7 +16,7 @@ const MAX_INLINED: usize = 512;
 /// A function with code of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Function {
-    /// Its entry in the unit.
+    /// Entry of the function in the unit.
     pub(super) entry: UnitOffset,
     /// Start of the range that an address was found in: a function that was
     /// split into a hot and a cold part has two.
