@@ -158,8 +158,8 @@ mod tests {
         );
     }
 
-    /// With the shape 1 it is the exponential distribution, with the shape n the time until the
-    /// nth event of a Poisson process: Q = Σ e^−x·x^k/k! over k < n.
+    /// With the shape 1 the gamma distribution is the exponential one, with the shape n the time
+    /// until the nth event of a Poisson process: Q = Σ e^−x·x^k/k! over k < n.
     #[test]
     fn probabilities_are_those_of_a_poisson_process() {
         for events in 1..60 {
