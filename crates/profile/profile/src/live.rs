@@ -72,7 +72,7 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct LiveBlocks {
     ids: AddressMap,
-    /// By id.
+    /// Live blocks by id.
     blocks: Vec<LiveBlock>,
     free_ids: Vec<u32>,
 }

@@ -21,7 +21,7 @@ pub struct Options<'a> {
     /// Makes the time tables exact just after the peak of each process, too: what is live
     /// there is what was live at the peak. The [`peaks`](crate::peaks) of the same trace.
     pub peaks: &'a [Peak],
-    /// With a time table, makes another one by the threads that allocate.
+    /// Makes, with a time table, another one by the threads that allocate.
     pub thread_times: bool,
     /// Collects [`Evidence`](crate::Evidence) for findings in each process.
     pub evidence: bool,

@@ -22,7 +22,7 @@ use crate::metric::{Metric, MetricSet};
 use crate::model::{Frame, Module};
 use crate::stack::Stack;
 
-/// Most samples and totals of a file.
+/// Largest number of samples and totals of a file.
 pub const MAX_SAMPLES: u64 = 1 << 22;
 
 /// Why a sampled profile cannot be read.
@@ -58,18 +58,18 @@ pub struct SampledProfile {
     pub modules: Vec<Module>,
     /// Every distinct frame; stacks refer to them by index.
     pub frames: Vec<Frame>,
-    /// In the order of the file.
+    /// Processes in the order of the file.
     pub processes: Vec<SampledProcess>,
 }
 
 /// A watched process.
 #[derive(Debug, Clone)]
 pub struct SampledProcess {
-    /// Its number in the file.
+    /// Number of the process in the file.
     pub id: ImageId,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// Its parent's process id; 0 if unknown.
+    /// Process id of the parent; 0 if unknown.
     pub parent_pid: u32,
     /// Path of the executable.
     pub executable: PathBuf,
@@ -85,18 +85,18 @@ pub struct SampledProcess {
     pub sampling: Sampling,
     /// All blocks. `None`: sampling was never on, so that nothing is known.
     pub totals: Option<SampledFigures>,
-    /// Its stacks, those with most live bytes first.
+    /// Stacks of the process, those with most live bytes first.
     pub sites: Vec<SampledSite>,
 }
 
 /// A stack of which a block was sampled.
 #[derive(Debug, Clone)]
 pub struct SampledSite {
-    /// From 1; unique in the profile.
+    /// Number of the site, from 1; unique in the profile.
     pub number: u32,
     /// The stack.
     pub stack: Stack,
-    /// Its blocks.
+    /// Figures of the site's blocks.
     pub figures: SampledFigures,
 }
 
@@ -107,7 +107,7 @@ pub struct SampledFigures {
     pub live: Figures,
     /// All blocks that were allocated while sampling was on.
     pub allocated: Figures,
-    /// Those that were freed; of a stack nothing is known of them.
+    /// The blocks that were freed; nothing is known of those of one stack.
     pub freed: Figures,
     /// The smallest size that its blocks can have; it bounds their number.
     smallest: Smallest,
@@ -123,7 +123,7 @@ enum Smallest {
 }
 
 impl SampledFigures {
-    /// Of all blocks, without samples yet.
+    /// Returns the figures of all blocks, without samples yet.
     fn total(longest: Period) -> Self {
         Self {
             live: Figures::new(longest),
@@ -133,7 +133,7 @@ impl SampledFigures {
         }
     }
 
-    /// Of a stack, without samples yet.
+    /// Returns the figures of one stack, without samples yet.
     pub fn of_site(longest: Period) -> Self {
         Self {
             smallest: Smallest::OfSamples,
@@ -190,7 +190,7 @@ impl SampledFigures {
         Metric::LeakedBytes,
     ];
 
-    /// The same as a set.
+    /// Returns [`Self::METRICS`] as a set.
     pub fn known() -> MetricSet {
         MetricSet::of(&Self::METRICS)
     }

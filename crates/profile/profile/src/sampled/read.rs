@@ -16,7 +16,7 @@ use crate::frames::{Code, FrameTable};
 use crate::index::{Image, index};
 use crate::stack::Stacks;
 
-/// Most frames of all stacks together, 128 MiB. Stacks after that have none.
+/// Largest number of frames of all stacks together, 128 MiB. Stacks after that have none.
 const MAX_FRAMES: usize = 1 << 25;
 
 /// What was read of an image's samples.

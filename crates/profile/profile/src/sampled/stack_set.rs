@@ -8,7 +8,7 @@ use crate::stack_set::{CountedStack, StackFrame, StackSet};
 use allotrope_text::text_of_path;
 
 impl SampledProfile {
-    /// Its stacks with their estimates, rounded to whole numbers, and in the same order the
+    /// Returns the stacks with their estimates, rounded to whole numbers, and in the same order the
     /// figures of which these were made.
     pub fn stack_set(&self) -> (StackSet, Vec<SampledFigures>) {
         let frames = self.frames.iter().map(|frame| StackFrame {
