@@ -15,16 +15,16 @@ pub struct Input<'a> {
     /// The recording that they come from. `None` for stacks of other tools, sampled profiles
     /// and what was live at a moment.
     pub recorded: Option<Recorded<'a>>,
-    /// Of a sampled profile: the estimates of which its figures were made.
+    /// Estimates of which the figures of a sampled profile were made.
     pub estimates: Option<Estimates<'a>>,
 }
 
 /// The estimates of a sampled profile, with their intervals.
 #[derive(Clone, Copy)]
 pub struct Estimates<'a> {
-    /// Of the stacks of [`Input::set`], in their order.
+    /// Estimates of the stacks of [`Input::set`], in their order.
     pub stacks: &'a [SampledFigures],
-    /// Of all together.
+    /// Estimate of all stacks together.
     pub total: &'a SampledFigures,
 }
 
