@@ -13,7 +13,7 @@ use crate::shorten::clean;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
 use crate::warnings::warnings;
 
-/// Most rows of a table.
+/// Largest number of rows of a table.
 const MAX: usize = 10;
 /// Columns of the curve.
 const COLUMNS: usize = 60;

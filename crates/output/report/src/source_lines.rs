@@ -32,7 +32,7 @@ pub struct SourceLines {
     moved: Vec<(PathBuf, PathBuf)>,
     /// When the program ran: a file modified later may differ.
     recorded: Option<SystemTime>,
-    /// By path: the file as it was compiled.
+    /// Files as they were compiled, by path.
     compiled: FxHashMap<String, Compiled>,
     state: RefCell<State>,
 }
@@ -50,7 +50,7 @@ struct State {
 /// What is known of a source file as it was compiled.
 #[derive(Debug, Default, Clone, Copy)]
 struct Compiled {
-    /// Its MD5 sum. Several modules may have been compiled from it; then that of one.
+    /// MD5 sum of the file. Several modules may have been compiled from it; then that of one.
     md5: Option<[u8; 16]>,
     /// When the first module with code of it was linked: a file modified later may differ.
     linked: Option<SystemTime>,

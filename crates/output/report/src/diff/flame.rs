@@ -60,7 +60,7 @@ pub fn write(
     folded.draw(&mut options, about, out)
 }
 
-/// Of the runs of a side, the one whose figures the comparison has: it has the side's total.
+/// Returns the run of a side whose figures the comparison has: it has the side's total.
 pub fn compared_run(runs: &[StackSet], metric: Metric, total: u64) -> Option<&StackSet> {
     runs.iter().find(|run| run.total(metric) == total)
 }
@@ -158,7 +158,7 @@ impl Labels for Changes {
     }
 }
 
-/// From nearly white to red for an increase, to blue for a decrease.
+/// Returns a colour from nearly white to red for an increase, to blue for a decrease.
 fn color(difference: i64, largest: u64) -> Color {
     let share = difference.unsigned_abs() as f64 / largest.max(1) as f64;
     let faded = (70.0 + 150.0 * (1.0 - share.min(1.0).sqrt())) as u8;

@@ -19,7 +19,7 @@ use crate::text::{Screen, TextOptions, chart, freed_at, lists};
 
 /// Columns of a word before a text.
 const WORD: usize = 12;
-/// Most sizes and threads.
+/// Largest number of sizes and threads.
 const MAX: usize = 6;
 
 /// What is shown in full.

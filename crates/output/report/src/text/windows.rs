@@ -12,7 +12,7 @@ use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
 use crate::text::TextOptions;
 
-/// Most names in the table.
+/// Largest number of names in the table.
 const MAX: usize = 30;
 
 const TITLES: [&str; 6] = [
