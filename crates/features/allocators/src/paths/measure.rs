@@ -21,7 +21,7 @@ pub struct Request<'a> {
     pub replayer: &'a Replayer,
     /// The operations of the recording.
     pub operations: &'a Operations,
-    /// Those that are stepped.
+    /// The operations that are stepped.
     pub samples: &'a ChosenOperations,
     /// How often.
     pub runs: u32,
