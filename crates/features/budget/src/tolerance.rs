@@ -28,7 +28,7 @@ const PARTS: u64 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distance {
     Absolute(u64),
-    /// In 1 / [`PARTS`] of a percent of the budget.
+    /// A distance in 1 / [`PARTS`] of a percent of the budget.
     Relative(u64),
     Any,
 }
