@@ -147,7 +147,7 @@ struct Sides {
     after: Vec<StackSet>,
     /// The samples of the sides, if one of them is a sampled profile.
     sampled: Option<[SideFigures; 2]>,
-    /// With `--window`, the iterations that each run of both sides declares (0: none).
+    /// Iterations, with `--window`, that each run of both sides declares (0: none).
     iterations: Vec<u64>,
 }
 

@@ -27,9 +27,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::tcp_owner::{Owner, owner};
 
-/// Most answers at once.
+/// Largest number of answers at once.
 const ANSWERS: usize = 16;
-/// Most connections that have no answer yet.
+/// Largest number of connections that have no answer yet.
 const WAITING: usize = 128;
 const MAX_HEAD: usize = 8 << 10;
 const HEADERS: usize = 64;
@@ -124,7 +124,7 @@ impl Client {
         Self::Local(Owner::User(rustix::process::geteuid().as_raw()))
     }
 
-    /// The other end of a connection.
+    /// Returns the other end of a connection.
     fn of(stream: &TcpStream) -> Self {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
             return Self::Local(Owner::Gone);
@@ -159,7 +159,7 @@ impl Client {
 /// Why there is no place for one more connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Full {
-    /// Its client has its share.
+    /// The client has its share.
     Share,
     /// The clients that do not serve have theirs.
     Others,
@@ -244,7 +244,7 @@ pub fn start(listener: TcpListener, responder: impl Responder) -> io::Result<()>
     start_for(listener, responder, Client::of)
 }
 
-/// As [`start`]; `client` is who connects.
+/// Same as [`start`]; `client` is who connects.
 fn start_for(
     listener: TcpListener,
     responder: impl Responder,

@@ -28,7 +28,7 @@ const UNITS: [(&str, f64); 6] = [
 ];
 /// The name of the last moment that is recorded.
 const NOW: &str = "now";
-/// Most marks that an error lists.
+/// Largest number of marks that an error lists.
 const MAX_LISTED: usize = 8;
 
 /// A moment of a recording.
@@ -66,7 +66,7 @@ impl Moment {
         }
     }
 
-    /// For clap, which wants a result.
+    /// Parses a moment for clap, which wants a result.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("write a time after the start, such as `2s`, or the name of a mark".into()),

@@ -138,7 +138,7 @@ pub struct Stat {
 }
 
 impl Arguments {
-    /// Those with which the first screen is shown at the end.
+    /// Returns the arguments with which the first screen is shown at the end.
     pub fn with_first_screen(self) -> Self {
         Self {
             first_screen: true,
@@ -305,7 +305,7 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
     launcher.finish()
 }
 
-/// Most processes that are named while the recording waits for them.
+/// Largest number of processes that are named while the recording waits for them.
 const MAX_NAMED: usize = 8;
 
 /// The state of a recording.

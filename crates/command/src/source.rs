@@ -36,10 +36,10 @@ const TRACE: &[u8] = b"ALLOTROP";
 pub struct Source {
     /// The stacks.
     pub set: StackSet,
-    /// If it is a sampled profile, the figures of its stacks, in their order. `set` has the
+    /// Figures of the stacks, in their order, if it is a sampled profile. `set` has the
     /// estimates.
     pub sampled: Option<Box<SampledSource>>,
-    /// If it is a recording that was read with [`read_recorded`], what it has besides sums.
+    /// What a recording that was read with [`read_recorded`] has besides sums.
     pub recorded: Option<Box<RecordedSource>>,
     /// Notes on how far the figures can be trusted, a sentence each.
     notes: Vec<String>,
@@ -64,7 +64,7 @@ impl Events for RecordedSource {
 
 /// What a sampled profile has besides its stacks.
 pub struct SampledSource {
-    /// By index of the stack.
+    /// Figures by index of the stack.
     pub stacks: Vec<SampledFigures>,
     /// All stacks together; as in `stacks` after a filter.
     pub total: SampledFigures,
@@ -162,7 +162,7 @@ pub struct WindowRuns {
     pub sets: Vec<StackSet>,
     /// The iterations that each run declares; 0 if it declares none.
     pub iterations: Vec<u64>,
-    /// As in a [`Source`].
+    /// Notes as those of a [`Source`].
     notes: Vec<String>,
 }
 
@@ -244,7 +244,7 @@ pub fn read(path: &Path, limits: Limits, progress: &Progress) -> Result<Source, 
     read_with(path, None, limits, progress)
 }
 
-/// The same, and keeps of a recording its profile, with what is wanted.
+/// Same as [`read()`], but keeps of a recording its profile, with what is wanted.
 pub fn read_recorded(
     path: &Path,
     wanted: trace::Wanted<'_>,

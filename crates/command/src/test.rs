@@ -155,7 +155,7 @@ enum Format {
 }
 
 impl Format {
-    /// Its files.
+    /// Returns what files of this format are.
     fn kind(self) -> Kind<'static> {
         const fn kind(is_own: &'static dyn Fn(&[u8]) -> bool) -> Kind<'static> {
             Kind {

@@ -170,7 +170,7 @@ pub fn peaks(
     peaks
 }
 
-/// The same with more than the figures.
+/// Same as [`profile()`], with more than the figures.
 pub fn profile_with(
     path: &Path,
     trace: &mut TraceReader,

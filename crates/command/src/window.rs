@@ -16,9 +16,9 @@ use crate::exit_status::{BAD_INPUT, Failure};
 use crate::progress::Progress;
 use crate::trace;
 
-/// Most names of windows that an error lists.
+/// Largest number of names of windows that an error lists.
 const LISTED: usize = 10;
-/// Most runs of a window that are compared.
+/// Largest number of runs of a window that are compared.
 const MAX_RUNS: usize = 100;
 
 /// All runs of the window `name`, process by process, in order of opening. Fails if

@@ -19,7 +19,7 @@ use crate::message;
 use crate::progress::Progress;
 use crate::trace;
 
-/// Most warnings in the summary; the report shows all.
+/// Largest number of warnings in the summary; the report shows all.
 const MAX_WARNINGS: usize = 10;
 
 /// Why a recording has no process image.

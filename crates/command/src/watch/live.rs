@@ -22,7 +22,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
 use crate::replacing::replaceable_by_profile_only;
 
-/// Most sites of the view.
+/// Largest number of sites of the view.
 const SITES: usize = 500;
 /// The time between two looks.
 const LOOKS: Duration = Duration::from_secs(1);

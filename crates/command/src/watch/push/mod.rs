@@ -27,7 +27,7 @@ use crate::values;
 use endpoint::Endpoint;
 use sender::{Counts, Sender};
 
-/// Most last states that wait for a free place.
+/// Largest number of last states that wait for a free place.
 const MAX_ENDED: usize = 16;
 /// How long the last push may take when the watcher ends.
 const PATIENCE: Duration = Duration::from_secs(30);

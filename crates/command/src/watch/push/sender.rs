@@ -18,9 +18,9 @@ use super::endpoint::Endpoint;
 use crate::message;
 use crate::watch::profile;
 
-/// From this number on, further processes go to the next request.
+/// Number of samples from which on further processes go to the next request.
 const SAMPLES: usize = 20_000;
-/// Most characters of a process's name.
+/// Largest number of characters of a process's name.
 const MAX_NAME: usize = 200;
 const SERVICE: &str = "service.name";
 
