@@ -95,7 +95,7 @@ fn live(report: &Value, function: &str) -> [u64; 2] {
     sums
 }
 
-/// By how many blocks the stacks of a function differ, from a diff.
+/// Returns by how many blocks the stacks of a function differ, from a diff.
 fn difference(before: &str, after: &str, function: &str) -> i64 {
     let output = succeeds(&["diff", before, after, "--format", "json"]);
     let diff: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");

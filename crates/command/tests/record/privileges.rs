@@ -112,7 +112,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Of all processes, in the order in which they printed.
+    /// Returns what all processes printed, in the order in which they did.
     fn all(output: &Output) -> Vec<Self> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut all: Vec<Self> = Vec::new();

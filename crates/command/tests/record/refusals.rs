@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{Recording, compiled, compiled_with, is_root, record, skip};
 
-/// At most three lines, with `what` in them, and nothing left in the folder.
+/// Expects at most three lines, with `what` in them, and nothing left in the folder.
 fn expect_refusal(recording: &Recording, status: i32, what: &str) {
     assert_eq!(
         recording.status.code(),

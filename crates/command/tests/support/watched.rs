@@ -18,24 +18,24 @@ pub struct Program {
 }
 
 impl Program {
-    /// Without a holder, which would outlive the test.
+    /// Starts the program without a holder, which would outlive the test.
     pub fn new(options: &[&str]) -> Self {
         Self::start(command().args(["standby", "--no-holder"]).args(options))
     }
 
-    /// By this command, to which the program is added.
+    /// Starts the program by this command, to which the program is added.
     pub fn start(command: &mut Command) -> Self {
         Self::start_below(command, &[])
     }
 
-    /// By this command, which runs these words with the program added.
+    /// Starts the program by this command, which runs these words with the program added.
     pub fn start_below(command: &mut Command, words: &[&str]) -> Self {
         let program = compiled("watched.c");
         Self::start_as(command.arg("--").args(words).arg(program))
     }
 
-    /// By this whole command, which runs a build of `programs/watched.c` or another program
-    /// that answers with lines, the first of which is "ready".
+    /// Starts the program by this whole command, which runs a build of `programs/watched.c` or
+    /// another program that answers with lines, the first of which is "ready".
     pub fn start_as(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())

@@ -44,7 +44,7 @@ struct Program {
 }
 
 impl Program {
-    /// With `blocks` blocks of [`SIZE`] bytes.
+    /// Starts a program with `blocks` blocks of [`SIZE`] bytes.
     fn new(blocks: u64) -> Self {
         let mut child = command()
             .args(["standby", "--period", "1", "--"])

@@ -329,7 +329,7 @@ fn a_program_that_closes_its_descriptors_is_kept() {
     assert!(is_listed());
 }
 
-/// Its id is 1 there, and another one here.
+/// The process's id is 1 there, and another one here.
 #[test]
 fn a_process_in_another_namespace_runs_until_it_is_killed() {
     let words = ["unshare", "-Urpf"];

@@ -139,7 +139,8 @@ fn a_program_that_calls_exec_is_sampled_long_before_the_next_report() {
     assert!(start.elapsed() < LONG);
 }
 
-/// Its blocks are gone with the exec, five seconds before the watcher says that it has left.
+/// The program's blocks are gone with the exec, five seconds before the watcher says that it has
+/// left.
 #[test]
 fn the_blocks_of_a_program_that_was_replaced_are_not_reported_as_live() {
     for every in ["100ms", "1h"] {

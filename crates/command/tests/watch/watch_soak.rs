@@ -35,7 +35,7 @@ impl Killed {
         kill_process(Pid::from_child(&self.0), signal).expect("it was not waited for");
     }
 
-    /// Its resident set in KiB.
+    /// Returns the resident set in KiB.
     fn resident_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.expect("our child");

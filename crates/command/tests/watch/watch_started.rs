@@ -150,7 +150,7 @@ fn a_process_that_is_prepared_after_the_program_has_ended_is_watched() {
     assert_eq!(started.end(), Some(4));
 }
 
-/// In the last report.
+/// Returns the number of blocks in the last report.
 fn blocks(started: &Started) -> Option<f64> {
     let last = started.reports().pop()?;
     Some(blocks_of(&last, "by_malloc"))

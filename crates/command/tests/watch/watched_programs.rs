@@ -174,7 +174,7 @@ fn stacks_lead_to_the_functions_of_the_program() {
     }
 }
 
-/// Its monotonic clock is 500 s behind ours.
+/// The monotonic clock of the program is 500 s behind ours.
 #[test]
 fn ages_in_another_time_namespace_are_right() {
     let words = ["unshare", "-UrT", "--monotonic", "-500"];

@@ -71,7 +71,7 @@ pub fn keep(name: &str, bytes: &[u8]) {
 /// How a child ended.
 enum Ended {
     Well,
-    /// At this mutant.
+    /// The child ended badly at this mutant.
     Badly(u64, String),
 }
 
