@@ -211,7 +211,7 @@ fn point(runner: &Runner, allotrope: &Tool, job: &Job, value: u64, runs: usize) 
 pub struct Power {
     /// The cost.
     pub what: &'static str,
-    /// Over all values; `None` if it cannot be determined.
+    /// Exponent over all values; `None` if it cannot be determined.
     pub over_all: Option<f64>,
     /// The largest power between two neighbouring values, and these two values.
     pub steepest: Option<(f64, f64, f64)>,

@@ -16,7 +16,7 @@ use allotrope_text::numbers::bytes;
 use crate::exit_status::BAD_INPUT;
 use crate::message;
 
-/// Between two looks. A process touches some tens of megabytes in that time.
+/// Time between two looks. A process touches some tens of megabytes in that time.
 const EACH: Duration = Duration::from_millis(10);
 
 /// Large files may take more: for each of their bytes so many. The recording of a program with

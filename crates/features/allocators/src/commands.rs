@@ -21,7 +21,7 @@ pub struct Invocation {
     pub runs: u32,
     /// Operations to step through, about.
     pub operations: u64,
-    /// How often they are stepped.
+    /// Number of runs in which operations are stepped.
     pub stepped_runs: u32,
     /// The recorded allocator, if the user named it.
     pub recorded_with: Option<String>,

@@ -45,7 +45,7 @@ pub struct Stepping {
     pub every: u64,
     /// Operations that were stepped in each run.
     pub operations: u64,
-    /// How often.
+    /// Number of runs in which they were stepped.
     pub runs: u32,
 }
 

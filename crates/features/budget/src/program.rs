@@ -46,7 +46,7 @@ pub struct Program {
 /// How a program ended, and the end of its output.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// How the program ended.
     pub ending: Ending,
     /// The end of its standard output and error, interleaved.
     pub output: String,

@@ -82,7 +82,7 @@ struct Limits {
     characters: usize,
 }
 
-/// Below so many characters, names are not cut while there are stacks to leave out.
+/// Number of characters below which names are not cut while there are stacks to leave out.
 const SHORT_NAME: usize = 200;
 /// Names are not cut below this.
 const MIN_NAME: usize = 40;

@@ -221,7 +221,7 @@ impl LiveBlocks {
         self.blocks[slot.block]
     }
 
-    /// After an event has been accumulated: releases the id of the block that it ended,
+    /// Releases, after an event has been accumulated, the id of the block that it ended,
     /// if it ended one.
     #[inline]
     pub(crate) fn release(&mut self, allocates: bool, blocks: Blocks) {

@@ -137,7 +137,7 @@ pub struct Process {
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it began.
+    /// How the image began.
     pub origin: Origin,
     /// The image it was forked from, if known.
     pub forked_from: Option<ImageId>,
@@ -150,7 +150,7 @@ pub struct Process {
     /// Microseconds from its start to its end, or to the last known time if the trace does
     /// not have the end.
     pub duration_us: u64,
-    /// How it ended; `Running` if the trace does not have the end.
+    /// How the image ended; `Running` if the trace does not have the end.
     pub exit: Exit,
     /// Everything that its recorder wrote has been read.
     pub complete: bool,

@@ -32,7 +32,7 @@ pub struct Options<'a> {
 /// When an aggregation uses helper threads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Helpers {
-    /// When there are enough events for them to pay, and more than one processor.
+    /// They are used when there are enough events for them to pay, and more than one processor.
     #[default]
     WhereWorthIt,
     /// Always as many as allowed, however small the trace; for tests.

@@ -6,7 +6,7 @@
 /// Standard normal quantile of 97.5 %.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
-/// Above this shape, Wilson and Hilferty's approximation is right to seven digits.
+/// Shape above which Wilson and Hilferty's approximation is right to seven digits.
 const LARGE_SHAPE: f64 = 1e5;
 
 /// Terms after which a sum or a fraction ends in any case. With a shape up to

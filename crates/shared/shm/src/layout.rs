@@ -202,11 +202,11 @@ pub struct Shared {
 
 /// States of a [`Diagnostic`].
 pub mod diagnostic_state {
-    /// Not in use.
+    /// The entry is not in use.
     pub const FREE: u32 = 0;
-    /// Being written.
+    /// The entry is being written.
     pub const CLAIMED: u32 = 1;
-    /// To be read by the collector, which frees it.
+    /// The entry is to be read by the collector, which frees it.
     pub const READY: u32 = 2;
 }
 
@@ -232,9 +232,9 @@ pub struct Diagnostic {
 
 /// States of an [`ImageSlot`].
 pub mod image_state {
-    /// Not in use.
+    /// The slot is not in use.
     pub const FREE: u32 = 0;
-    /// Claimed by an image that has not written its `Image` event yet.
+    /// The slot is claimed by an image that has not written its `Image` event yet.
     pub const CLAIMED: u32 = 1;
     /// The `Image` event is the first one in the ring `first_ring`.
     pub const READY: u32 = 2;

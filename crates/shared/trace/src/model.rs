@@ -186,7 +186,7 @@ pub struct ImageStart {
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it began.
+    /// How the image began.
     pub origin: Origin,
     /// The parent image, if `origin` is `Fork` and the trace contains the parent.
     pub forked_from: Option<ImageId>,
@@ -232,7 +232,7 @@ pub struct ImageEnd {
     pub image: ImageId,
     /// When the collector noticed the end.
     pub tick: u64,
-    /// How it ended.
+    /// How the image ended.
     pub exit: Exit,
     /// The trace contains all events that its recorder emitted.
     pub complete: bool,
@@ -427,7 +427,7 @@ pub struct EntryCounts {
 /// A moment of the recording that somebody named while it ran (`allotrope mark`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// When the moment was named.
     pub tick: u64,
     /// The name. Several moments may have the same.
     pub name: String,

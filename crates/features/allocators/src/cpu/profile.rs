@@ -107,9 +107,9 @@ pub struct Counter {
     /// Amount in all code: exact, unless threads had to be counted twice (those of a process that
     /// began while others were opened); then estimated from samples.
     pub total: u64,
-    /// Inside the allocator, estimated from samples.
+    /// Amount inside the allocator, estimated from samples.
     pub inside: u64,
-    /// Inside the allocator, an operation; `null` if the operations are not known, or if too
+    /// Amount inside the allocator, an operation; `null` if the operations are not known, or if too
     /// little was counted for a sample of it. Never 0.
     pub per_operation: Option<f64>,
 }
@@ -117,9 +117,9 @@ pub struct Counter {
 /// The calls of the allocator in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
-    /// How many.
+    /// Number of the calls.
     pub number: u64,
-    /// How that is known.
+    /// How the number is known.
     pub source: &'static str,
 }
 

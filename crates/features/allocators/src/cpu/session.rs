@@ -11,7 +11,7 @@ use crate::cpu::space::{Frame, Modules, Space};
 const PROCESSES: usize = 1 << 12;
 /// Largest number of distinct stacks; further ones keep only their innermost frames.
 const STACKS: usize = 1 << 18;
-/// How many those keep.
+/// Number of frames that the further stacks keep.
 const SHORT: usize = 6;
 
 /// What the samples of a stack count.

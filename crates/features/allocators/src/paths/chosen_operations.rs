@@ -54,7 +54,7 @@ impl ChosenOperations {
         Ok(samples)
     }
 
-    /// How many they are.
+    /// Returns the number of the operations.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }

@@ -140,7 +140,7 @@ pub enum CompareError {
         what: String,
         /// Operations of the entry point before.
         before: u64,
-        /// And after.
+        /// Operations of the entry point after.
         after: u64,
     },
     /// No allocator is in both.

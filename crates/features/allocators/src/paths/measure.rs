@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub operations: &'a Operations,
     /// The operations that are stepped.
     pub samples: &'a ChosenOperations,
-    /// How often.
+    /// Number of runs in which they are stepped.
     pub runs: u32,
     /// Finds debug files.
     pub locator: &'a Locator,

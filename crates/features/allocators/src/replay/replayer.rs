@@ -262,7 +262,7 @@ impl<'a> Prepared<'a> {
         &mut self.command
     }
 
-    /// How long it may take; a tracer must kill it then.
+    /// Returns how long the replay may take; a tracer must kill it then.
     pub fn limit(&self) -> Duration {
         self.limit
     }

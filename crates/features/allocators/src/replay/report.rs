@@ -27,7 +27,7 @@ pub struct Report {
     pub format: &'static str,
     /// What was replayed.
     pub recording: Recorded,
-    /// How.
+    /// How it was replayed.
     pub replay: Setup,
     /// One for each allocator, in the order of the command line.
     pub allocators: Vec<Row>,

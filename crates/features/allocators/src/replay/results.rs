@@ -40,7 +40,7 @@ pub enum Outcome {
     OutOfMemory {
         /// The number of the first operation that failed.
         operation: u64,
-        /// How many failed.
+        /// Number of allocations that failed.
         failures: u64,
     },
     /// It ran longer than the limit, in seconds, and was killed.

@@ -2,9 +2,9 @@
 
 use allotrope_text::numbers::{bytes, count, duration};
 
-/// Switching is worth it from this share of the program's wall time on.
+/// Share of the program's wall time from which on switching is worth it.
 const TIME: f64 = 0.01;
-/// Or from this share of the peak memory on.
+/// Share of the peak memory from which on switching is worth it.
 const MEMORY: f64 = 0.05;
 
 /// A program that runs shorter is too small for a saving of time: its start alone, by the

@@ -17,7 +17,7 @@ use crate::style::Role;
 
 /// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
-/// Before the library function that the blamed one calls.
+/// Text before the library function that the blamed one calls.
 const THROUGH: &str = "through ";
 /// Text for a change in code that is not the repository's.
 const OUTSIDE: &str = "outside the repository";

@@ -28,7 +28,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// After minus before.
+    /// Returns the figures after minus those before.
     pub fn difference(&self) -> i64 {
         self.after as i64 - self.before as i64
     }

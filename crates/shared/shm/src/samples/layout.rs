@@ -71,7 +71,7 @@ pub const PAGES: usize = 3
 /// Bytes of the memory, and of its file.
 pub const BYTES: usize = PAGES * PAGE;
 
-/// All of it.
+/// All of the memory.
 #[repr(C, align(4096))]
 pub struct Memory {
     /// See [`Header`].
@@ -160,7 +160,7 @@ pub struct Counters {
     pub longest_period: AtomicU64,
     /// Blocks that were sampled.
     pub sampled: AtomicU64,
-    /// Of [`Counters::sampled`], blocks for which there was no place.
+    /// Blocks of [`Counters::sampled`] for which there was no place.
     pub lost_samples: AtomicU64,
     /// Samples without a stack, because there was no place for a node.
     pub lost_stacks: AtomicU64,
@@ -174,15 +174,15 @@ pub struct Counters {
     pub uncommitted: AtomicU64,
     /// Ids of nodes that were given away; the first ids stand for no node.
     pub nodes: AtomicU64,
-    /// Of [`Counters::sampled`], blocks that were freed; the next one's place in the ring follows.
+    /// Blocks of [`Counters::sampled`] that were freed; the next one's place in the ring follows.
     pub frees: AtomicU64,
 }
 
 /// States of a [`ModuleSlot`].
 pub mod module_state {
-    /// Not in use, or being written.
+    /// The slot is not in use, or is being written.
     pub const EMPTY: u64 = 0;
-    /// Mapped.
+    /// The module is mapped.
     pub const MAPPED: u64 = 1;
     /// It was mapped once.
     pub const UNMAPPED: u64 = 2;

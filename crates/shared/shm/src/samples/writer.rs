@@ -100,7 +100,7 @@ pub struct Sample {
 /// How a block was allocated that was reallocated since, and was sampled each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstAllocation {
-    /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    /// When the block was first allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// The id of the stack.
     pub stack: u32,

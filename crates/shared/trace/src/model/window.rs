@@ -52,7 +52,7 @@ pub struct Window {
     pub iterations: u64,
     /// Result of waiting for the other threads before the opening.
     pub quiet: QuietWait,
-    /// When it opened.
+    /// When the window opened.
     pub tick: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct WindowEnd {
     pub closed: u64,
     /// Result of waiting for the other threads before the closing.
     pub quiet: QuietWait,
-    /// When it closed.
+    /// When the window closed.
     pub tick: u64,
     /// The open file descriptors, if the program requested them and the collector
     /// could read them.

@@ -366,8 +366,8 @@ pub fn note_unread_modules() {
     HAS_UNREAD_MODULES.store(true, Relaxed);
 }
 
-/// At the end of the process: if the collector may not have opened the files of all
-/// modules, gives it time to, because nobody else can open them afterwards.
+/// Gives the collector time, at the end of the process, to open the files of all modules if
+/// it may not have done so, because nobody else can open them afterwards.
 pub fn wait_for_modules(thread: OwnThread) {
     if HAS_UNREAD_MODULES.load(Relaxed) && !collector_is_gone() {
         wait_until_reported(thread);

@@ -32,9 +32,9 @@ static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// lock, or before other threads know of the arena.
 static REGIONS: [AtomicPtr<u8>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
 
-/// How many regions are mapped at once, at least.
+/// Smallest number of regions that are mapped at once.
 const BATCH: usize = 4;
-/// And at most.
+/// Largest number of regions that are mapped at once.
 const MAX_BATCH: usize = 64;
 
 /// Whether the arena is mapped.
