@@ -27,8 +27,8 @@ fn mean(stepped: &Stepped) -> f64 {
     stepped.instructions.first().map_or(0.0, |it| it.mean)
 }
 
-/// Whether it is not a single instruction of the allocator's own code, whose cost is not its
-/// number.
+/// Whether the callee is a function, not a single instruction of the allocator's own code, whose
+/// cost is not its number.
 fn is_function(callee: &Callee) -> bool {
     !matches!(&*callee.function, "locked instruction" | "system call")
 }
