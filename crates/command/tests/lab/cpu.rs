@@ -15,7 +15,7 @@ fn sampled<S: AsRef<OsStr>>(command: &[S], status: i32) -> Option<Value> {
     sampled_with(&[], command, status)
 }
 
-/// The same with more options.
+/// Same as [`sampled`], with more options.
 #[track_caller]
 fn sampled_with<S: AsRef<OsStr>>(options: &[String], command: &[S], status: i32) -> Option<Value> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -53,7 +53,7 @@ fn site_lines(report: &Value) -> Vec<u64> {
     site_lines_of("cpu_sites.c", report)
 }
 
-/// The same in this source.
+/// The lines of the calling sites in this source, the hottest first.
 fn site_lines_of(source: &str, report: &Value) -> Vec<u64> {
     let rows = rows(report, "sites").iter();
     let own = rows.filter(|row| row["file"].as_str().unwrap().ends_with(source));

@@ -28,7 +28,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Of 1,000 pairs of malloc and free, and some operations of the C library.
+    /// Records 1,000 pairs of malloc and free, and some operations of the C library.
     fn pairs() -> Self {
         let recording = record(crate::support::compiled("stepped_pairs.c"))
             .run()

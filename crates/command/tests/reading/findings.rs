@@ -26,7 +26,7 @@ fn report(source: &str, case: &str) -> Report {
     recorded(source, case).report()
 }
 
-/// Most runs of a program.
+/// Largest number of runs of a program.
 const RUNS: usize = 5;
 
 /// Passes if the test passes in one of several runs: a busy machine may stop a program of

@@ -75,7 +75,7 @@ fn live(report: &Value, function: &str) -> [u64; 2] {
     sums
 }
 
-/// By how many blocks the stacks of a function differ, from a diff.
+/// Returns by how many blocks the stacks of a function differ, from a diff.
 fn difference(before: &str, after: &str, function: &str) -> i64 {
     let diff: Value = succeeds(&["diff", before, after, "--format", "json"]).json();
     let frames = diff["frames"].as_array().expect("a list");

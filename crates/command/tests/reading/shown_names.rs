@@ -11,9 +11,9 @@ use crate::support::{Ended, Text, check_each, command, compiled_with, record};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// As in `names.c`.
+/// Name of a function in `names.c`.
 const NASTY: &str = "\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e};x";
-/// Its beginning, as it must be shown.
+/// Beginning of [`NASTY`], as it must be shown.
 const SHOWN: &str = r"\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e}";
 
 /// Nothing in the text steers a terminal or reads backwards, and no line of it

@@ -35,7 +35,7 @@ struct View {
 }
 
 impl View {
-    /// With these variables of [`VARIABLES`], without the others.
+    /// Starts the view with these variables of [`VARIABLES`], without the others.
     fn with(trace: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = command();
         command.arg("view").arg(trace).args(options);

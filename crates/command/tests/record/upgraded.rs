@@ -195,7 +195,7 @@ fn a_watcher_that_saw_the_library_before_it_was_upgraded_names_it() {
     }
 }
 
-/// As in a container: the process has another file at the path than the host.
+/// The process is as in a container: it has another file at the path than the host.
 #[test]
 fn a_path_that_leads_to_another_file_in_the_process_gives_that_files_names() {
     let unshare = if is_root() { "-m" } else { "-Urm" };

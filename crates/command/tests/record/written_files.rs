@@ -476,7 +476,7 @@ fn a_users_own_link_is_followed() {
     assert!(folder.path().join("real.allotrope").exists());
 }
 
-/// Most attempts to interrupt a command while it writes.
+/// Largest number of attempts to interrupt a command while it writes.
 const ATTEMPTS: usize = 100;
 
 /// Reported: an interrupted export leaves half a file.

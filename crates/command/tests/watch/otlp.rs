@@ -23,7 +23,7 @@ use crate::support::{Started, Text, command, run, skip};
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
 const BLOCKS: u64 = 100;
-/// After this time a test has hung.
+/// Time after which a test has hung.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A sampled program with `blocks` blocks of [`SIZE`] bytes.

@@ -33,7 +33,7 @@ const COMMANDS: &[&str] = &[
     "export --format stacks BOMB",
     "export --format json BOMB",
 ];
-/// So many of them suffice to see that a file is refused, which its reader does.
+/// Number of commands that suffice to see that a file is refused, which its reader does.
 const ENOUGH: usize = 2;
 
 /// Runs the commands on each bomb of a format.

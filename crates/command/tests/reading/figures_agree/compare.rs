@@ -11,7 +11,7 @@ use crate::figures_agree::page::Page;
 use crate::figures_agree::text::{block, cells, count, is_bytes};
 use crate::support::{allotrope, schema};
 
-/// Most processes of which each has commands of its own.
+/// Largest number of processes of which each has commands of its own.
 const MAX_PROCESSES: usize = 4;
 
 /// A recording, and what disagrees about it.

@@ -13,7 +13,7 @@ struct Process {
     row: usize,
     id: u64,
     sites: std::ops::Range<usize>,
-    /// Its rows of threads, with the kernel's ids of these.
+    /// Rows of the process's threads, with the kernel's ids of these.
     threads: Vec<(usize, u64)>,
     starts: Vec<u64>,
     end: u64,

@@ -11,7 +11,7 @@ use crate::support::{compiled, record, run};
 const MIB: u64 = 1 << 20;
 /// The recorder's code and static data, and what else its library brings into the process.
 const NOT_MEASURED: u64 = 4 * MIB;
-/// So much the recorder has at least: each of 100 threads has filled its buffer of 512 KiB.
+/// Bytes that the recorder has at least: each of 100 threads has filled its buffer of 512 KiB.
 const AT_LEAST: u64 = 50 * MIB;
 
 /// The most of a process's samples: as the kernel has it, and without the recorder's.

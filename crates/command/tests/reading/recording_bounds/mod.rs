@@ -59,7 +59,7 @@ const ALL: &[&str] = &[
     "symbolize -o OUT FILE",
 ];
 
-/// Those of them that run among the ordinary tests.
+/// The commands that run among the ordinary tests.
 const SOME: &[&str] = &[
     "report FILE",
     "report --tree FILE",
@@ -132,7 +132,7 @@ bounded! {
     many_stacks_that_free: many_free_stacks, (200, 200), (600, 600);
 }
 
-/// Of 4,096 stacks of 4,000 frames the tree shows some lines. All nodes take 2.8 GB.
+/// The tree shows some lines of 4,096 stacks of 4,000 frames. All nodes take 2.8 GB.
 #[test]
 fn a_tree_is_made_of_what_is_shown() {
     let recording = Recording::new(bombs::wide_below_deep(4_000, 12, "f"), Vec::new());
