@@ -524,7 +524,8 @@ fn what_cannot_be_sent_is_refused_at_once() {
     refused(&[&id, "--otlp", url, "--otlp-every", "0"], &[]);
 }
 
-/// A self-signed certificate for 127.0.0.1, and its key.
+/// Returns a self-signed certificate for 127.0.0.1 and its key.
+#[cfg(feature = "tls")]
 fn certificate(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
     let files = ["certificate.pem", "key.pem"].map(|it| folder.join(it));
     let made = run(
