@@ -9,8 +9,9 @@ use anyhow::Context;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::progress::Progress;
-use crate::replay::{Format, Limit, candidates, print_json, refuse, replayer, variable};
-use crate::report::{Color, style};
+use crate::replay::{
+    Format, Limit, candidates, print_json, refuse, replayer, text_style, variable,
+};
 use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
@@ -131,9 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     match arguments.format {
-        Format::Text => {
-            standard_output::print_document(&text::document(&report), style(Color::Never))?
-        }
+        Format::Text => standard_output::print_document(&text::document(&report), text_style())?,
         Format::Json => print_json(&report)?,
     }
     let rows = report.allocators.iter();
