@@ -9,12 +9,12 @@ use allotrope_files::open_regular;
 use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 
+use super::arguments::{Arguments, Format, METRIC, TOP};
 use super::limit::FailOn;
-use super::{Arguments, Format, METRIC, TOP};
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::message;
-use crate::report::style;
 use crate::standard_output;
+use crate::style::style;
 
 /// Whether a file is a saved report. One that cannot be read is none: the other readers say
 /// why.

@@ -25,8 +25,8 @@ use crate::holder;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::replacing::replaceable_by_profile;
-use crate::report;
 use crate::standard_output;
+use crate::style;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
 use crate::watch::save;
@@ -46,16 +46,19 @@ pub struct Arguments {
     #[arg(value_name = "PID|FILE")]
     target: Option<PathBuf>,
     /// Most stacks of the report
-    #[arg(long, value_name = "N", default_value_t = 20,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
-    /// The form of the report; poireau: all live blocks in poireau's lines
+    /// The format to print
+    ///
+    /// poireau: all live blocks in poireau's lines.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     #[command(flatten)]
     suppressions: SuppressionArguments,
-    /// Write a sampled profile to FILE in place of the report; `allotrope report`, `show`, `diff` and
-    /// `export` read it
+    /// Write a sampled profile in place of the report
+    ///
+    /// `allotrope report`, `show`, `diff` and `export` read it.
     #[arg(
         short,
         long,
@@ -65,7 +68,7 @@ pub struct Arguments {
     )]
     output: Option<PathBuf>,
     /// With -o: replace FILE even if it is no earlier profile or recording
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", hide_short_help = true)]
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
@@ -210,7 +213,7 @@ fn list(format: Format) -> Result<u8, Failure> {
                         },
                         allotrope_text::shown(command),
                     );
-                    match report::columns() {
+                    match style::columns() {
                         Some(columns) => writeln!(out, "{}", allotrope_text::cut(&line, columns))?,
                         None => writeln!(out, "{line}")?,
                     }

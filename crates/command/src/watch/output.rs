@@ -15,8 +15,8 @@ use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
-use crate::report;
 use crate::standard_output;
+use crate::style::{Color, style};
 
 /// The form of the reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -43,7 +43,7 @@ pub enum Event {
 
 /// The columns of the text.
 fn width() -> usize {
-    report::style(report::Color::Never).width
+    style(Color::Never).width
 }
 
 /// Writes the reports.

@@ -1,9 +1,10 @@
-//! Snapshots as sampled profiles: `watch --save` writes one in place of a report, and the exports
+//! Snapshots as sampled profiles: `watch -o` writes one in place of a report, and the exports
 //! over HTTP take one from memory.
 
 use std::path::Path;
 
 use allotrope_files::{Output, Target};
+use allotrope_reading::Source;
 use allotrope_symbols::Locator;
 use allotrope_text::Shown;
 use allotrope_watch::sampled::{self, SaveError};
@@ -13,7 +14,7 @@ use anyhow::Context;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
 use crate::replacing::replaceable_by_profile;
-use crate::source::{self, Source};
+use crate::sampled::describe_sums;
 
 /// Whether a profile can be written to this path: that is known before the processes are touched.
 pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
@@ -49,8 +50,7 @@ pub fn save(
 pub fn source(snapshots: &[Snapshot], locator: &Locator) -> anyhow::Result<Source> {
     let profile = sampled::profile(snapshots, Some(locator));
     let profile = profile.context("the profile cannot be made")?;
-    let mut source = source::of_samples(Path::new("the watched processes"), &profile)
-        .map_err(|failure| failure.error)?;
-    source.describe_sampling();
+    let mut source = Source::of_samples(Path::new("the watched processes"), &profile)?;
+    describe_sums(&mut source);
     Ok(source)
 }

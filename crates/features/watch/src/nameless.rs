@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allotrope_report::nameless::NamelessCode;
+use allotrope_profile::warnings::nameless::NamelessCode;
 use allotrope_text::shown;
 use allotrope_trace::model::MissingNames;
 
@@ -47,14 +47,14 @@ pub(crate) fn sentences(sites: &[SiteRow], least_percent: u64) -> Vec<String> {
             is_usual: reason == STRIPPED,
         });
     let noun = "live bytes that are shown";
-    allotrope_report::nameless::sentences(code.collect(), total, noun, least_percent)
+    allotrope_profile::warnings::nameless::sentences(code.collect(), total, noun, least_percent)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use allotrope_report::nameless::MIN_PERCENT;
+    use allotrope_profile::warnings::nameless::MIN_PERCENT;
     use allotrope_sampling::Period;
 
     use super::*;

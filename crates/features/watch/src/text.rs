@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use allotrope_report::nameless::MIN_PERCENT;
+use allotrope_profile::warnings::nameless::MIN_PERCENT;
 use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::{shown, words};

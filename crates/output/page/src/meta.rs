@@ -2,8 +2,8 @@
 //! are JSON, compressed with the rest.
 
 use allotrope_profile::sampled::SampledFigures;
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Process, RunTimes, command_text};
-use allotrope_report::warnings;
 use allotrope_text::{shown, shown_path};
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Frame, Process, command_text};
 use allotrope_text::Role;
 use allotrope_text::document::{Document, Table, Text, left, right};
@@ -13,7 +14,6 @@ use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
-use crate::warnings::warnings;
 
 /// Most rows of a table.
 const MAX: usize = 10;

@@ -25,6 +25,7 @@ mod windows;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
+use allotrope_profile::warnings::{waits, warnings};
 use allotrope_profile::{Metric, Process, Profile, Unit, WindowRun};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter};
@@ -45,7 +46,6 @@ pub(crate) use screen::peak_curve;
 use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};
 use crate::suppressed::Suppressed;
-use crate::warnings::{waits, warnings};
 
 /// ` (each: divided by 1,000)`, at the end of a title; empty without a number.
 fn divided_by(per: Option<f64>) -> String {

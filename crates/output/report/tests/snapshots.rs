@@ -4,12 +4,13 @@
 use std::io::Write;
 
 use allotrope_attribution::{Attributed, Glue};
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{
     Filter, MemoryTrace, Metric, Options, Profile, aggregate, blocks_of_sites,
 };
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
-use allotrope_report::{Blocks, Grouping, Style, json, sites_of_row, text, warnings};
+use allotrope_report::{Blocks, Grouping, Style, json, sites_of_row, text};
 use allotrope_text::columns;
 use allotrope_trace::model::*;
 

@@ -96,6 +96,7 @@ mod threads;
 mod time_range;
 mod time_table;
 pub mod trend;
+pub mod warnings;
 mod window_accumulator;
 mod window_aggregation;
 mod window_runs;

@@ -12,6 +12,7 @@ mod stack_set;
 
 pub use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_sampling::{Period, estimate};
+use allotrope_text::numbers::{bytes, count};
 use allotrope_trace::model::{ImageId, Sampling};
 use allotrope_trace::{Cut, ReadError};
 
@@ -216,6 +217,30 @@ impl SampledProfile {
         periods.max().unwrap_or(0)
     }
 
+    /// What its figures are, in one sentence.
+    pub fn note(&self) -> String {
+        format!(
+            "the figures are estimates from samples ({}), and from–to are their 95 % intervals",
+            self.periods()
+        )
+    }
+
+    /// At which periods the processes were sampled, in words.
+    pub fn periods(&self) -> String {
+        let on = self.processes.iter().map(|it| it.sampling);
+        let mut periods: Vec<u64> = on
+            .flat_map(|it| [it.period, it.longest_period])
+            .filter(|&period| period > 0)
+            .collect();
+        periods.sort_unstable();
+        let hit = |size: String| format!("one byte of {size} is a hit");
+        match (periods.first(), periods.last()) {
+            (Some(one), Some(other)) if one == other => hit(bytes(*one)),
+            (Some(least), Some(most)) => hit(format!("{} to {}", bytes(*least), bytes(*most))),
+            _ => "sampling was never on".to_owned(),
+        }
+    }
+
     /// Sentences that limit what the figures mean, the most serious first.
     pub fn warnings(&self) -> Vec<String> {
         let sum = |of: fn(&Sampling) -> u64| {
@@ -242,7 +267,7 @@ impl SampledProfile {
         ];
         let losses = losses.into_iter().filter(|(number, _)| *number > 0);
         let mut warnings: Vec<String> = losses
-            .map(|(number, what)| format!("{} {what}", allotrope_text::numbers::count(number)))
+            .map(|(number, what)| format!("{} {what}", count(number)))
             .collect();
         let never = self.sampled_processes().filter(|it| it.1.totals.is_none());
         warnings.extend(never.map(|(process, _)| {

@@ -37,15 +37,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Options of `watch`.
 #[derive(Debug, clap::Args)]
 pub struct PushArguments {
-    /// Send profiles to the OpenTelemetry collector at URL while watching, and once more at the end
-    /// (OTLP profiles over HTTP). Without a path in URL, /v1development/profiles is added. Headers and
-    /// attributes come from OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME and
-    /// OTEL_RESOURCE_ATTRIBUTES
+    /// Send profiles to the OpenTelemetry collector at URL
+    ///
+    /// While watching, and once more at the end (OTLP profiles over HTTP). Without a path in URL,
+    /// /v1development/profiles is added. Headers and attributes come from
+    /// OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
     // Not parsed here: the error message would show the URL, which may have a password.
     #[arg(long, value_name = "URL", conflicts_with_all = ["once", "save", "perf_script"])]
     otlp: Option<String>,
     /// Time between two profiles that are sent
-    #[arg(long, value_name = "TIME", default_value = "60s", requires = "otlp",
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "otlp", hide_short_help = true,
           value_parser = values::interval)]
     otlp_every: Duration,
 }

@@ -24,19 +24,23 @@ use answers::{Answers, Page};
 /// Options of `watch`.
 #[derive(Debug, clap::Args)]
 pub struct ServeArguments {
-    /// Serve heap profiles for `go tool pprof` over HTTP at this address: /debug/pprof/heap and
-    /// /debug/pprof/allocs. Port 0 takes a free port, which is printed
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+    /// Serve heap profiles for `go tool pprof` over HTTP
+    ///
+    /// At /debug/pprof/heap and /debug/pprof/allocs of this address. Port 0 takes a free port,
+    /// which is printed.
+    #[arg(long, hide_short_help = true, value_name = "ADDR:PORT", value_parser = address,
           conflicts_with_all = ["once", "save", "perf_script"])]
     pprof_listen: Option<SocketAddr>,
-    /// Serve metrics for Prometheus over HTTP at this address: /metrics. It may be that of
-    /// --pprof-listen
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+    /// Serve metrics for Prometheus over HTTP
+    ///
+    /// At /metrics of this address, which may be that of --pprof-listen.
+    #[arg(long, hide_short_help = true, value_name = "ADDR:PORT", value_parser = address,
           conflicts_with_all = ["once", "save", "perf_script"])]
     prometheus: Option<SocketAddr>,
-    /// Allow addresses that other machines can reach. There is no password: whoever reaches the
-    /// port sees the names of functions and files
-    #[arg(long)]
+    /// Allow addresses that other machines can reach
+    ///
+    /// There is no password: whoever reaches the port sees the names of functions and files.
+    #[arg(long, hide_short_help = true)]
     listen_anywhere: bool,
 }
 

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProcess, SampledProfile};
+use allotrope_profile::warnings::all_sampled_warnings;
 use allotrope_profile::{Process, Site};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::Sampling;
@@ -14,7 +15,6 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::json::{ExitForm, Frames};
 use crate::json_recording::ModuleForm;
-use crate::nameless::all_sampled_warnings;
 
 #[derive(Serialize)]
 struct RecordingForm<'a> {

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use allotrope_attribution::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
+use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;
 
 use super::rows::{SiteRow, rows};
-use super::wording::{interval, periods, value, words};
+use super::wording::{interval, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
 use allotrope_text::{Role, Style};
@@ -113,10 +114,10 @@ impl<'a> Text<'a> {
         let since = duration(longest.unwrap_or(0) as f64);
         let line = format!(
             "{processes}, watched for {since}; sampled: {}",
-            periods(self.profile)
+            self.profile.periods()
         );
         self.wrapped(&line, 0, out)?;
-        let nameless = crate::sampled_warnings(self.profile);
+        let nameless = sampled_warnings(self.profile);
         for warning in self.profile.warnings().into_iter().chain(nameless) {
             let lines = wrap(&format!("warning: {warning}"), self.options.style.columns());
             for line in lines {

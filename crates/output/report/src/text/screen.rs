@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_findings::{Finding, Severity};
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
@@ -15,7 +16,6 @@ use crate::numbers::{bytes, count, duration, plural};
 use crate::selection::processes;
 use crate::shorten::{clean, wrap};
 use crate::text::{TextOptions, by, chart, frames, header, process_table};
-use crate::warnings::warnings;
 
 /// Lines of the screen; a terminal of 24 lines has one left for the prompt.
 const LINES: usize = 23;

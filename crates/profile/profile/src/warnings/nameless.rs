@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::sampled::SampledProfile;
-use allotrope_profile::{Frame, Module, Profile, Site, UNKNOWN_MODULE};
+use allotrope_text::numbers::{count, share};
 use allotrope_text::text_of_path;
 use allotrope_trace::model::MissingNames;
 use rustc_hash::FxHashSet;
 
-use crate::numbers::{count, share};
+use crate::model::{Module, Profile, Site, UNKNOWN_MODULE};
+use crate::named_frame::Frame;
+use crate::sampled::SampledProfile;
 
 /// Least percentage of the allocations whose stacks have nameless code of a stripped module,
 /// or of none, for a sentence that people see. Below it the code is in none of the stacks
@@ -54,12 +55,12 @@ struct Stacks<'a> {
 }
 
 /// The sentences about a recording that people see, the code with the most allocations first.
-pub(crate) fn warnings(profile: &Profile) -> Vec<String> {
+pub(super) fn warnings(profile: &Profile) -> Vec<String> {
     of_recording(profile).sentences(MIN_PERCENT)
 }
 
 /// All sentences about a recording.
-pub(crate) fn all_warnings(profile: &Profile) -> Vec<String> {
+pub(super) fn all_warnings(profile: &Profile) -> Vec<String> {
     of_recording(profile).sentences(0)
 }
 
@@ -69,7 +70,7 @@ pub fn sampled_warnings(profile: &SampledProfile) -> Vec<String> {
 }
 
 /// All sentences about a sampled profile.
-pub(crate) fn all_sampled_warnings(profile: &SampledProfile) -> Vec<String> {
+pub fn all_sampled_warnings(profile: &SampledProfile) -> Vec<String> {
     of_samples(profile).sentences(0)
 }
 
