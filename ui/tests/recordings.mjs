@@ -128,7 +128,7 @@ export class Recordings {
       this.run("gcc", [...flags, "-shared", join(patched, "allocator.c"), "-o", this.path(`${name}-new.so`)]);
       const recording = this.record("words", [], [], this.path("words"));
       const [before, after] = [this.path(`${name}-old.so`), this.path(`${name}-new.so`)];
-      const words = ["allocators", recording, "-q", "--runs", "2", "--operations", "300", "--alloc", `glibc,old=${before},new=${after},missing=/nonexistent.so`, "--before", `new=${before}`];
+      const words = ["allocators", recording, "-q", "--runs", "2", "--sample", "300", "--alloc", `glibc,old=${before},new=${after},missing=/nonexistent.so`, "--earlier", `new=${before}`];
       // Status 2, because one of them is not there.
       const result = spawnSync(allotrope, [...words, "--format", "json", "--html", page], { maxBuffer: 1 << 28 });
       if (result.stderr.includes("cannot be stepped")) return null;
@@ -192,7 +192,7 @@ export class Recordings {
     const ended = new Promise((resolve) => child.on("exit", resolve));
     try {
       await new Promise((resolve) => child.stdout.once("data", resolve));
-      this.run(allotrope, ["watch", String(child.pid), "--save", path], { stdio: "ignore" });
+      this.run(allotrope, ["watch", String(child.pid), "--output", path], { stdio: "ignore" });
       return path;
     } catch {
       return null;

@@ -4,11 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_allocators::document::{Document, write_markdown, write_text};
 use allotrope_allocators::paths::ChosenOperations;
 use allotrope_allocators::replay::allocators::{Candidate, allocators};
 use allotrope_allocators::replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
 use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
+use allotrope_profile::ImageId;
 use allotrope_text::to_json_writer;
 use anyhow::Context;
 
@@ -17,21 +17,21 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{self, ForceArguments};
-use crate::replay;
-use crate::report::{Color, style};
+use crate::replay::{self, ProcessArguments};
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 allotrope record -o prog.allotrope -- ./prog
 allotrope allocators prog.allotrope --alloc glibc,jemalloc,mine=./mine.so
-allotrope allocators prog.allotrope --alloc mine=./new.so --before mine=./old.so
+allotrope allocators prog.allotrope --alloc mine=./new.so --earlier mine=./old.so
 allotrope allocators prog.allotrope --html out.html
 
 One report: is switching worth it and how sure is that; hot functions and lines, paths and
 callees by exact instructions; counters an operation with their source; what a change would
-save (estimated), and did save (--before); the commands that reproduce it; figures that were
+save (estimated), and did save (--earlier); the commands that reproduce it; figures that were
 counted in two ways. It does what `replay` and `paths` do, and samples the processor's
 counters where there are any. An allocator is glibc, jemalloc, tcmalloc or mimalloc (found in
 the system's library folders), the path of a shared library, or NAME=PATH.
@@ -45,41 +45,45 @@ pub struct Arguments {
     /// The recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The allocators, separated by commas; without it, glibc and those of jemalloc,
-    /// tcmalloc and mimalloc that are installed
+    /// The allocators, separated by commas
+    ///
+    /// [default: glibc and those of jemalloc, tcmalloc and mimalloc that are installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     alloc: Vec<String>,
-    /// Earlier versions, NAME=PATH, of allocators of --alloc with the same names: shows what the
-    /// change saved beside what it was estimated to save
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    before: Vec<String>,
-    /// The process to replay, if the recording has several; else the one with the most calls
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    /// Earlier versions, NAME=PATH, of allocators of --alloc
+    ///
+    /// With the same names: shows what the change saved beside what it was estimated to save.
+    #[arg(long, alias = "before", value_name = "LIST", value_delimiter = ',')]
+    earlier: Vec<String>,
+    #[command(flatten)]
+    process: ProcessArguments,
     /// How often the time of each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Step through about N operations to count instructions
-    #[arg(long, value_name = "N", default_value_t = 6000,
+    #[arg(long, alias = "operations", value_name = "N", default_value_t = 6000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    operations: u64,
+    sample: u64,
     /// Step through them N times; shows by how much an allocator differs from itself
-    #[arg(long, value_name = "N", default_value_t = 2,
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     stepped_runs: u32,
-    /// The allocator with which the program was recorded, for whether switching is worth it;
-    /// without it, the one that the recording shows, or glibc
-    #[arg(long, value_name = "ALLOCATOR")]
+    /// The allocator with which the program was recorded
+    ///
+    /// For whether switching is worth it [default: the one that the recording shows, or glibc]
+    #[arg(long, hide_short_help = true, value_name = "ALLOCATOR")]
     recorded_with: Option<String>,
     /// Rows of each table of text and Markdown
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Write a page to look at, too: one HTML file that needs no other one, with the whole report
-    /// and a flame graph of each allocator's instructions
+    /// Write a page to look at, too
+    ///
+    /// One HTML file that needs no other one, with the whole report and a flame graph of each
+    /// allocator's instructions.
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -114,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .locator(arguments.input.limits())
         .status(BAD_INPUT)?;
     let candidates = replay::candidates(&arguments.alloc);
-    let earlier_ones = allocators(&arguments.before);
+    let earlier_ones = allocators(&arguments.earlier);
     let read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
     // Measuring takes long.
     let page = arguments.html.as_deref().map(|path| ToWrite {
@@ -127,10 +131,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let earlier = pairs(&candidates, earlier_ones).status(BAD_INPUT)?;
     let progress = Progress::new(arguments.quiet);
-    let (process, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
+    let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let cannot = "cannot read the operations";
     let operations = &recorded.operations;
-    let samples = ChosenOperations::new(operations, arguments.operations);
+    let samples = ChosenOperations::new(operations, arguments.sample);
     let samples = samples.context(cannot).status(FAILED)?;
     let live = LiveCurve::of(operations, POINTS);
     let live = live.context(cannot).status(FAILED)?;
@@ -150,7 +154,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         samples: &samples,
         stepped_runs: arguments.stepped_runs,
         locator: &locator,
-        invocation: &arguments.invocation(process.pid, &candidates),
+        invocation: &arguments.invocation(process.id, &candidates),
     };
     let show = |stage, done, total| {
         let what = match stage {
@@ -189,7 +193,7 @@ fn write_page(out: &ToWrite<'_>, read: &[PathBuf], report: &Report) -> Result<()
 }
 
 impl Arguments {
-    fn invocation(&self, pid: u32, candidates: &[Candidate]) -> Invocation {
+    fn invocation(&self, process: ImageId, candidates: &[Candidate]) -> Invocation {
         let names = || candidates.iter().map(|(it, _)| it.name.clone()).collect();
         Invocation {
             file: self.file.clone().into_os_string(),
@@ -197,21 +201,20 @@ impl Arguments {
                 true => names(),
                 false => self.alloc.clone(),
             },
-            before: self.before.clone(),
-            pid,
+            earlier: self.earlier.clone(),
+            process,
             runs: self.runs,
-            operations: self.operations,
+            sample: self.sample,
             stepped_runs: self.stepped_runs,
             recorded_with: self.recorded_with.clone(),
         }
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
-        let document = || Document::new(report, self.top);
-        let width = style(Color::Never).width;
+        let document = || allotrope_allocators::document(report, self.top);
         match self.format {
-            Format::Text => standard_output::print_text(|out| write_text(&document(), width, out)),
-            Format::Markdown => standard_output::print_log(|out| write_markdown(&document(), out)),
+            Format::Text => standard_output::print_document(&document(), style(Color::Never)),
+            Format::Markdown => standard_output::print_log(|out| document().write_markdown(out)),
             Format::Json => replay::print_json(report),
         }
     }

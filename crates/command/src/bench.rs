@@ -11,6 +11,7 @@ use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::progress::Progress;
 use crate::replay::{Format, Limit, candidates, print_json, refuse, replayer, variable};
 use crate::standard_output;
+use crate::style::{Color, style};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -31,8 +32,10 @@ allocator cannot be used (the others are measured all the same).";
 /// Arguments of `allotrope bench`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The allocators, separated by commas; without it, those of jemalloc, tcmalloc and
-    /// mimalloc that are installed. glibc is always measured
+    /// The allocators, separated by commas
+    ///
+    /// glibc is always measured [default: those of jemalloc, tcmalloc and mimalloc that are
+    /// installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     alloc: Vec<String>,
     /// The patterns, separated by commas
@@ -55,7 +58,9 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
           value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     blocks: u64,
-    /// Set a variable of the allocators' environment, such as MALLOC_ARENA_MAX=1; repeatable
+    /// Set a variable of the allocators' environment
+    ///
+    /// Such as MALLOC_ARENA_MAX=1. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(OsString, OsString)>,
     /// The format to print
@@ -130,7 +135,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     match arguments.format {
-        Format::Text => standard_output::print_text(|out| text::write(&report, out))?,
+        Format::Text => {
+            standard_output::print_document(&text::document(&report), style(Color::Never))?
+        }
         Format::Json => print_json(&report)?,
     }
     let rows = report.allocators.iter();

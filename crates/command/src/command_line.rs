@@ -22,79 +22,103 @@ allotrope PROGRAM [ARGS]...      record it, then show what stands out
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
-#[command(name = "allotrope", version, after_help = exit_status::DOCUMENTATION,
-          max_term_width = 100, override_usage = USAGE)]
+#[command(name = "allotrope", version, after_long_help = exit_status::DOCUMENTATION,
+          max_term_width = 100, override_usage = USAGE, mut_subcommands = with_name_to_record)]
 pub struct CommandLine {
     /// What to do
     #[command(subcommand)]
     pub subcommand: Subcommand,
 }
 
+/// Adds to the help of a subcommand how to record a program of its name, which `allotrope NAME`
+/// does not do.
+fn with_name_to_record(command: clap::Command) -> clap::Command {
+    let name = command.get_name();
+    let sentence = format!("To record a program named {name}: allotrope record -- {name}");
+    let long = match command.get_after_long_help() {
+        Some(text) => format!("{text}\n\n{sentence}"),
+        None => sentence.clone(),
+    };
+    command.after_help(sentence).after_long_help(long)
+}
+
 /// The subcommands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
-    /// Run a program and record every heap allocation with its call stack
-    #[command(after_help = record::AFTER_HELP)]
+    /// Run a program and record each heap allocation with its stack
+    #[command(after_long_help = record::AFTER_HELP)]
     Record(record::Arguments),
     /// Show where a recorded program's allocations come from
-    #[command(after_help = report::AFTER_HELP)]
+    #[command(after_long_help = report::AFTER_HELP)]
     Report(report::Arguments),
     /// Show a finding, a site or a function of a recording in full
-    #[command(after_help = show::AFTER_HELP)]
+    #[command(after_long_help = show::AFTER_HELP)]
     Show(show::Arguments),
-    /// Look at a recording, or at the comparison of two, in the browser
-    #[command(after_help = view::AFTER_HELP)]
+    /// Look at a recording, or at what changed, in the browser
+    #[command(after_long_help = view::AFTER_HELP)]
     View(view::Arguments),
-    /// Run a program and show what it has allocated and freed, a line a second
-    #[command(after_help = stat::AFTER_HELP)]
+    /// Run a program and show what it allocates, a line a second
+    #[command(after_long_help = stat::AFTER_HELP)]
     Stat(stat::Arguments),
     /// Start a program that can be watched later
-    #[command(after_help = standby::AFTER_HELP)]
+    #[command(after_long_help = standby::AFTER_HELP)]
     Standby(standby::Arguments),
-    /// Watch running processes: which stacks hold how much, estimated from samples
-    #[command(after_help = watch::AFTER_HELP)]
+    /// Watch running processes: which stacks hold how much
+    ///
+    /// The figures are estimated from samples.
+    #[command(after_long_help = watch::AFTER_HELP)]
     Watch(watch::Arguments),
-    /// Show what was live in a watched or prepared process that was killed or has crashed
-    #[command(after_help = postmortem::AFTER_HELP)]
+    /// Show what was live in a process that was killed or crashed
+    ///
+    /// It must have been watched, or prepared to be watched.
+    #[command(after_long_help = postmortem::AFTER_HELP)]
     Postmortem(postmortem::Arguments),
     /// Name the present moment of a running recording
-    #[command(after_help = mark::AFTER_HELP)]
+    #[command(after_long_help = mark::AFTER_HELP)]
     Mark(mark::Arguments),
-    /// Show which call stacks make the difference between two recordings
-    #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
+    /// Show which call stacks make two recordings differ
+    #[command(after_long_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),
-    /// Repeat a recorded program's calls with other allocators and compare them
-    #[command(after_help = replay::AFTER_HELP)]
+    /// Repeat a recorded program's calls with other allocators
+    #[command(after_long_help = replay::AFTER_HELP)]
     Replay(replay::Arguments),
-    /// Report on allocators with a recorded program's calls: is switching worth it, and why
-    #[command(after_help = allocators::AFTER_HELP)]
+    /// Report on allocators with a recorded program's calls
+    ///
+    /// Is switching worth it, and why.
+    #[command(after_long_help = allocators::AFTER_HELP)]
     Allocators(allocators::Arguments),
     /// Compare allocators by patterns of calls, without a recording
-    #[command(after_help = bench::AFTER_HELP)]
+    #[command(after_long_help = bench::AFTER_HELP)]
     Bench(bench::Arguments),
     /// Write a recording in a format that other tools open
-    #[command(after_help = export::AFTER_HELP)]
+    #[command(after_long_help = export::AFTER_HELP)]
     Export(export::Arguments),
-    /// Add names to a trace, from debug files that were not there when it was recorded
-    #[command(after_help = symbolize::AFTER_HELP)]
+    /// Add names to a trace, from debug files that came later
+    #[command(after_long_help = symbolize::AFTER_HELP)]
     Symbolize(symbolize::Arguments),
-    /// Show where the CPU time of a running program goes inside its allocator
-    #[command(after_help = cpu::AFTER_HELP)]
+    /// Show where CPU time goes inside a program's allocator
+    #[command(after_long_help = cpu::AFTER_HELP)]
     Cpu(cpu::Arguments),
-    /// Count the instructions of allocators' operations exactly, path by path
-    #[command(after_help = paths::AFTER_HELP)]
+    /// Count the instructions of allocators' operations, by path
+    #[command(after_long_help = paths::AFTER_HELP)]
     Paths(paths::Arguments),
     /// Run tests and compare what they allocate with accepted numbers
-    #[command(after_help = test::AFTER_HELP)]
+    #[command(after_long_help = test::AFTER_HELP)]
     Test(test::Arguments),
-    /// Build and test two revisions and show which call stacks make the difference
-    #[command(after_help = compare::AFTER_HELP)]
+    /// Build and test two revisions and show what changed
+    ///
+    /// Which call stacks make the difference.
+    #[command(after_long_help = compare::AFTER_HELP)]
     Compare(compare::Arguments),
-    /// Check whether this machine can record and a program can be recorded, and if not, why
-    #[command(after_help = doctor::AFTER_HELP)]
+    /// Check whether recording works here, and if not, why
+    ///
+    /// Whether this machine can record and a program can be recorded.
+    #[command(after_long_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),
-    /// Write the C and C++ header with which a program opens windows and reports blocks
-    #[command(after_help = client_header::AFTER_HELP)]
+    /// Write the C header with which a program opens windows
+    ///
+    /// The header is for C and C++; with it a program also reports blocks.
+    #[command(after_long_help = client_header::AFTER_HELP)]
     ClientHeader(client_header::Arguments),
     /// Print a completion script for a shell
     Completions(CompletionsArguments),
@@ -187,5 +211,86 @@ mod tests {
             CommandLine::try_parse_from(["allotrope", "record", "--nonsense", "prog"]).is_err()
         );
         assert!(CommandLine::try_parse_from(["allotrope", "record"]).is_err());
+    }
+
+    /// What `-h` prints in 80 columns.
+    fn short_help(command: &clap::Command) -> String {
+        let mut command = command.clone().term_width(80);
+        command.render_help().to_string()
+    }
+
+    #[test]
+    fn the_short_help_of_every_command_fits_40_lines() {
+        let mut root = CommandLine::command();
+        root.build();
+        let all = std::iter::once(&root).chain(root.get_subcommands());
+        let texts = all.filter(|it| !it.is_hide_set()).map(short_help);
+        let long: Vec<String> = texts.filter(|it| it.lines().count() > 40).collect();
+        assert!(long.is_empty(), "{}", long.join("\n\n"));
+    }
+
+    #[test]
+    fn each_command_says_how_to_record_a_program_of_its_name() {
+        let mut root = CommandLine::command();
+        root.build();
+        for command in root.get_subcommands_mut() {
+            let name = command.get_name().to_owned();
+            if command.is_hide_set() || name == "help" {
+                continue;
+            }
+            let sentence = format!("To record a program named {name}: allotrope record -- {name}");
+            assert!(
+                command.render_help().to_string().contains(&sentence),
+                "{name}"
+            );
+            let long = command.render_long_help().to_string();
+            assert!(long.contains(&sentence), "{name}");
+        }
+    }
+
+    #[test]
+    fn old_words_mean_what_new_words_mean() {
+        let same = [
+            ("export f --to folded", "export f --format folded"),
+            ("watch 1 --save f", "watch 1 --output f"),
+            ("watch 1 --save f --force", "watch 1 -o f --force"),
+            ("stat --interval 2s prog", "stat --every 2s prog"),
+            ("cpu --operations 5 prog", "cpu --divide-by 5 prog"),
+            ("paths f --operations 5", "paths f --sample 5"),
+            ("allocators f --operations 5", "allocators f --sample 5"),
+            ("allocators f --before a=b", "allocators f --earlier a=b"),
+            ("report f --window w --run 2", "report f --window w --nth 2"),
+            ("report f --findings x", "report f --suppress-findings x"),
+            ("show f --findings x", "show f --suppress-findings x"),
+            ("view f --findings x", "view f --suppress-findings x"),
+            ("report f --sort bytes", "report f --metric bytes"),
+            ("report f --stack x", "report f --filter x"),
+            ("diff a b --stack x", "diff a b --filter x"),
+            ("report f --persisted", "report f --leaked-only"),
+            ("report f --destroyed", "report f --freed-only"),
+        ];
+        let parsed = |line: &str| {
+            let words = ["allotrope"].into_iter().chain(line.split(' '));
+            let subcommand = CommandLine::parse_from(words).subcommand;
+            format!("{subcommand:?}")
+        };
+        for (old, new) in same {
+            assert_eq!(parsed(old), parsed(new), "{old}");
+        }
+    }
+
+    #[test]
+    fn lists_have_10_lines_if_nothing_else_is_wanted() {
+        let root = CommandLine::command();
+        for command in root.get_subcommands() {
+            for top in command
+                .get_arguments()
+                .filter(|it| it.get_long() == Some("top"))
+            {
+                let default: Vec<_> = top.get_default_values().iter().collect();
+                let is_10 = default == ["10"] || command.get_name() == "report";
+                assert!(is_10, "{}: {default:?}", command.get_name());
+            }
+        }
     }
 }

@@ -15,8 +15,8 @@ use anyhow::anyhow;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, NOT_MEASURED, REGRESSION, WithStatus};
 use crate::glue::GlueArguments;
 use crate::progress::Progress;
-use crate::report::{self, Color};
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::suppressions::SuppressionArguments;
 use crate::test::{self, Steps, Stop};
 
@@ -54,10 +54,14 @@ pub struct Arguments {
     /// Run only tests with these names; `*` stands for anything
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
-    /// The configuration file; a revision that contains it uses its own version
+    /// The configuration file
+    ///
+    /// A revision that contains it uses its own version.
     #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Measure N runs of each test, whatever the configuration says
+    /// Measure N runs of each test
+    ///
+    /// Whatever the configuration says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
     /// The format to print
@@ -81,7 +85,13 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["before", "bisect"])]
     forget: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
 }
 
@@ -190,7 +200,7 @@ fn measure(comparer: &Comparer<'_>, revision: &str, stop: &Stop) -> Result<Side,
 
 fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> Result<(), Failure> {
     let options = ComparisonOptions {
-        style: report::style(arguments.color),
+        style: style(arguments.color),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
     };

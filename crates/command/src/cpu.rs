@@ -1,18 +1,19 @@
 //! `allotrope cpu`: where the CPU time of a program goes inside its allocator. Starts the
 //! program, or samples a running one, and prints; `cpu` of `allotrope-allocators` does the rest.
 
+mod calls;
+
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use allotrope_allocators::cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
-use allotrope_text::{Shown, to_json_writer};
+use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
@@ -20,18 +21,17 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
-use crate::progress::Progress;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
 use crate::record::signals::{self, Received};
 use crate::replacing::{ForceArguments, Kind};
-use crate::report::{Color, style};
-use crate::sampled;
 use crate::signal_state;
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::to_write::ToWrite;
-use crate::trace;
+
+use calls::{count, operations_of};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -59,7 +59,9 @@ const PAUSE: Duration = Duration::from_millis(10);
     override_usage = "allotrope cpu [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope cpu [OPTIONS] PID [OPTIONS]"
 )]
 pub struct Arguments {
-    /// Sample a running process for N seconds, at most until it ends or Ctrl-C
+    /// Sample a running process for N seconds
+    ///
+    /// At most until it ends or Ctrl-C.
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -68,14 +70,18 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u64).range(1..=20_000))]
     frequency: u64,
     /// Calls of the allocator in the run, to divide by
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+    #[arg(long, alias = "operations", value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["recording", "count"])]
-    operations: Option<u64>,
-    /// Take the number of calls from a recording of the same run: that of
-    /// `allotrope record`, with or without --counts-only
+    divide_by: Option<u64>,
+    /// Take the number of calls from a recording of the same run
+    ///
+    /// That of `allotrope record`, with or without --counts-only.
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
-    /// Run the program a second time, without input and output, to count its calls
+    /// Run the program a second time to count its calls
+    ///
+    /// Without input and output.
     #[arg(long)]
     count: bool,
     /// Rows of each table
@@ -165,7 +171,7 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         return Err(Failure::new(
             BAD_INPUT,
             anyhow!(
-                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --operations"
+                "{option} counts the calls of a whole run, and a running process is sampled for a part of it; start the program with `allotrope cpu {option}`, or give --divide-by"
             ),
         ));
     }
@@ -277,74 +283,6 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(own_status(status))
 }
 
-/// The calls of the allocator in all processes of a recording.
-fn operations_of(path: &Path) -> Result<u64, Failure> {
-    if sampled::open(path)?.is_some() {
-        return Err(Failure::new(
-            BAD_INPUT,
-            anyhow!(
-                "{} is a sampled profile and does not have the number of calls; record the program with `allotrope record --counts-only`",
-                path.shown()
-            ),
-        ));
-    }
-    let mut trace = trace::open_without_names(path)?;
-    let profile = trace::profile(path, &mut trace, &Progress::new(false))?;
-    for note in trace::notes(path, &trace) {
-        message::print(note);
-    }
-    // A reallocation is a deallocation and an allocation, and one call.
-    let calls = profile.processes.iter().map(|it| {
-        let totals = &it.totals;
-        (totals.allocations + totals.deallocations).saturating_sub(totals.reallocations)
-    });
-    let lost = profile.processes.iter().map(|it| it.lost_events);
-    match (calls.sum(), lost.sum::<u64>()) {
-        (0, _) => Err(Failure::new(
-            BAD_INPUT,
-            anyhow!("{} has no calls of an allocator", path.shown()),
-        )),
-        (calls, 0) => Ok(calls),
-        (calls, lost) => {
-            message::print(format_args!(
-                "warning: {} lost {lost} calls, which are missing in the number of operations",
-                path.shown()
-            ));
-            Ok(calls)
-        }
-    }
-}
-
-/// Runs the program once more, to count its calls. Signals go to it, as they did before.
-fn count(command: &[OsString], received: &Receiver<Received>) -> anyhow::Result<u64> {
-    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let file = folder.path().join("counts.allotrope");
-    let mut child = Command::new("/proc/self/exe")
-        .args(["record", "--counts-only", "--quiet", "-o"])
-        .arg(&file)
-        .arg("--")
-        .args(command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot start the recording")?;
-    while child.try_wait()?.is_none() {
-        for signal in received.try_iter() {
-            if !signal.is_continuation() {
-                signals::pass_on(signal, child.id());
-            }
-        }
-        std::thread::sleep(PAUSE);
-    }
-    if !file.exists() {
-        return Err(anyhow!(
-            "the second run was not recorded; `allotrope record --counts-only` says why"
-        ));
-    }
-    operations_of(&file).map_err(|failure| failure.error)
-}
-
 /// Catches signals, so that Ctrl-C ends the sampling and not this process.
 fn catch() -> Result<(signals::Job, Receiver<Received>), Failure> {
     let (sender, received) = channel();
@@ -369,7 +307,7 @@ type Write<'a> = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + 'a>;
 
 impl Arguments {
     fn given_operations(&self) -> Option<Operations> {
-        self.operations.map(|number| Operations {
+        self.divide_by.map(|number| Operations {
             number,
             source: Operations::GIVEN,
         })
@@ -398,7 +336,7 @@ impl Arguments {
             .status(BAD_INPUT)?;
         let profile = Profile::new(session, &locator, operations);
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
-            Format::Text => text::write(&profile, self.top, style(Color::Never).width, out),
+            Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
             Format::Json => {
                 to_json_writer(&mut *out, &profile)?;
                 writeln!(out)

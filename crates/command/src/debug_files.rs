@@ -10,14 +10,17 @@ use anyhow::{anyhow, bail};
 /// The options.
 #[derive(Debug, Default, clap::Args)]
 pub struct DebugFiles {
-    /// Look for debug files in DIR, too; it is laid out like /usr/lib/debug
+    /// Look for debug files in DIR, too
+    ///
+    /// It is laid out like /usr/lib/debug.
     #[arg(long, value_name = "DIR")]
     pub debug_path: Vec<PathBuf>,
-    /// Look for modules and their debug files below DIR, a copy of the file
-    /// system of the machine (or container) that the program runs on
+    /// Look for modules and debug files below DIR
+    ///
+    /// DIR is a copy of the file system of the machine (or container) that the program runs on.
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// Fetch debug files from the servers that DEBUGINFOD_URLS names
+    /// Fetch debug files from the servers in DEBUGINFOD_URLS
     #[arg(long)]
     pub debuginfod: bool,
 }

@@ -3,37 +3,34 @@
 //! builds the options and picks the exit status; `allotrope-diff` matches the
 //! stacks and `allotrope-report` lays out the result.
 
+mod arguments;
 mod limit;
 mod page;
 mod paths;
+mod sides;
 
 use std::path::{Path, PathBuf};
 
-use allotrope_text::{Shown, shown};
-
 use allotrope_attribution::{Glue, Suppressions};
-use allotrope_diff::chance::{SideFigures, add_intervals};
+use allotrope_diff::chance::add_intervals;
 use allotrope_diff::{Diff, DiffOptions, compare};
 use allotrope_formats::Limits;
-use allotrope_profile::{Metric, MetricSet, StackSet};
+use allotrope_profile::{Metric, MetricSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
-use crate::filter::FilterArguments;
-use crate::glue::GlueArguments;
-use crate::input_limit::InputLimit;
 use crate::message;
-use crate::metric;
 use crate::progress::Progress;
-use crate::replacing::{self, ForceArguments};
-use crate::report::{self, Color};
-use crate::source::{self, Source, WindowRuns};
+use crate::replacing;
 use crate::standard_output;
-use crate::suppressions::SuppressionArguments;
+use crate::style::style;
 use crate::to_write::ToWrite;
-use crate::trace;
+use arguments::Format;
 use limit::FailOn;
+use sides::{Input, Sides, Wanted, read, titles};
+
+pub use arguments::Arguments;
 
 /// The two forms of the command line.
 pub const USAGE: &str = "\
@@ -62,135 +59,6 @@ warning.
 
 Exit status: 0 if the files could be compared, 1 if allotrope failed, 2 if a file
 cannot be used, 3 if a metric rose by more than --fail-on allows.";
-
-/// The metric unless `--metric` names another.
-const METRIC: Metric = Metric::Allocations;
-/// Entries in text unless `--top` says how many.
-const TOP: u32 = 20;
-
-/// Arguments of `allotrope diff`.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// A recording before the change and one after it
-    #[arg(value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with_all = ["before", "after"],
-          required_unless_present_all = ["before", "after"])]
-    files: Vec<PathBuf>,
-    /// Several runs before the change
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "after")]
-    before: Vec<PathBuf>,
-    /// Several runs after it
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
-    after: Vec<PathBuf>,
-    /// The metric to compare
-    #[arg(long, value_name = "METRIC", default_value_t = METRIC,
-          value_parser = metric::parser())]
-    metric: Metric,
-    /// Compare what happened in the window with this name; each of its runs is a run of its side
-    #[arg(long, value_name = "NAME")]
-    window: Option<String>,
-    /// Show differences divided by N, too [default with --window: the iterations of a run,
-    /// if all runs declare the same number]
-    #[arg(long, value_name = "N")]
-    per: Option<f64>,
-    /// Hide entries with a difference below N (they are summed up)
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    min: u64,
-    /// Show at most N entries that changed and N that moved
-    #[arg(long, value_name = "N", default_value_t = TOP,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    top: u32,
-    /// Text for people, JSON for programs, or the sections of stackdiff scripts
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
-    /// Show the stacks of entries that were only moved or renamed
-    #[arg(long)]
-    expand: bool,
-    #[command(flatten)]
-    filter: FilterArguments,
-    /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'; of two reports
-    /// of `allotrope paths`: 'instructions>+2%'
-    #[arg(long, value_name = "METRIC>+N[%]")]
-    fail_on: Vec<FailOn>,
-    #[command(flatten)]
-    glue: GlueArguments,
-    #[command(flatten)]
-    suppressions: SuppressionArguments,
-    /// Write a differential flame graph, which includes vanished stacks, to this file
-    #[arg(long, value_name = "OUT.svg")]
-    flamegraph: Option<PathBuf>,
-    /// Write a page to look at: one HTML file that needs no other one, with the entries of all
-    /// metrics that both sides give, their stacks, live bytes over time and a flame graph
-    #[arg(long, value_name = "OUT.html")]
-    html: Option<PathBuf>,
-    #[command(flatten)]
-    force: ForceArguments,
-    /// Show whole stacks, with the frames of allocators and standard libraries
-    #[arg(long)]
-    all_frames: bool,
-    /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    color: Color,
-    #[command(flatten)]
-    pub input: InputLimit,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    #[default]
-    Text,
-    Json,
-    Sections,
-}
-
-/// The runs that were read, by side.
-struct Sides {
-    before: Vec<StackSet>,
-    after: Vec<StackSet>,
-    /// The samples of the sides, if one of them is a sampled profile.
-    sampled: Option<[SideFigures; 2]>,
-    /// With `--window`, the iterations that each run of both sides declares (0: none).
-    iterations: Vec<u64>,
-}
-
-impl Sides {
-    /// The number of iterations of a run, if all runs declare the same.
-    fn common_iterations(&self) -> Option<f64> {
-        let first = *self.iterations.first().filter(|&&first| first > 0)?;
-        let all = self.iterations.iter().all(|&other| other == first);
-        all.then_some(first as f64)
-    }
-
-    /// Notes on what else differs between the sides than the program, and between runs.
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        notes.extend(self.differing_iterations());
-        notes.extend(self.differing_surroundings());
-        notes
-    }
-
-    /// A note if more than the program differs between the sides.
-    fn differing_surroundings(&self) -> Option<String> {
-        let (before, after) = (self.before.first()?, self.after.first()?);
-        let differences = after.run.differences(&before.run);
-        (!differences.is_empty()).then(|| {
-            format!(
-                "note: not only the program's code differs: {}",
-                shown(&differences.join("; "))
-            )
-        })
-    }
-
-    /// A note if the runs declare different numbers of iterations.
-    fn differing_iterations(&self) -> Option<String> {
-        let declared = self.iterations.iter().filter(|&&number| number > 0);
-        let (least, most) = (declared.clone().min()?, declared.max()?);
-        (least != most).then(|| {
-            format!(
-                "note: the runs make {least} to {most} iterations; their figures are compared as they are"
-            )
-        })
-    }
-}
 
 /// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
@@ -315,108 +183,6 @@ fn saved_paths(arguments: &Arguments) -> Result<Option<[&Path; 2]>, Failure> {
     }
 }
 
-/// A file that was read. It is kept for its notes, which are printed once all files
-/// have been read.
-#[allow(clippy::large_enum_variant, reason = "there are only a few")]
-enum Input {
-    Whole(Source),
-    Window(WindowRuns),
-}
-
-impl Input {
-    fn notes(&self) -> &[String] {
-        match self {
-            Self::Whole(source) => source.notes(),
-            Self::Window(runs) => runs.notes(),
-        }
-    }
-
-    fn print_notes(&self) {
-        match self {
-            Self::Whole(source) => source.print_notes(),
-            Self::Window(runs) => runs.print_notes(),
-        }
-    }
-}
-
-/// What is read of the files.
-struct Wanted<'a> {
-    /// What happened in the window with this name; all without one.
-    window: Option<&'a str>,
-    /// The curves of recordings, too, which a page has.
-    curves: bool,
-    /// What each file may cost.
-    limits: Limits,
-}
-
-/// Reads the files of both sides.
-fn read(files: [&[PathBuf]; 2], wanted: &Wanted<'_>) -> Result<(Sides, Vec<Input>), Failure> {
-    let progress = Progress::new(false);
-    let mut inputs = Vec::new();
-    let mut iterations = Vec::new();
-    let mut side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
-        let mut sets = Vec::new();
-        for path in paths {
-            if let Some(name) = wanted.window {
-                let mut runs = source::read_window(path, name, wanted.limits, &progress)?;
-                sets.append(&mut runs.sets);
-                iterations.append(&mut runs.iterations);
-                inputs.push(Input::Window(runs));
-                continue;
-            }
-            let mut source = match wanted.curves {
-                false => source::read(path, wanted.limits, &progress)?,
-                true => {
-                    source::read_recorded(path, trace::Wanted::default(), wanted.limits, &progress)?
-                }
-            };
-            let mut set = std::mem::take(&mut source.set);
-            // Errors and headings name the run by its title.
-            set.title = path.shown().into_owned();
-            sets.push(set);
-            inputs.push(Input::Whole(source));
-        }
-        Ok(sets)
-    };
-    let [before, after] = files;
-    let (before, after) = (side(before)?, side(after)?);
-    let sampled = sampled(&mut inputs)?;
-    let sides = Sides {
-        before,
-        after,
-        sampled,
-        iterations,
-    };
-    Ok((sides, inputs))
-}
-
-/// The samples of the sides, if one of them is a sampled profile, which must be alone on its
-/// side.
-fn sampled(inputs: &mut [Input]) -> Result<Option<[SideFigures; 2]>, Failure> {
-    let is_sampled = |input: &Input| matches!(input, Input::Whole(it) if it.sampled.is_some());
-    if !inputs.iter().any(is_sampled) {
-        return Ok(None);
-    }
-    if inputs.len() != 2 {
-        return Err(Failure::new(
-            BAD_INPUT,
-            anyhow!("a sampled profile is compared alone: name one file for each side"),
-        ));
-    }
-    let mut figures = inputs.iter_mut().map(|input| match input {
-        Input::Whole(Source { sampled, .. }) => match sampled.take() {
-            None => SideFigures::Exact,
-            Some(it) => SideFigures::Sampled {
-                stacks: it.stacks,
-                total: it.total,
-                none: it.none,
-            },
-        },
-        Input::Window(_) => SideFigures::Exact,
-    });
-    Ok(figures.next().zip(figures.next()).map(<[_; 2]>::from))
-}
-
 /// Fails for options that sampled profiles have no answer to: figures with errors have no limits.
 fn check_sampled(arguments: &Arguments) -> Result<(), Failure> {
     let refusals = [
@@ -500,17 +266,9 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     ))
 }
 
-/// The names of the files of a side.
-fn titles(sets: &[StackSet]) -> Vec<String> {
-    let mut titles: Vec<String> = sets.iter().map(|set| set.title.clone()).collect();
-    // Runs of one window of one file have one title.
-    titles.dedup();
-    titles
-}
-
 fn text_options(arguments: &Arguments, sides: &Sides, selection: &Selection) -> DiffTextOptions {
     DiffTextOptions {
-        style: report::style(arguments.color),
+        style: style(arguments.color),
         selection: selection.clone(),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,

@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let program = program.unwrap_or_default();
     let findings: Vec<_> = machine.iter().chain(&program).collect();
     let text = match arguments.format {
-        Format::Text => finding::as_text(&findings),
+        Format::Text => finding::as_text(&findings).join("\n") + "\n",
         Format::Json => {
             let document = Document {
                 format: "allotrope-doctor/1",

@@ -1,6 +1,8 @@
 //! The command's exit statuses and the failures that lead to them. Printing
 //! is `main`'s.
 
+use allotrope_reading::ReadingError;
+
 /// Everything went well.
 pub const FINE: u8 = 0;
 /// The tool itself failed.
@@ -59,6 +61,16 @@ impl Failure {
             status,
             error: error.into(),
         }
+    }
+}
+
+impl From<ReadingError> for Failure {
+    fn from(error: ReadingError) -> Self {
+        let status = match error.is_of_input() {
+            true => BAD_INPUT,
+            false => FAILED,
+        };
+        Self::new(status, error)
     }
 }
 

@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_text::Shown;
+use allotrope_text::document::{Table, left, write_lines};
+use allotrope_text::{Shown, Style};
 
 use allotrope_formats::{
-    EXPORTERS, Estimates, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
+    EXPORTERS, ExportError, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
 };
 use allotrope_profile::{CountedStack, ImageId, Metric};
 use allotrope_report::numbers::count;
@@ -20,13 +21,11 @@ use crate::input_limit::InputLimit;
 use crate::message;
 use crate::metric;
 use crate::per;
-use crate::progress::Progress;
+use crate::progress::reader;
 use crate::replacing::{ForceArguments, Kind};
 use crate::sampled;
-use crate::source;
 use crate::standard_output;
 use crate::to_write::{ToWrite, is_standard_output};
-use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -54,16 +53,18 @@ pub struct Arguments {
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
     /// The format to write
-    #[arg(long, value_name = "FORMAT", required_unless_present = "list",
+    #[arg(long, alias = "to", value_name = "FORMAT", required_unless_present = "list",
           value_parser = clap::builder::PossibleValuesParser::new(names()))]
-    to: Option<String>,
-    /// The metric to write, for formats that have one number per stack
+    format: Option<String>,
+    /// The metric of formats that have one number per stack
     #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
           value_parser = metric::parser())]
     metric: Metric,
     #[command(flatten)]
     filter: FilterArguments,
-    /// Write only the process image with this id (`allotrope report --by process` shows ids)
+    /// Write only the process image with this id
+    ///
+    /// `allotrope report --by process` shows ids.
     #[arg(long, value_name = "ID")]
     process: Option<ImageId>,
     /// Divide all figures by N, rounded to whole numbers
@@ -91,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         standard_output::print(list)?;
         return Ok(FINE);
     }
-    let (Some(file), Some(name)) = (&arguments.file, &arguments.to) else {
+    let (Some(file), Some(name)) = (&arguments.file, &arguments.format) else {
         let sentence = anyhow!("name a file to export and a format; --list shows the formats");
         return Err(Failure::new(BAD_INPUT, sentence));
     };
@@ -108,16 +109,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         force: arguments.force,
     };
     output.check([file])?;
-    let wanted = trace::Wanted {
+    let wanted = allotrope_reading::Wanted {
         times: (exporter.wanted() == Wanted::Times).then_some(&[]),
-        ..trace::Wanted::default()
+        ..allotrope_reading::Wanted::default()
     };
-    let mut source = source::read_recorded(
-        file,
-        wanted,
-        arguments.input.limits(),
-        &Progress::new(false),
-    )?;
+    let mut source = reader(arguments.input.limits()).recorded_stacks(file, wanted)?;
     if let Some(id) = arguments.process {
         source.keep_process(file, id)?;
     }
@@ -134,7 +130,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let sums = source.describe_sampling();
+    let sums = sampled::describe_sums(&mut source);
     let options = ExportOptions {
         metric: arguments.metric,
     };
@@ -150,10 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             profile: &recorded.profile,
             events: recorded,
         }),
-        estimates: source.sampled.as_deref().map(|sampled| Estimates {
-            stacks: &sampled.stacks,
-            total: &sampled.total,
-        }),
+        samples: source.sampled.as_deref(),
     };
     let checked = match input.set.known.has(options.metric) {
         true => exporter.check(&input),
@@ -163,7 +156,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let sentence = anyhow!("{}: {error}", file.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    source.print_notes();
+    source.notes.iter().for_each(message::print);
     if let Some(lost) = lost.filter(|&lost| lost > 0) {
         message::print(format_args!(
             "note: {}: divided and rounded, {} of {} stacks are 0",
@@ -192,10 +185,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn list(output: &mut dyn Write) -> io::Result<()> {
-    for exporter in EXPORTERS {
-        writeln!(output, "{:<10} {}", exporter.name(), exporter.description())?;
-    }
-    Ok(())
+    let rows = EXPORTERS.iter();
+    let rows = rows.map(|exporter| [exporter.name(), exporter.description()]);
+    let table = Table::new([left(""), left("")]).indent(0).rows(rows);
+    write_lines(output, table.lines(Style::plain(usize::MAX)))
 }
 
 fn write(

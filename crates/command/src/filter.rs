@@ -16,12 +16,13 @@ const MAX_PROPOSED: usize = 3;
 /// What `--filter` was given.
 #[derive(Debug, Default, clap::Args)]
 pub struct FilterArguments {
-    /// Show only stacks with PATTERN in the name of a function, file or module; `*` stands
-    /// for any text
+    /// Show only stacks with PATTERN in a frame
+    ///
+    /// In the name of a function, file or module; `*` stands for any text.
     #[arg(long = "filter", alias = "stack", value_name = "PATTERN")]
     filter: Option<String>,
     /// Let upper and lower case differ in the pattern of --filter
-    #[arg(long = "filter-case", requires = "filter")]
+    #[arg(long = "filter-case", requires = "filter", hide_short_help = true)]
     is_case_sensitive: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The options `--no-finding` and `--findings`: which rules look for findings.
+//! The options `--no-finding` and `--suppress-findings`: which rules look for findings.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,12 +13,18 @@ use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 /// What these options were given.
 #[derive(Debug, Default, clap::Args)]
 pub struct FindingArguments {
-    /// Leave out the findings of RULE (docs/findings.md has the rules); may be given several
-    /// times
-    #[arg(long = "no-finding", value_name = "RULE", value_parser = parse)]
+    /// Leave out the findings of RULE
+    ///
+    /// docs/findings.md has the rules. May be given several times.
+    #[arg(long = "no-finding", value_name = "RULE", value_parser = parse, hide_short_help = true)]
     off: Vec<Rule>,
     /// Leave out the findings of the rules that FILE lists, one per line
-    #[arg(long = "findings", value_name = "FILE")]
+    #[arg(
+        long = "suppress-findings",
+        alias = "findings",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
     files: Vec<PathBuf>,
 }
 

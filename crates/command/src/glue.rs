@@ -12,10 +12,11 @@ use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 /// What `--glue` was given.
 #[derive(Debug, Default, clap::Args)]
 pub struct GlueArguments {
-    /// Treat more frames as not your own code: a function (`mylib::*`), a module and a
-    /// function (`libbase.so* *`), a part of a source file's path (`file:third_party/`), or
-    /// a FILE with one of these per line
-    #[arg(long = "glue", value_name = "PATTERN|FILE")]
+    /// Treat more frames as not your own code
+    ///
+    /// PATTERN is a function (`mylib::*`), a module and a function (`libbase.so* *`) or a part of
+    /// a source file's path (`file:third_party/`); FILE has one of these per line.
+    #[arg(long = "glue", value_name = "PATTERN|FILE", hide_short_help = true)]
     patterns: Vec<String>,
 }
 

@@ -4,7 +4,7 @@
 //! One thread accepts and reads the heads of all requests, without waiting for any of them; each
 //! answer has a thread of its own, so that a slow client holds up nobody else. A client may be
 //! hostile or slow. Limits: [`ANSWERS`] at once, [`WAITING`] other connections,
-//! [`MAX_HEAD`] bytes and [`HEADERS`] headers of a request, [`READ_TIME`] for all of it and
+//! 8 KiB and 64 headers of a request (`request.rs`), [`READ_TIME`] for all of it and
 //! [`Responder::write_time`] for the whole answer, however often a byte comes or goes. Bodies
 //! are not read. Each connection is closed after its answer.
 //!
@@ -14,10 +14,15 @@
 //! quarters together. A connection without a whole head takes part in no answer; it is closed if
 //! its client, or whoever else has a right to it, needs its place for a newer one.
 
-use std::borrow::Cow;
-use std::fmt;
+mod answer;
+mod client;
+mod connection;
+mod request;
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,164 +30,19 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::tcp_owner::{Owner, owner};
+use client::{Client, Full, place};
+use connection::Connection;
+use request::{Request, parse};
+
+pub use answer::{Answer, Responder};
 
 /// Most answers at once.
 const ANSWERS: usize = 16;
 /// Most connections that have no answer yet.
 const WAITING: usize = 128;
-const MAX_HEAD: usize = 8 << 10;
-const HEADERS: usize = 64;
 const READ_TIME: Duration = Duration::from_secs(5);
-/// How much is read and dropped after a refusal, so that the client gets to read it.
-const DRAINED: usize = 64 << 10;
 /// The pause after a failed accept, when descriptors are short.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What answers the requests. It is called by several threads at once.
-pub trait Responder: Send + Sync + 'static {
-    /// Refuses a client by its user, with a sentence.
-    fn check_client(&self, _client: Owner) -> Result<(), &'static str> {
-        Ok(())
-    }
-
-    /// Refuses a `Host` header, with a sentence that says what it must be: a web page whose name
-    /// is made to lead here (DNS rebinding) sends its own name.
-    fn check_host(&self, host: &str) -> Result<(), &'static str>;
-
-    /// The answer to GET; of that to HEAD, the body is not sent.
-    fn answer(&self, target: &str) -> Answer;
-
-    /// How long a client may take to read an answer.
-    fn write_time(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-}
-
-/// An answer over HTTP.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    /// 200, or one of those that [`Answer::head`] has words for.
-    pub status: u16,
-    /// The content type.
-    pub kind: &'static str,
-    /// Further header lines, each with its end.
-    pub more: Cow<'static, str>,
-    /// Answers to several clients may share it.
-    pub body: Arc<[u8]>,
-}
-
-impl Answer {
-    /// A sentence.
-    pub fn text(status: u16, text: impl fmt::Display) -> Self {
-        Self {
-            status,
-            kind: "text/plain; charset=utf-8",
-            more: Cow::Borrowed(match status {
-                405 => "Allow: GET, HEAD\r\n",
-                _ => "",
-            }),
-            body: format!("{text}\n").into_bytes().into(),
-        }
-    }
-
-    /// The status line and the headers.
-    fn head(&self) -> String {
-        let words = match self.status {
-            200 => "OK",
-            400 => "Bad Request",
-            403 => "Forbidden",
-            404 => "Not Found",
-            405 => "Method Not Allowed",
-            431 => "Request Header Fields Too Large",
-            503 => "Service Unavailable",
-            _ => "Internal Server Error",
-        };
-        format!(
-            "HTTP/1.1 {} {words}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n",
-            self.status,
-            self.kind,
-            self.body.len(),
-            self.more,
-        )
-    }
-}
-
-/// Who connects, for what one client may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
-    /// Whose end of the connection it is. All whose user is not known are one client.
-    Local(Owner),
-    /// Another machine: an IPv4 address, or an IPv6 network of 64 bits, which one machine may
-    /// have all addresses of.
-    Remote(IpAddr),
-}
-
-impl Client {
-    /// The user who serves.
-    fn own() -> Self {
-        Self::Local(Owner::User(rustix::process::geteuid().as_raw()))
-    }
-
-    /// The other end of a connection.
-    fn of(stream: &TcpStream) -> Self {
-        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-            return Self::Local(Owner::Gone);
-        };
-        match peer.ip().to_canonical() {
-            ip if ip.is_loopback() || ip == local.ip().to_canonical() => {
-                Self::Local(owner(peer, local))
-            }
-            IpAddr::V4(ip) => Self::Remote(IpAddr::V4(ip)),
-            IpAddr::V6(ip) => {
-                let network = u128::from(ip) >> 64 << 64;
-                Self::Remote(IpAddr::V6(Ipv6Addr::from(network)))
-            }
-        }
-    }
-
-    /// Whose it is.
-    fn owner(self) -> Owner {
-        match self {
-            Self::Local(owner) => owner,
-            Self::Remote(_) => Owner::Unknown,
-        }
-    }
-
-    /// Whether they are one client for what it may take.
-    fn is(self, other: Self) -> bool {
-        let is_known = |it| !matches!(it, Self::Local(Owner::Unknown | Owner::Gone));
-        self == other || !is_known(self) && !is_known(other)
-    }
-}
-
-/// Why there is no place for one more connection.
-#[derive(Debug, PartialEq, Eq)]
-enum Full {
-    /// Its client has its share.
-    Share,
-    /// The clients that do not serve have theirs.
-    Others,
-    /// All places are taken.
-    All,
-}
-
-/// Whether there is a place for `client`, of `most`, if `taken` have one each.
-fn place(taken: &[Client], client: Client, own: Client, most: usize) -> Result<(), Full> {
-    let number = |wanted: &dyn Fn(Client) -> bool| taken.iter().filter(|it| wanted(**it)).count();
-    if !client.is(own) {
-        if number(&|it| it.is(client)) >= most / 4 {
-            return Err(Full::Share);
-        }
-        if number(&|it| !it.is(own)) >= most - most / 4 {
-            return Err(Full::Others);
-        }
-    }
-    match taken.len() < most {
-        true => Ok(()),
-        false => Err(Full::All),
-    }
-}
 
 /// A connection that has no answer yet.
 struct Waiting {
@@ -426,12 +286,6 @@ impl<R: Responder> Server<R> {
     }
 }
 
-/// What is asked for.
-struct Request {
-    is_head: bool,
-    target: String,
-}
-
 /// Answers a request.
 fn serve(waiting: Waiting, responder: &impl Responder) {
     let (is_head, answer) = match waiting.request {
@@ -455,112 +309,3 @@ fn serve(waiting: Waiting, responder: &impl Responder) {
         connection.drain();
     }
 }
-
-/// The request of a head, or its refusal; `None`: it is not whole.
-fn parse(head: &[u8], responder: &impl Responder) -> Option<Result<Request, Answer>> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(head) {
-        Ok(httparse::Status::Complete(_)) => Some(check(&request, responder)),
-        Ok(httparse::Status::Partial) if head.len() < MAX_HEAD => None,
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            Some(Err(Answer::text(431, "the request's headers are too long")))
-        }
-        Err(_) => Some(Err(Answer::text(400, "this is no HTTP request"))),
-    }
-}
-
-/// A connection that gets its answer.
-struct Connection {
-    stream: TcpStream,
-}
-
-impl Connection {
-    fn read(&mut self, part: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        loop {
-            self.stream.set_read_timeout(Some(remaining(deadline)?))?;
-            match self.stream.read(part) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
-    }
-
-    fn send(&mut self, answer: &Answer, is_head: bool, deadline: Instant) -> io::Result<()> {
-        self.write(answer.head().as_bytes(), deadline)?;
-        match is_head {
-            true => Ok(()),
-            false => self.write(&answer.body, deadline),
-        }
-    }
-
-    fn write(&mut self, mut rest: &[u8], deadline: Instant) -> io::Result<()> {
-        while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(remaining(deadline)?))?;
-            match self.stream.write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what the client still sends: to close a socket with unread bytes resets the
-    /// connection, and the client may lose the answer.
-    fn drain(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(1);
-        let mut part = [0; 4096];
-        let mut drained = 0;
-        while drained < DRAINED {
-            match self.read(&mut part, deadline) {
-                Ok(read) if read > 0 => drained += read,
-                _ => return,
-            }
-        }
-    }
-}
-
-/// Checks a request whose head was parsed.
-fn check(
-    request: &httparse::Request<'_, '_>,
-    responder: &impl Responder,
-) -> Result<Request, Answer> {
-    let mut hosts = request
-        .headers
-        .iter()
-        .filter(|it| it.name.eq_ignore_ascii_case("host"));
-    let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => std::str::from_utf8(host.value).ok(),
-        (None, _) if request.version == Some(0) => Some("localhost"),
-        _ => None,
-    };
-    let Some(host) = host else {
-        return Err(Answer::text(400, "the request needs one Host header"));
-    };
-    if let Err(sentence) = responder.check_host(host) {
-        return Err(Answer::text(403, sentence));
-    }
-    let is_head = match request.method {
-        Some("GET") => false,
-        Some("HEAD") => true,
-        _ => return Err(Answer::text(405, "only GET and HEAD are answered")),
-    };
-    Ok(Request {
-        is_head,
-        target: request.path.unwrap_or_default().to_owned(),
-    })
-}
-
-/// The time that is left; an error if there is none.
-fn remaining(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(ErrorKind::TimedOut.into()),
-        false => Ok(left),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -7,14 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use allotrope_collector::control::{self, MarkError, Target};
+use allotrope_reading::{Moment, is_growing};
 use allotrope_report::numbers::duration;
 use allotrope_text::{Shown, shown};
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure};
-use crate::moment::Moment;
 use crate::standard_output;
-use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -99,7 +98,7 @@ fn file(path: &Path) -> Result<Target, Failure> {
             error.context(format!("cannot read {}", path.shown())),
         )
     })?;
-    if !trace::is_growing(path) {
+    if !is_growing(path) {
         let sentence = anyhow!(
             "{} is not being written; a mark names a moment of a running recording",
             path.shown()

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use allotrope_attribution::{Attributed, Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
-use allotrope_page::{Page, boundaries, profile_of_samples};
+use allotrope_page::{Page, boundaries};
+use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
-use allotrope_profile::{Profile, run_times};
+use allotrope_reading::{Wanted, recorded_at, split};
 use allotrope_report::SourceLines;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
@@ -17,11 +18,8 @@ use anyhow::{Context, anyhow};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::findings::FindingArguments;
 use crate::message;
-use crate::moment;
-use crate::progress::Progress;
-use crate::sampled;
+use crate::progress::reader;
 use crate::to_write::ToWrite;
-use crate::trace;
 
 /// What the options of the command say about the page.
 pub struct PageOptions<'a> {
@@ -50,7 +48,7 @@ pub fn write(path: &Path, out: ToWrite<'_>, options: &PageOptions<'_>) -> Result
 
 /// The page of the recording at `path`. Notes on the recording are printed on stderr.
 pub fn bytes(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
-    if let (file, Some(_)) = moment::split(path) {
+    if let (file, Some(_)) = split(path) {
         let sentence = anyhow!(
             "{} is a moment, and the page has the whole recording; name {}, and choose the moment in its timeline",
             path.shown(),
@@ -58,7 +56,7 @@ pub fn bytes(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure>
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    match sampled::open(path)? {
+    match reader(options.limits).sampled(path)? {
         Some(sampled) => of_samples(path, &sampled, options),
         None => of_recording(path, options),
     }
@@ -69,11 +67,11 @@ fn of_samples(
     sampled: &SampledProfile,
     options: &PageOptions<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let profile = profile_of_samples(sampled);
-    let source = source(options, &profile);
+    let profile = &sampled.profile;
+    let source = source(options, profile);
     render(&Page {
-        profile: &profile,
-        headlines: &Headlines::new(&profile, &options.glue),
+        profile,
+        headlines: &Headlines::new(profile, &options.glue),
         findings: &[],
         file: &path.shown(),
         sampled: Some(sampled),
@@ -84,21 +82,18 @@ fn of_samples(
 }
 
 fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure> {
-    let mut trace = trace::open(path, options.limits)?;
-    let run = run_times(&trace).map_err(|error| trace::not_aggregated(path, error))?;
-    let times = boundaries(&run);
-    let peaks = trace::peaks(path, &mut trace, &Progress::new(false))?;
-    let wanted = trace::Wanted {
+    let mut recording = reader(options.limits).open(path)?;
+    let times = boundaries(&recording.run_times()?);
+    let peaks = recording.peaks()?;
+    let wanted = Wanted {
         times: Some(&times),
         peaks: &peaks,
         thread_times: true,
         evidence: true,
         site_details: true,
     };
-    let profile = trace::profile_with(path, &mut trace, wanted, &Progress::new(false))?;
-    for note in trace::notes(path, &trace) {
-        message::print(note);
-    }
+    let profile = recording.profile_with(wanted)?;
+    recording.notes().iter().for_each(message::print);
     let attributed = Attributed::new(&profile, &options.glue);
     let how = options.findings.options(&options.suppressions)?;
     let findings = match profile.is_counts_only() {
@@ -125,7 +120,7 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
 
 fn source(options: &PageOptions<'_>, profile: &Profile) -> Option<SourceLines> {
     let moved = options.source?;
-    let lines = SourceLines::new(moved.to_vec(), trace::recorded_at(profile));
+    let lines = SourceLines::new(moved.to_vec(), recorded_at(profile));
     Some(lines.compared_with_build(profile))
 }
 

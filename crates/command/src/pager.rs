@@ -20,7 +20,7 @@ const LESS: &str = "FRX";
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct PagerArguments {
     /// Do not show the text with $PAGER on a terminal
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_pager: bool,
 }
 

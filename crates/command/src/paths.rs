@@ -15,9 +15,9 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{ForceArguments, Kind};
-use crate::replay::{self, Format};
-use crate::report::{Color, style};
+use crate::replay::{self, Format, ProcessArguments};
 use crate::standard_output;
+use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
 /// Shown at the end of the subcommand's help.
@@ -49,18 +49,19 @@ pub struct Arguments {
     )]
     alloc: Vec<String>,
     /// Step through about N operations
-    #[arg(long, value_name = "N", default_value_t = 6000,
+    #[arg(long, alias = "operations", value_name = "N", default_value_t = 6000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    operations: u64,
-    /// Step through them N times; shows by how much an allocator differs from itself
+    sample: u64,
+    /// Step through them N times
+    ///
+    /// Shows by how much an allocator differs from itself.
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// The process of the recording [default: the one with most operations]
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    #[command(flatten)]
+    process: ProcessArguments,
     /// Rows of each table
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -91,9 +92,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         output.check([&arguments.file])?;
     }
     let progress = Progress::new(arguments.quiet);
-    let (_, recorded) = replay::read(&arguments.file, arguments.pid, &progress)?;
+    let (_, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let operations = recorded.operations;
-    let samples = ChosenOperations::new(&operations, arguments.operations)
+    let samples = ChosenOperations::new(&operations, arguments.sample)
         .context("cannot read the operations")
         .status(FAILED)?;
     let replayer = replay::replayer(arguments.limit)?;
@@ -165,10 +166,10 @@ impl Arguments {
         if self.quiet {
             return Ok(());
         }
-        let width = style(Color::Never).width;
         match self.format {
             Format::Text => {
-                standard_output::print_text(|out| text::write(report, self.top, width, out))
+                let document = text::document(report, self.top);
+                standard_output::print_document(&document, style(Color::Never))
             }
             Format::Json => standard_output::print(json),
         }

@@ -1,12 +1,14 @@
 //! Progress of long work: a bar on a terminal, nothing elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use allotrope_symbols::Work;
+use allotrope_formats::Limits;
+use allotrope_reading::{Observer, Reader};
 
 use crate::bar::{Bar, Spinner};
+use crate::{memory, message};
 
 /// Work that takes less time shows no bar.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
@@ -77,44 +79,25 @@ impl Progress {
     }
 }
 
-/// Position and length of the bar while functions are named: `done` of `total`
-/// modules, and `part` (done, total) of the next one. Modules and their parts
-/// share one scale, so that the bar moves within a large module, too.
-pub fn naming(done: u64, total: u64, part: (u64, u64)) -> (u64, u64) {
-    const STEPS: u64 = 1000;
-    let within = match part {
-        (_, 0) => 0,
-        (done, total) => done.min(total).saturating_mul(STEPS) / total,
-    };
-    let reached = done.saturating_mul(STEPS).saturating_add(within);
-    (reached, total.saturating_mul(STEPS))
+/// A reader whose work shows a bar, and whose files count for `--input-limit`.
+pub fn reader(limits: Limits) -> Reader {
+    Reader::new(limits, Arc::new(Progress::new(false)))
 }
 
-/// Label of the bar while a debug file is fetched from a server.
-pub const FETCHING: &str = "fetching debug files";
-/// Label of the bar while debug information is read.
-pub const NAMING: &str = "naming functions";
+impl Observer for Progress {
+    fn progress(&self, work: &'static str, done: u64, total: u64) {
+        self.show(work, done, total);
+    }
 
-/// Shows how far the naming of `total` modules is.
-pub fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u64, u64)>) {
-    let (what, part) = match work {
-        Some((Work::Fetching, done, all)) => (FETCHING, (done, all)),
-        Some((Work::Reading, done, all)) => (NAMING, (done, all)),
-        None => (NAMING, (0, 0)),
-    };
-    let (reached, end) = naming(done, total, part);
-    progress.show(what, reached, end);
-}
+    fn finished(&self) {
+        self.finish();
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn opens(&self, bytes: u64) {
+        memory::add_file(bytes);
+    }
 
-    #[test]
-    fn the_bar_moves_within_a_module() {
-        assert_eq!(naming(0, 2, (0, 0)), (0, 2000));
-        assert_eq!(naming(1, 2, (1, 4)), (1250, 2000));
-        assert_eq!(naming(1, 2, (9, 4)), (2000, 2000), "more than announced");
-        assert_eq!(naming(2, 2, (0, 0)), (2000, 2000));
+    fn warning(&self, sentence: &str) {
+        message::print(format_args!("warning: {sentence}"));
     }
 }

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail};
 /// The option of the commands that write files.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct ForceArguments {
-    /// Replace the file that is written even if it is not one that allotrope wrote, or belongs to
-    /// another user
-    #[arg(long)]
+    /// Replace files that allotrope did not write
+    ///
+    /// Also files of another user.
+    #[arg(long, hide_short_help = true)]
     pub force: bool,
 }
 

@@ -1,33 +1,32 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
 //! allocators, and compares time and memory. `replay` of `allotrope-allocators` does the work.
 
+mod recorded;
+
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use allotrope_allocators::replay::allocators::{self, Allocator, SYSTEM};
+use allotrope_allocators::replay::allocators::{self, Allocator};
 use allotrope_allocators::replay::report::{Facts, Report, text};
 use allotrope_allocators::replay::{
-    Calibration, LiveCurve, OperationsError, POINTS, Plan, RecordedOperations, RecordingError,
-    Replayer, Touch, calibrate, measure, operations_of, this_processor,
+    Calibration, LiveCurve, POINTS, Plan, RecordedOperations, Replayer, Touch, calibrate, measure,
+    this_processor,
 };
-use allotrope_profile::AggregateError;
-use allotrope_profile::operations::{
-    OperationOptions, RecordedProcess, RecordedProcesses, recorded_processes,
-};
-use allotrope_text::{Shown, shown, text_of_os, text_of_path, to_json_writer};
-use allotrope_trace::{ReadError, TraceReader};
-use anyhow::{Context, anyhow};
+use allotrope_profile::operations::RecordedProcess;
+use allotrope_text::{text_of_os, text_of_path, to_json_writer};
+use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
-use crate::sampled;
 use crate::standard_output;
-use crate::trace;
+use crate::style::{Color, style};
+
+pub use recorded::{ProcessArguments, read, recorded_allocator};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -50,27 +49,31 @@ pub struct Arguments {
     /// The recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The allocators, separated by commas; without it, glibc and those of jemalloc,
-    /// tcmalloc and mimalloc that are installed
+    /// The allocators, separated by commas
+    ///
+    /// [default: glibc and those of jemalloc, tcmalloc and mimalloc that are installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     alloc: Vec<String>,
-    /// The process to replay, if the recording has several; else the one with the most
-    /// calls
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// How much of each block the replay writes. `calibrated`: as much as makes the memory
-    /// grow as the recorded program's did
+    #[command(flatten)]
+    process: ProcessArguments,
+    /// How much of each block the replay writes
+    ///
+    /// `calibrated`: as much as makes the memory grow as the recorded program's did.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     touch: TouchPolicy,
     /// How often each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// The allocator with which the program was recorded, for `--touch calibrated` and for
-    /// whether switching is worth it; without it, the one that the recording shows, or glibc
-    #[arg(long, value_name = "ALLOCATOR")]
+    /// The allocator with which the program was recorded
+    ///
+    /// For `--touch calibrated` and for whether switching is worth it [default: the one that the
+    /// recording shows, or glibc]
+    #[arg(long, hide_short_help = true, value_name = "ALLOCATOR")]
     recorded_with: Option<String>,
-    /// Set a variable of the replay's environment, such as MALLOC_ARENA_MAX=1; repeatable
+    /// Set a variable of the replay's environment
+    ///
+    /// Such as MALLOC_ARENA_MAX=1. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(OsString, OsString)>,
     /// The format to print
@@ -129,9 +132,10 @@ pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
 /// How long a process may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
-    /// Refuse an allocator of which one process takes longer than so many seconds; where operations
-    /// are stepped (paths, allocators), from one of them to the next
-    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+    /// Refuse an allocator of which one process takes longer
+    ///
+    /// Where operations are stepped (paths, allocators), from one of them to the next.
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
 }
@@ -146,7 +150,7 @@ pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.file;
     let progress = Progress::new(arguments.quiet);
-    let (process, recorded) = read(path, arguments.pid, &progress)?;
+    let (process, recorded) = read(path, arguments.process, &progress)?;
     let replayer = replayer(arguments.limit)?;
     let cannot = "cannot read the operations again";
     let live = LiveCurve::of(&recorded.operations, POINTS)
@@ -193,7 +197,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let report = Report::new(&facts, &measured);
     match arguments.format {
-        Format::Text => standard_output::print_text(|out| text::write(&report, out))?,
+        Format::Text => {
+            standard_output::print_document(&text::document(&report), style(Color::Never))?
+        }
         Format::Json => print_json(&report)?,
     }
     let refused = measured
@@ -264,159 +270,6 @@ fn own_time_ns(process: &RecordedProcess, recorded: &RecordedOperations) -> u64 
         1 => process.duration_ns.saturating_sub(process.waited_ns),
         _ => process.duration_ns,
     }
-}
-
-/// Reads the operations of a process; without a pid, of the one with the most calls.
-pub fn read(
-    path: &Path,
-    pid: Option<u32>,
-    progress: &Progress,
-) -> Result<(RecordedProcess, RecordedOperations), Failure> {
-    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
-    if sampled::open(path)?.is_some() {
-        return Err(refuse(anyhow!(
-            "{} is a sampled profile and has no single calls to replay: `allotrope report` shows it, and `allotrope bench` compares allocators without a recording; to replay the program, record it with `allotrope record`",
-            path.shown()
-        )));
-    }
-    let mut trace = trace::open_without_names(path)?;
-    let mut all = processes(path, &trace)?;
-    let mut process = choose(path, &all, pid, trace::cut(&trace))?;
-    let mut recorded = operations(&trace, &process, progress);
-    if let Err(RecordingError::Recording(AggregateError::Read(ReadError::Damaged { .. }))) =
-        &recorded
-    {
-        trace
-            .cut_at_damage()
-            .with_context(|| path.shown().into_owned())
-            .status(BAD_INPUT)?;
-        all = processes(path, &trace)?;
-        process = choose(path, &all, Some(process.pid), trace::cut(&trace))?;
-        recorded = operations(&trace, &process, progress);
-    }
-    progress.finish();
-    let recorded = recorded.map_err(|error| match error {
-        RecordingError::Recording(error) => trace::not_aggregated(path, error),
-        // The folder for temporary files is missing, full or cannot be written.
-        RecordingError::Operations(error @ OperationsError::Io(_)) => Failure::new(
-            FAILED,
-            anyhow!("{error} ({})", std::env::temp_dir().shown()),
-        ),
-        RecordingError::Operations(error) => {
-            Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
-        }
-    })?;
-    for note in trace::notes(path, &trace) {
-        message::print(note);
-    }
-    if process.lost_events > 0 {
-        message::print(format_args!(
-            "warning: {} lost {} calls of process {}; the others are replayed: time and instructions an operation are theirs, but memory is not the program's",
-            path.shown(),
-            process.lost_events,
-            process.pid
-        ));
-    }
-    Ok((process, recorded))
-}
-
-fn processes(path: &Path, trace: &TraceReader) -> Result<RecordedProcesses, Failure> {
-    recorded_processes(trace).map_err(|error| trace::not_aggregated(path, error))
-}
-
-fn operations(
-    trace: &TraceReader,
-    process: &RecordedProcess,
-    progress: &Progress,
-) -> Result<RecordedOperations, RecordingError> {
-    let show = |done, total| progress.show("reading the recording", done, total);
-    let options = OperationOptions {
-        progress: Some(&show),
-        ..OperationOptions::default()
-    };
-    operations_of(trace, process, &options)
-}
-
-/// The process with this pid, or the one with the most calls.
-fn choose(
-    path: &Path,
-    all: &RecordedProcesses,
-    pid: Option<u32>,
-    cut: Option<String>,
-) -> Result<RecordedProcess, Failure> {
-    let refuse = |sentence| Failure::new(BAD_INPUT, sentence);
-    if all.counts_only {
-        return Err(refuse(anyhow!(
-            "{} was recorded with --counts-only and has no single calls to replay: `allotrope report` shows its counts, and `allotrope bench` compares allocators without a recording; to replay the program, record it without --counts-only",
-            path.shown()
-        )));
-    }
-    let processes = all.processes.iter();
-    let wanted = processes.filter(|it| pid.is_none_or(|pid| it.pid == pid));
-    let Some(process) = wanted.max_by_key(|it| it.events) else {
-        return Err(refuse(match pid {
-            Some(pid) => anyhow!("{} has no process {pid}", path.shown()),
-            None => match cut {
-                Some(cut) => anyhow!(
-                    "{} is not whole, and no process is left: {cut}",
-                    path.shown()
-                ),
-                None => anyhow!("{} has no process", path.shown()),
-            },
-        }));
-    };
-    let others = all.processes.iter().filter(|it| it.events > 0).count();
-    if pid.is_none() && others > 1 {
-        message::print(format_args!(
-            "note: {} has {others} processes with calls; this is process {}, which has the most (--pid names another)",
-            path.shown(),
-            process.pid
-        ));
-    }
-    Ok(process.clone())
-}
-
-/// The allocator that the program used, as the user or the recording names it, and whether
-/// that is known.
-pub fn recorded_allocator(
-    named: Option<&String>,
-    process: &RecordedProcess,
-) -> Result<(Allocator, bool), Failure> {
-    if let Some(word) = named {
-        let found = allocators::allocators(std::slice::from_ref(word));
-        return match found.into_iter().next() {
-            Some((allocator, None)) => Ok((allocator, true)),
-            Some((allocator, Some(error))) => {
-                let sentence = anyhow!("--recorded-with {}: {error}", shown(&allocator.name));
-                Err(Failure::new(BAD_INPUT, sentence))
-            }
-            None => Err(Failure::new(
-                BAD_INPUT,
-                anyhow!("--recorded-with names nothing"),
-            )),
-        };
-    }
-    let modules = process.modules.iter();
-    let mut known = modules.filter_map(|path| Some((allocators::known_name(path)?, path)));
-    Ok(match known.next() {
-        Some((name, library)) => {
-            let allocator = Allocator {
-                name: name.to_owned(),
-                library: Some(library.clone()),
-            };
-            (allocator, true)
-        }
-        None => {
-            let name = SYSTEM.to_owned();
-            (
-                Allocator {
-                    name,
-                    library: None,
-                },
-                false,
-            )
-        }
-    })
 }
 
 /// Calibrates; says so if that is not possible.

@@ -1,41 +1,19 @@
 //! Sampled profiles at the command line: `report` and `show` of one. `diff` and `export` read
-//! them through `source`.
+//! them as stacks.
 
 use std::path::Path;
 
-use allotrope_profile::sampled::{SampledError, SampledFigures, SampledProfile};
-use allotrope_profile::{AggregateError, Metric};
+use allotrope_profile::Metric;
+use allotrope_profile::sampled::{SampledFigures, SampledProfile};
+use allotrope_reading::Source;
 use allotrope_report::sampled::text::{self, SampledTextOptions};
-use allotrope_report::sampled::{SiteRow, json, rows};
+use allotrope_report::sampled::{SiteRow, interval, json, rows, value, words};
 use allotrope_text::{Shown, shown};
-use allotrope_trace::{TraceReader, is_sampled};
 use anyhow::anyhow;
-use std::fs::File;
-use std::io::Read;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure};
 use crate::pager::PagerArguments;
 use crate::standard_output;
-
-/// Opens a file if it is a sampled profile. `None`: it is something else, or cannot be read,
-/// which its other reader will say.
-pub fn open(path: &Path) -> Result<Option<SampledProfile>, Failure> {
-    let mut start = Vec::new();
-    let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
-    let read = |start: &mut Vec<u8>| File::open(path)?.take(16).read_to_end(start);
-    if !is_file || read(&mut start).is_err() || !is_sampled(&start) {
-        return Ok(None);
-    }
-    let profile = File::open(path)
-        .map_err(|error| Failure::new(BAD_INPUT, anyhow!("cannot read {}: {error}", path.shown())))
-        .and_then(|file| {
-            TraceReader::sampled(file)
-                .map_err(|error| SampledError::Read(AggregateError::Read(error)))
-                .and_then(|trace| SampledProfile::read(&trace))
-                .map_err(|error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown())))
-        })?;
-    Ok(Some(profile))
-}
 
 /// Fails if an option is given that makes no sense for a sampled profile.
 pub fn refuse(path: &Path, options: &[(bool, &str)]) -> Result<(), Failure> {
@@ -84,7 +62,7 @@ pub fn report_text(
 
 /// Keeps only the process image with this id.
 pub fn keep_process(path: &Path, profile: &mut SampledProfile, id: u32) -> Result<(), Failure> {
-    profile.processes.retain(|process| process.id == id);
+    profile.keep_process(id);
     if profile.processes.is_empty() {
         let sentence = anyhow!("there is no process {id} in {}", path.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
@@ -120,7 +98,7 @@ pub fn show(
         None => of_function(profile, rows, what),
     };
     if rows.is_empty() {
-        let sites: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
+        let sites = profile.sites().count();
         let sentence = anyhow!(
             "there is no site or function '{}' in {}, which has {sites} sites; `allotrope report` lists them",
             shown(what),
@@ -134,10 +112,9 @@ pub fn show(
 
 /// The row that has the site with this number.
 fn of_site<'a>(profile: &SampledProfile, rows: Vec<SiteRow<'a>>, number: u32) -> Vec<SiteRow<'a>> {
-    let mut sites = profile.processes.iter().flat_map(|it| &it.sites);
-    let site = sites.find(|site| site.number == number);
+    let site = profile.sites().find(|(site, _)| site.number == number);
     let rows = rows.into_iter();
-    rows.filter(|row| site.is_some_and(|site| site.stack == *row.stack))
+    rows.filter(|row| site.is_some_and(|(site, _)| site.stack == *row.stack))
         .collect()
 }
 
@@ -147,9 +124,34 @@ fn of_function<'a>(
     rows: Vec<SiteRow<'a>>,
     name: &str,
 ) -> Vec<SiteRow<'a>> {
-    let frames = profile.frames.iter();
+    let frames = profile.profile.frames.iter();
     let matching: Vec<bool> = frames.map(|it| it.function.contains(name)).collect();
     let is_wanted = |index: &u32| matching.get(*index as usize) == Some(&true);
     let rows = rows.into_iter();
     rows.filter(|row| row.stack.iter().any(is_wanted)).collect()
+}
+
+/// Adds the intervals of its sums to the stacks of a sampled profile, and returns them as sentences.
+pub fn describe_sums(source: &mut Source) -> Vec<String> {
+    let (Some(sampled), Some(sampling)) = (&source.sampled, &mut source.set.run.sampling) else {
+        return Vec::new();
+    };
+    let metrics = [
+        Metric::LeakedBytes,
+        Metric::LeakedAllocations,
+        Metric::Bytes,
+        Metric::Allocations,
+    ];
+    let sums = metrics.into_iter().filter_map(|metric| {
+        let estimate = sampled.total.metric(metric)?;
+        Some(format!(
+            "all {} ({metric}): {}, 95 % interval {}",
+            words(metric),
+            value(&estimate, metric),
+            interval(&estimate, metric)
+        ))
+    });
+    let sums: Vec<String> = sums.collect();
+    sampling.notes.extend(sums.iter().cloned());
+    sums
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use allotrope_attribution::Attributed;
 use allotrope_findings::Finding;
 use allotrope_profile::{Metric, Options, blocks_of_sites};
+use allotrope_reading::{Moment, Wanted, recorded_at, split};
 use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, Screen, Subject, TextOptions};
 use allotrope_report::{BlockFigures, SourceLines, sites_of_row};
@@ -17,12 +18,11 @@ use crate::filter::nearest;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
 use crate::input_limit::InputLimit;
-use crate::moment::{self, Moment};
 use crate::pager::PagerArguments;
-use crate::progress::Progress;
-use crate::report::{self, Color};
+use crate::progress::{Progress, reader};
+use crate::report;
 use crate::sampled;
-use crate::trace;
+use crate::style::{Color, style};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(value_name = "WHAT")]
     what: Option<String>,
     /// Show at most N stacks
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     #[command(flatten)]
@@ -51,13 +51,20 @@ pub struct Arguments {
     #[command(flatten)]
     findings: FindingArguments,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
-    #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path)]
+    #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path,
+          hide_short_help = true)]
     source_path: Vec<(PathBuf, PathBuf)>,
     /// Show the frames of allocators and standard libraries, too
     #[arg(long)]
     all_frames: bool,
     /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true
+    )]
     color: Color,
     #[command(flatten)]
     pager: PagerArguments,
@@ -67,7 +74,7 @@ pub struct Arguments {
 
 /// Reads the trace and prints what is wanted.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let path = match moment::split(&arguments.trace) {
+    let path = match split(&arguments.trace) {
         // Findings, sites and functions are shown up to now.
         (path, None | Some(Moment::Now)) => path,
         (path, Some(_)) => {
@@ -79,11 +86,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             return Err(Failure::new(BAD_INPUT, sentence));
         }
     };
-    if let Some(profile) = sampled::open(path)? {
+    let reader = reader(arguments.input.limits());
+    if let Some(profile) = reader.sampled(path)? {
         let refused = !arguments.source_path.is_empty();
         sampled::refuse(path, &[(refused, "--source-path")])?;
         let options = SampledTextOptions {
-            style: report::style(arguments.color),
+            style: style(arguments.color),
             metric: Metric::LeakedBytes,
             top: arguments.top.try_into().unwrap_or(usize::MAX),
             all_frames: arguments.all_frames,
@@ -92,13 +100,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let what = arguments.what.as_deref();
         return sampled::show(path, &profile, what, &options, arguments.pager);
     }
-    let mut trace = trace::open(path, arguments.input.limits())?;
-    let progress = Progress::new(false);
-    let wanted = trace::Wanted {
+    let mut recording = reader.open(path)?;
+    let wanted = Wanted {
         site_details: true,
-        ..trace::Wanted::FINDINGS
+        ..Wanted::FINDINGS
     };
-    let profile = trace::profile_with(path, &mut trace, wanted, &progress)?;
+    let profile = recording.profile_with(wanted)?;
     if profile.is_counts_only() {
         let sentence = anyhow!(
             "{} was recorded with --counts-only, without stacks; record the program without it",
@@ -106,10 +113,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let recorded = trace::recorded_at(&profile);
+    let recorded = recorded_at(&profile);
     let lines = SourceLines::new(arguments.source_path.clone(), recorded);
     let options = TextOptions {
-        style: report::style(arguments.color),
+        style: style(arguments.color),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
         source: Some(Rc::new(lines.compared_with_build(&profile))),
@@ -133,15 +140,17 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut blocks = BlockFigures::default();
     let sites = subject.blocks_of(&profile);
     if !sites.is_empty() {
+        let progress = Progress::new(false);
         let show = |done, total| progress.show("reading the blocks", done, total);
-        let aggregate = Options {
+        let options = Options {
             progress: Some(&show),
             ..Options::default()
         };
-        let aggregated =
-            blocks_of_sites(&trace, &aggregate, &sites, &mut |block| blocks.add(block));
+        let aggregated = blocks_of_sites(recording.trace(), &options, &sites, &mut |block| {
+            blocks.add(block);
+        });
         progress.finish();
-        aggregated.map_err(|error| trace::not_aggregated(path, error))?;
+        aggregated.map_err(|error| recording.error(error))?;
     }
     arguments
         .pager

@@ -3,7 +3,8 @@
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
-use allotrope_text::LogWriter;
+use allotrope_text::document::Document;
+use allotrope_text::{LogWriter, Style, columns};
 use anyhow::Context;
 use rustix::io::Errno;
 
@@ -63,6 +64,11 @@ pub fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resul
     print_log(|output| output.write_all(&text))
 }
 
+/// As [`print_text`], for a document.
+pub fn print_document(document: &Document, style: Style) -> Result<(), Failure> {
+    print_text(|out| document.write_text(style, out))
+}
+
 /// As [`print_text`], for text that has commands of its own for a CI system.
 pub fn print_commands(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut text = Vec::new();
@@ -95,26 +101,36 @@ fn locale_is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
     locale.is_some_and(|locale| locale == "C" || locale == "POSIX")
 }
 
-/// The text with each other character replaced by one of ASCII, so that columns stay.
+/// The text with each other character replaced by as many of ASCII as it has columns.
 fn ascii(text: &str) -> String {
-    let ascii = |c: char| match c {
-        '\0'..='\x7f' => c,
-        '…' => '~',
-        '←' => '<',
-        '→' | '▸' => '>',
-        '·' | '–' | '•' => '-',
-        '×' => 'x',
-        'µ' => 'u',
-        '│' | '┤' => '|',
-        '└' => '+',
-        '─' => '-',
-        '▲' => '^',
-        '▁' | '▂' => '.',
-        '▃' | '▄' | '▅' => 'o',
-        '▆' | '▇' | '█' => '#',
-        _ => '?',
-    };
-    text.replace('±', "+-").chars().map(ascii).collect()
+    let mut ascii = String::with_capacity(text.len());
+    for c in text.replace('±', "+-").chars() {
+        let one = match c {
+            '\0'..='\x7f' => c,
+            '…' => '~',
+            '←' => '<',
+            '→' | '▸' => '>',
+            '·' | '–' | '•' => '-',
+            '×' => 'x',
+            'µ' => 'u',
+            '│' | '┤' => '|',
+            '└' => '+',
+            '─' => '-',
+            '▲' => '^',
+            '▁' | '▂' => '.',
+            '▃' | '▄' | '▅' => 'o',
+            '▆' | '▇' | '█' => '#',
+            c => {
+                ascii.extend(std::iter::repeat_n(
+                    '?',
+                    columns(c.encode_utf8(&mut [0; 4])),
+                ));
+                continue;
+            }
+        };
+        ascii.push(one);
+    }
+    ascii
 }
 
 #[cfg(test)]
@@ -127,6 +143,7 @@ mod tests {
             ascii("a ← b … c · 3 µs, ±5 × 2 é"),
             "a < b ~ c - 3 us, +-5 x 2 ?"
         );
+        assert_eq!(ascii("漢a\u{301}│"), "??a|");
     }
 
     #[test]

@@ -16,22 +16,22 @@ use std::time::Duration;
 
 use allotrope_collector::protocol::ImageFigures;
 use allotrope_files::Output;
-use allotrope_profile::{Options, heap_curves, run_times};
+use allotrope_formats::Limits;
+use allotrope_profile::{Options, heap_curves};
+use allotrope_reading::Recording;
 use allotrope_text::Shown;
-use allotrope_trace::{MAGIC, TraceReader};
+use allotrope_trace::MAGIC;
 use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::message;
-use crate::moment;
-use crate::progress::Progress;
+use crate::progress::{Progress, reader};
 use crate::record::{self, LeftBehind, Stat, WhenFull};
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::to_write::ToWrite;
-use crate::trace;
-use rows::{HEAD, LastLines, Row, Rows};
+use rows::{LastLines, Row, Rows, head};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -64,12 +64,15 @@ const MAX_LAST: usize = 20;
 )]
 pub struct Arguments {
     /// Time between two lines
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    interval: Duration,
+    #[arg(long, alias = "interval", value_name = "TIME", default_value = "1s",
+          value_parser = interval)]
+    every: Duration,
     /// Write the numbers of each process to this file, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw live and resident bytes over time, of all processes together
+    /// Draw live and resident bytes over time
+    ///
+    /// Of all processes together.
     #[arg(long, value_name = "OUT.svg")]
     plot: Option<PathBuf>,
     /// Write allocated and freed bytes of all processes together to this file
@@ -83,15 +86,22 @@ pub struct Arguments {
     /// Record neither child processes nor what the program execs
     #[arg(long)]
     pub no_follow: bool,
-    /// What the program does when it allocates faster than the trace is written:
-    /// wait, or go on and lose events (they are counted)
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    /// What the program does when the trace is written too slowly
+    ///
+    /// Wait, or go on and lose events (they are counted).
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHAT",
+        hide_short_help = true
+    )]
     pub on_full: WhenFull,
     /// Print no lines, only errors
     #[arg(short, long)]
     pub quiet: bool,
     /// Preload the recorder at PATH in place of the built-in one
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub recorder: Option<PathBuf>,
     /// The program to run, and its arguments; or a recording
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
@@ -100,7 +110,7 @@ pub struct Arguments {
 
 /// Parses the interval.
 fn interval(text: &str) -> Result<Duration, String> {
-    let time = moment::time(text).map(|us| Duration::from_secs_f64((us / 1e6).min(1e9)));
+    let time = allotrope_reading::time(text).map(|us| Duration::from_secs_f64((us / 1e6).min(1e9)));
     match time {
         Some(time) if time >= MIN_INTERVAL => Ok(time),
         Some(_) => Err("the shortest interval is 10ms".to_owned()),
@@ -129,14 +139,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut live = LiveLines::default();
     let quiet = arguments.quiet;
     let stat = Stat {
-        interval_ms: u64::try_from(arguments.interval.as_millis()).unwrap_or(u64::MAX),
+        interval_ms: u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX),
         show: Box::new(move |ns, images| {
             if !quiet {
                 live.print(ns, images);
             }
         }),
-        finish: Box::new(move |trace| {
-            let rows = files.read(Path::new("the recording"), trace)?;
+        finish: Box::new(move |recording| {
+            let rows = files.read(recording)?;
             files.write(&rows, None)?;
             if !quiet {
                 print_last(&rows);
@@ -166,16 +176,14 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
             anyhow!("--output keeps the recording of a program, and FILE is one already");
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let trace = trace::open_without_names(path)?;
+    let recording = reader(Limits::default()).open_without_names(path)?;
     let files = arguments.outputs();
     let input = path.to_owned();
     for file in files.files() {
         file.check([&input])?;
     }
-    let rows = files.read(path, &trace)?;
-    for note in trace::notes(path, &trace) {
-        message::print(note);
-    }
+    let rows = files.read(&recording)?;
+    recording.notes().iter().for_each(message::print);
     files.write(&rows, Some(&input))?;
     if !arguments.quiet {
         standard_output::print_log(|out| print_all(&rows, out))?;
@@ -209,7 +217,7 @@ impl Arguments {
 
     fn outputs(&self) -> Outputs {
         Outputs {
-            interval: self.interval,
+            interval: self.every,
             csv: self.csv.clone(),
             plot: self.plot.clone(),
             log: self.log.clone(),
@@ -259,17 +267,16 @@ impl Outputs {
     }
 
     /// Aggregates the recording.
-    fn read(&self, path: &Path, trace: &TraceReader) -> Result<Rows, Failure> {
-        let recording = trace::recording(trace);
-        if recording.counts_only {
+    fn read(&self, recording: &Recording) -> Result<Rows, Failure> {
+        let about = recording.about();
+        if about.counts_only {
             let sentence = anyhow!(
                 "{} was recorded with --counts-only, which leaves out what is freed; record the program without it",
-                path.shown()
+                recording.path().shown()
             );
             return Err(Failure::new(BAD_INPUT, sentence));
         }
-        let unreadable = |error| trace::not_aggregated(path, error);
-        let run = run_times(trace).map_err(unreadable)?;
+        let run = recording.run_times()?;
         let mut each = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
         while run.lasted_ns() / each > MAX_INTERVALS {
             each = each.saturating_mul(2);
@@ -286,12 +293,12 @@ impl Outputs {
             progress: Some(&show),
             ..Options::default()
         };
-        let samples = heap_curves(trace, &options, run.started_ns, each);
+        let samples = heap_curves(recording.trace(), &options, run.started_ns, each);
         progress.finish();
         Ok(Rows::new(
-            samples.map_err(unreadable)?,
+            samples.map_err(|error| recording.error(error))?,
             &run,
-            recording.started_unix_ns,
+            about.started_unix_ns,
         ))
     }
 
@@ -323,7 +330,7 @@ impl LiveLines {
         let mut text = String::new();
         if !self.has_head && !images.is_empty() {
             self.has_head = true;
-            text.push_str(HEAD);
+            text.push_str(&head());
         }
         for image in images {
             let row = Row {
@@ -346,7 +353,7 @@ impl LiveLines {
 
 /// Prints the last row of each process, those that allocated most first.
 fn print_last(rows: &Rows) {
-    let mut text = format!("at the end:\n{HEAD}");
+    let mut text = format!("at the end:\n{}", head());
     let mut last: Vec<&Row> = rows.processes().filter_map(<[Row]>::last).collect();
     last.sort_by_key(|row| std::cmp::Reverse(row.allocated_bytes));
     for row in last.iter().take(MAX_LAST) {
@@ -361,7 +368,7 @@ fn print_last(rows: &Rows) {
 
 /// Prints all rows, in order of time.
 fn print_all(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(HEAD.as_bytes())?;
+    out.write_all(head().as_bytes())?;
     let mut last = LastLines::default();
     for row in rows.in_order() {
         out.write_all(last.next(row).as_bytes())?;

@@ -11,9 +11,10 @@ use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 /// What `--suppressions` was given.
 #[derive(Debug, Default, clap::Args)]
 pub struct SuppressionArguments {
-    /// Expect the leaks that FILE lists, in the format of LeakSanitizer (`leak:PATTERN`);
-    /// may be given several times
-    #[arg(long = "suppressions", value_name = "FILE")]
+    /// Expect the leaks that FILE lists
+    ///
+    /// FILE has the format of LeakSanitizer (`leak:PATTERN`). May be given several times.
+    #[arg(long = "suppressions", value_name = "FILE", hide_short_help = true)]
     suppressions: Vec<PathBuf>,
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allotrope_files::{Output, Target};
+use allotrope_reading::{is_growing, show_naming};
 use allotrope_symbols::symbolize::{Candidates, Contents, Naming, Warning, rewrite};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_text::Shown;
@@ -21,9 +22,8 @@ use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
-use crate::progress::{Progress, show_naming};
+use crate::progress::{Progress, reader};
 use crate::replacing::replaceable;
-use crate::trace;
 use crate::unfinished;
 
 /// Shown at the end of the subcommand's help.
@@ -50,11 +50,14 @@ pub struct Arguments {
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
-    /// Use this file, a module or its debug file, for the module of its build id
+    /// Use this file for the module of its build id
+    ///
+    /// A module or its debug file.
     #[arg(long, value_name = "FILE")]
     module: Vec<PathBuf>,
-    /// Use files for modules that were recorded without a build id even if they are not
-    /// proven to be the ones that ran
+    /// Use files that are not proven to be the ones that ran
+    ///
+    /// For modules that were recorded without a build id.
     #[arg(long)]
     unverified: bool,
     /// Print nothing but errors
@@ -67,20 +70,21 @@ pub struct Arguments {
 /// Finds the names and writes the trace with them.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.trace;
-    if trace::is_growing(path) {
+    if is_growing(path) {
         let sentence = anyhow!(
             "{} is still being recorded, and gets its names at the end; wait for that",
             path.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let mut trace = trace::open(path, arguments.input.limits())?;
+    let mut recording = reader(arguments.input.limits()).open(path)?;
+    let trace = recording.trace_mut();
     let locator = locator(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet));
     let damaged = |error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()));
     progress.show("reading the trace", 0, 1);
     trace.verify().map_err(damaged)?;
-    let contents = Contents::read(&trace).map_err(damaged)?;
+    let contents = Contents::read(trace).map_err(damaged)?;
     check_given(&locator, &contents, path)?;
     let total = contents.modules().len() as u64;
     let shown = Arc::clone(&progress);
@@ -89,11 +93,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         of_processes: false,
     };
     let mut naming = contents.name(&locator, candidates, move |done, work| {
-        show_naming(&shown, done as u64, total, work);
+        show_naming(&*shown, done as u64, total, work);
     });
     let output = arguments.output.as_deref().unwrap_or(path);
     let symbols = std::mem::take(&mut naming.symbols);
-    write(&trace, symbols, output, arguments.force, &progress)?;
+    write(trace, symbols, output, arguments.force, &progress)?;
     progress.finish();
     if !arguments.quiet {
         let cut = trace.cut_at().map(|cut| cut.to_string());

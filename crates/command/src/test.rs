@@ -3,37 +3,39 @@
 //! turns arguments into its options and prints its report.
 
 mod accept;
+mod arguments;
 mod history;
 mod init;
 mod rename;
 mod stop;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use allotrope_text::Shown;
+use allotrope_text::document::{Table, left, write_lines};
+use allotrope_text::{Shown, Style};
 
-use allotrope_budget::configuration::{FILE_NAME, Test};
+use allotrope_budget::configuration::Test;
 use allotrope_budget::location::refuse_links;
 use allotrope_budget::measure::Recorder;
 use allotrope_budget::nio_log::NioLog;
-use allotrope_budget::outputs::nio::Generation;
-use allotrope_budget::outputs::{self, Form, TextOptions};
+use allotrope_budget::outputs::{self, TextOptions};
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use allotrope_files::{Output, Target, Whose, append};
 use anyhow::Context;
 
-use crate::cargo_tests::{self, CargoArguments};
+use crate::cargo_tests::{self};
 use crate::exit_status::{
     BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, NOT_MEASURED, REGRESSION, WithStatus,
 };
-use crate::glue::GlueArguments;
 use crate::message;
 use crate::progress::Progress;
-use crate::replacing::{self, ForceArguments, Kind};
-use crate::report::{self, Color};
+use crate::replacing::{self};
 use crate::standard_output;
-use crate::suppressions::SuppressionArguments;
+use crate::style::style;
+use arguments::Format;
+
+pub use arguments::Arguments;
 pub use stop::Stop;
 
 /// Shown at the end of the subcommand's help.
@@ -48,163 +50,6 @@ exceeded, a number has no budget, or --accept refused a number that is too large
 if nothing is worse and a number is better than its budget, 5 if no budget is
 exceeded and a test could not be built or measured (it crashed, hung, did nothing),
 128+N if signal N stopped the tests.";
-
-/// Arguments of `allotrope test`.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// Run only tests or cases (TEST/WINDOW) with these names; `*` stands for anything. With --init: a program and
-    /// its arguments (after `--`) that the first test is to run
-    #[arg(value_name = "TEST")]
-    tests: Vec<String>,
-    /// The configuration file
-    #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
-    config: PathBuf,
-    /// Measure N runs of each test, whatever the configuration says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: Option<u32>,
-    /// Accept the measured numbers: write them as the new budgets
-    #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
-    accept: bool,
-    /// Store REASON beside the numbers that change
-    #[arg(long, requires = "accept", value_name = "REASON", value_parser = reason)]
-    because: Option<String>,
-    /// With --accept: accept only numbers that fell; refuse those that rose or are new (status 3)
-    #[arg(long, requires = "accept")]
-    only_improvements: bool,
-    /// Accept them for this platform only
-    #[arg(long, requires = "accept")]
-    this_platform: bool,
-    /// Use the budgets of the platform NAME
-    #[arg(long, value_name = "NAME")]
-    platform: Option<String>,
-    /// The format to print
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
-    /// Write a file, too, such as `junit=report.xml`; may be given several times
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
-    write: Vec<(Format, PathBuf)>,
-    #[command(flatten)]
-    force: ForceArguments,
-    /// Show all stacks and frames; record them even if the configuration has counts-only
-    #[arg(long)]
-    stacks: bool,
-    /// Show every run's numbers, and what differs between the runs
-    #[arg(long)]
-    samples: bool,
-    /// Show at most N entries that explain a number
-    #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    top: u32,
-    #[command(flatten)]
-    glue: GlueArguments,
-    #[command(flatten)]
-    suppressions: SuppressionArguments,
-    /// Do not run the build command
-    #[arg(long)]
-    no_build: bool,
-    /// Run the tests without recording them, so that another tool can watch them
-    #[arg(long)]
-    no_record: bool,
-    /// Take the budgets from a log of SwiftNIO's allocation counter tests or its thresholds
-    #[arg(long, value_name = "FILE")]
-    from_log: Option<PathBuf>,
-    /// Put recordings into FOLDER and leave them there
-    #[arg(long, value_name = "FOLDER")]
-    scratch: Option<PathBuf>,
-    /// Remove the budgets of tests that are in no configuration of this folder, and run nothing
-    #[arg(long, conflicts_with_all = ["accept", "no_record", "from_log"])]
-    prune: bool,
-    /// Give the accepted numbers of a test, or of one of its cases, another name
-    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"],
-          conflicts_with_all = ["tests", "accept", "prune", "no_record", "from_log"])]
-    rename: Option<Vec<String>>,
-    /// Show how the accepted numbers of TEST have changed: commits, authors and reasons; as
-    /// text or JSON (allotrope-history/1)
-    #[arg(long, value_name = "TEST", conflicts_with_all = ["tests", "accept", "prune", "rename"])]
-    history: Option<String>,
-    /// List the tests
-    #[arg(long)]
-    list: bool,
-    #[command(flatten)]
-    cargo: CargoArguments,
-    /// Write an allotrope.toml to start from, with the tests that Cargo, CTest or Meson list
-    #[arg(long)]
-    init: bool,
-    /// Use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    color: Color,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For programs (allotrope-test/1)
-    Json,
-    /// For CI systems
-    Junit,
-    /// For a comment or a job's summary
-    Markdown,
-    /// The text and annotations for GitHub's workflows
-    Github,
-    /// The log of SwiftNIO's allocation counter tests
-    Nio,
-    /// The log of their newer version, with file descriptors
-    NioNewer,
-}
-
-impl Format {
-    /// Its files.
-    fn kind(self) -> Kind<'static> {
-        const fn kind(is_own: &'static dyn Fn(&[u8]) -> bool) -> Kind<'static> {
-            Kind {
-                what: "earlier report of `allotrope test` in this format",
-                is_own,
-            }
-        }
-        match self {
-            Self::Text => kind(&|head| outputs::is_own(Form::Text, head)),
-            Self::Json => kind(&|head| outputs::is_own(Form::Json, head)),
-            Self::Junit => kind(&|head| outputs::is_own(Form::Junit, head)),
-            Self::Markdown => kind(&|head| outputs::is_own(Form::Markdown, head)),
-            Self::Github => kind(&|head| outputs::is_own(Form::Github, head)),
-            Self::Nio | Self::NioNewer => {
-                kind(&|head| outputs::is_own(Form::Nio(Generation::Structures), head))
-            }
-        }
-    }
-}
-
-impl From<Format> for Form {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Text => Self::Text,
-            Format::Json => Self::Json,
-            Format::Junit => Self::Junit,
-            Format::Markdown => Self::Markdown,
-            Format::Github => Self::Github,
-            Format::Nio => Self::Nio(Generation::Dictionaries),
-            Format::NioNewer => Self::Nio(Generation::Structures),
-        }
-    }
-}
-
-/// Refuses the place of a reason in a command that a log proposes.
-fn reason(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" | "…" => Err("write the reason, such as \"caches the header\"".to_owned()),
-        reason => Ok(reason.to_owned()),
-    }
-}
-
-fn parse_write(text: &str) -> Result<(Format, PathBuf), String> {
-    let (format, file) = text
-        .split_once('=')
-        .ok_or("write it as FORMAT=FILE, for example junit=report.xml")?;
-    let format = <Format as clap::ValueEnum>::from_str(format, false)?;
-    Ok((format, file.into()))
-}
 
 /// Runs the tests, prints the report and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
@@ -277,7 +122,7 @@ fn measure_and_print(
         cargo_tests::check_windows(&report)?;
     }
     let options = TextOptions {
-        style: report::style(arguments.color),
+        style: style(arguments.color),
         samples: arguments.samples,
         stacks: arguments.stacks,
         top: if arguments.stacks {
@@ -385,11 +230,13 @@ pub fn failure(error: SessionError) -> Failure {
 
 fn list(configuration: &Configuration) -> Result<u8, Failure> {
     standard_output::print_log(|out| {
-        for test in &configuration.tests {
+        let rows = configuration.tests.iter().map(|test| {
             let command = allotrope_budget::shell::command_line(&test.command);
-            writeln!(out, "{:<24}  {command}", test.name)?;
-        }
-        Ok(())
+            [test.name.clone(), command]
+        });
+        let columns = [left("").at_least(24), left("")];
+        let table = Table::new(columns).indent(0).rows(rows);
+        write_lines(out, table.lines(Style::plain(usize::MAX)))
     })?;
     Ok(FINE)
 }

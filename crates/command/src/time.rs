@@ -1,39 +1,33 @@
 //! Ranges of time and moments of a recording: `--from`, `--to` and `--at`.
 
-use std::path::Path;
-
-use allotrope_profile::{Options, Profile, RunTimes, aggregate_range};
-use allotrope_report::numbers::duration;
-use allotrope_trace::TraceReader;
+use allotrope_profile::{Profile, RunTimes};
+use allotrope_reading::{Moment, Recording, Selection};
+use allotrope_text::numbers::duration;
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, Failure};
-use crate::moment::{self, Moment};
-use crate::progress::Progress;
-use crate::trace;
 
 /// The options that select a range of time.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TimeArguments {
-    /// Show only what was allocated from TIME on: a time after the start, such as `2s` or
-    /// `500ms`, or the name of a mark
+    /// Show only what was allocated from TIME on
+    ///
+    /// TIME is a time after the start, such as `2s` or `500ms`, or the name of a mark.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["window", "events"])]
     from: Option<Moment>,
-    /// Show only what was allocated before TIME; what was live then remains
+    /// Show only what was allocated before TIME
+    ///
+    /// What was live then remains.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["window", "events"])]
     to: Option<Moment>,
-    /// Show what was live at TIME; `FILE@TIME` in place of FILE does the same
+    /// Show what was live at TIME
+    ///
+    /// `FILE@TIME` in place of FILE does the same.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse,
           conflicts_with_all = ["from", "to", "window", "events"])]
     at: Option<Moment>,
-}
-
-/// A profile of a range of time, and the line that describes it.
-pub struct Shown {
-    pub profile: Profile,
-    pub line: String,
 }
 
 impl TimeArguments {
@@ -80,17 +74,16 @@ impl TimeArguments {
     /// process of `profile`, which is that of the whole trace.
     pub fn select(
         &self,
-        path: &Path,
-        trace: &TraceReader,
+        recording: &Recording,
         profile: &Profile,
-    ) -> Result<Option<Shown>, Failure> {
+    ) -> Result<Option<Selection>, Failure> {
         if self.option().is_none() {
             return Ok(None);
         }
         let run = RunTimes::of(profile);
         let ns = |moment: &Option<Moment>, option| {
             let ns = moment.as_ref();
-            ns.map(|moment| moment::ns(moment, &run, option, path))
+            ns.map(|moment| recording.ns(moment, &run, option))
                 .transpose()
         };
         let (from, to) = (ns(&self.from, "--from")?, ns(&self.to, "--to")?);
@@ -101,29 +94,19 @@ impl TimeArguments {
             let [from, to, lasted] = [from, to, run.ended_ns].map(|ns| duration(us(ns)));
             let sentence = anyhow!(
                 "--from {from} is not before --to {to}; the run in {} lasted {lasted}",
-                allotrope_text::shown_path(path)
+                allotrope_text::shown_path(recording.path())
             );
             return Err(Failure::new(BAD_INPUT, sentence));
         }
-        let progress = Progress::new(false);
         if let (Some(at), Some(moment)) = (ns(&self.at, "--at")?, &self.at) {
-            let mut live = moment::live_at(path, trace, at, &progress)?;
+            let mut live = recording.live_at(at)?;
             live.is_growing = profile.is_growing;
-            return Ok(Some(Shown {
+            return Ok(Some(Selection {
                 profile: live,
                 line: format!("live {}", moment.words(us(at))),
             }));
         }
-        let show = |done, total| progress.show("reading the time range", done, total);
-        let options = Options {
-            progress: Some(&show),
-            site_details: true,
-            ..Options::default()
-        };
-        let range = [from.unwrap_or(0), to.unwrap_or(u64::MAX)];
-        let in_range = aggregate_range(trace, &options, range);
-        progress.finish();
-        let mut in_range = in_range.map_err(|error| trace::not_aggregated(path, error))?;
+        let mut in_range = recording.between([from.unwrap_or(0), to.unwrap_or(u64::MAX)])?;
         in_range.is_growing = profile.is_growing;
         let words = |moment: &Option<Moment>, ns: Option<u64>| match (moment, ns) {
             (Some(Moment::Time(_)), Some(ns)) => duration(us(ns)),
@@ -141,7 +124,7 @@ impl TimeArguments {
             (Some(_), None) => format!("allocated from {from} after the start on"),
             _ => format!("allocated in the first {to}; remaining: live at the end of that"),
         };
-        Ok(Some(Shown {
+        Ok(Some(Selection {
             profile: in_range,
             line,
         }))

@@ -14,7 +14,8 @@
 //! | what a CI system may have in its log, after all of these | [`without_commands`], [`LogWriter`] |
 //! | JSON | [`JsonFormatter`], [`to_json_writer`] |
 //!
-//! [`wrap`] and [`cut`] fit text into a number of columns.
+//! [`wrap`] and [`cut`] fit text into a number of columns, [`Style`] has the width and the colours
+//! of an output, and [`document`] lays out tables, lists and headings, as text and as Markdown.
 //!
 //! A character that is not shown as it is becomes `\n`, `\t`, `\r`, `\x1b` or
 //! `\u{202e}`, a byte that is not part of any UTF-8 character `\xff`. The
@@ -22,10 +23,13 @@
 //! never read back.
 #![forbid(unsafe_code)]
 
+mod columns;
 mod commands;
+pub mod document;
 mod json;
 pub mod numbers;
 mod shell;
+mod style;
 mod wrap;
 mod writer;
 
@@ -35,10 +39,12 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+pub use columns::{columns, cut, cut_middle, cut_start};
 pub use commands::{LogWriter, without_commands};
 pub use json::{JsonFormatter, to_json_string, to_json_writer};
 pub use shell::{quoted, word};
-pub use wrap::{cut, words, wrap, write_wrapped};
+pub use style::{Role, Style};
+pub use wrap::{words, wrap};
 pub use writer::TextWriter;
 
 /// Whether a character is printed unescaped: it has a glyph, combines with the one
@@ -82,6 +88,11 @@ fn is_printable(c: char) -> bool {
 /// The text on one line: every character that [`is_shown`] refuses is escaped.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, is_shown)
+}
+
+/// As [`shown`], but tabs stay: for a line of a program's output.
+pub fn shown_with_tabs(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\t' || is_shown(c))
 }
 
 /// As [`shown`], but line breaks and tabs stay: for text of several lines.

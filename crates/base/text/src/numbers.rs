@@ -13,6 +13,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// `1 block`, `1,000 blocks`.
+pub fn plural(number: usize, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{} {noun}", count(number as u64))
+}
+
 /// A number of bytes, in the largest binary unit in which it is at least 1.
 pub fn bytes(number: u64) -> String {
     if number < 1024 {
@@ -76,6 +82,11 @@ pub fn share(part: u64, whole: u64) -> String {
         return String::new();
     }
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// A part of 1 in percent: `12.5%`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
 }
 
 /// Microseconds in the unit that suits them.

@@ -54,6 +54,7 @@ fn control_and_misleading_characters_are_escaped() {
 #[test]
 fn shown_lines_keeps_lines_and_tabs() {
     assert_eq!(shown_lines("a\tb\nc\x1b[m\r"), "a\tb\nc\\x1b[m\\r");
+    assert_eq!(shown_with_tabs("a\tb\nc\x1b"), "a\tb\\nc\\x1b");
 }
 
 #[test]

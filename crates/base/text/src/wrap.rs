@@ -1,6 +1,6 @@
-//! Breaks text into lines of a given number of columns. Each character counts as one.
+//! Breaks text into lines of a given number of columns.
 
-use std::io::{self, Write};
+use crate::columns;
 
 /// The text in lines of at most `width` columns. The first line begins with `first`, each
 /// further one with `rest`. It is broken at blanks outside backticks only, so that commands and
@@ -22,33 +22,6 @@ pub fn wrap(text: &str, [first, rest]: [&str; 2], width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
-}
-
-/// Writes the lines of [`wrap`].
-///
-/// # Errors
-/// Those of `out`.
-pub fn write_wrapped(
-    out: &mut dyn Write,
-    text: &str,
-    indents: [&str; 2],
-    width: usize,
-) -> io::Result<()> {
-    let mut lines = wrap(text, indents, width).into_iter();
-    lines.try_for_each(|line| writeln!(out, "{line}"))
-}
-
-/// The text; if it is wider than `width` columns, its end is replaced by `…`.
-pub fn cut(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{head}…")
-}
-
-fn columns(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// The words of a text between its blanks. What is in backticks is one word, blanks
@@ -87,14 +60,5 @@ mod tests {
         assert_eq!(wrap("", ["> ", ""], 5), ["> "]);
         // Columns of a table within the text stay.
         assert_eq!(wrap("a  b", ["", ""], 10), ["a  b"]);
-        let mut out = Vec::new();
-        write_wrapped(&mut out, "one two", ["", "  "], 5).unwrap();
-        assert_eq!(out, b"one\n  two\n");
-    }
-
-    #[test]
-    fn what_is_cut_ends_with_an_ellipsis() {
-        assert_eq!(cut("äbc", 3), "äbc");
-        assert_eq!(cut("äbcd", 3), "äb…");
     }
 }

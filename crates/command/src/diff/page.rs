@@ -6,7 +6,8 @@ use allotrope_page::{ComparedSide, Comparison};
 use allotrope_profile::{Filter, Metric, Profile, StackSet};
 use anyhow::Context;
 
-use super::{Input, Sides, compared, titles};
+use super::compared;
+use super::sides::{Input, Sides, titles};
 use crate::exit_status::{FAILED, Failure, WithStatus};
 
 /// The page of this comparison, and of the same sides by all other metrics that they give. It has

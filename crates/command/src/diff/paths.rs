@@ -9,12 +9,12 @@ use allotrope_files::open_regular;
 use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 
+use super::arguments::{Arguments, Format, METRIC, TOP};
 use super::limit::FailOn;
-use super::{Arguments, Format, METRIC, TOP};
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::message;
-use crate::report::style;
 use crate::standard_output;
+use crate::style::style;
 
 /// Whether a file is a saved report. One that cannot be read is none: the other readers say
 /// why.
@@ -42,8 +42,8 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
             writeln!(out)
         })?;
     } else {
-        let width = style(arguments.color).width;
-        standard_output::print_text(|out| text::write_comparison(&comparison, width, out))?;
+        let document = text::comparison(&comparison);
+        standard_output::print_document(&document, style(arguments.color))?;
     }
     Ok(status(&comparison, !limits.is_empty()))
 }

@@ -1,8 +1,7 @@
 //! A finding of `allotrope doctor`, and the layout of findings as text.
 
-use std::fmt::Write;
-
-use allotrope_text::shown;
+use allotrope_text::Style;
+use allotrope_text::document::{Table, left};
 use serde::Serialize;
 
 /// How bad it is.
@@ -64,29 +63,22 @@ impl Finding {
     }
 }
 
-/// A line for each finding, its remedy below.
-pub fn as_text(findings: &[&Finding]) -> String {
-    let width = findings.iter().map(|finding| finding.topic.len()).max();
-    let width = width.unwrap_or(0);
-    let mut text = String::new();
+/// A line for each finding, its remedy below. They are as long as they are: a remedy may be a
+/// command.
+pub fn as_text(findings: &[&Finding]) -> Vec<String> {
+    let mut table = Table::new([left("").at_least(7), left(""), left("")]).indent(0);
     for finding in findings {
         let level = match finding.level {
             Level::Ok => "ok",
             Level::Note => "note",
             Level::Problem => "problem",
         };
-        let _ = writeln!(
-            text,
-            "{level:<8} {:<width$}  {}",
-            finding.topic,
-            shown(&finding.text)
-        );
+        table.row([level, finding.topic, &finding.text]);
         if let Some(remedy) = &finding.remedy {
-            let remedy = shown(remedy);
-            let _ = writeln!(text, "{:9}{:width$}  → {remedy}", "", "");
+            table.row(["", "", &format!("→ {remedy}")]);
         }
     }
-    text
+    table.lines(Style::plain(usize::MAX))
 }
 
 #[cfg(test)]
@@ -99,10 +91,10 @@ mod tests {
             Finding::ok("C library", "glibc 2.36"),
             Finding::problem("/proc", "is not mounted", "mount it"),
         ];
-        let text = as_text(&findings.iter().collect::<Vec<_>>());
+        let lines = as_text(&findings.iter().collect::<Vec<_>>());
         let columns: Vec<_> = ["glibc", "is not", "→"]
             .iter()
-            .zip(text.lines())
+            .zip(&lines)
             .map(|(what, line)| line.find(what))
             .collect();
         // The level takes 8 columns and a space, the longest topic 9 and two.

@@ -1,8 +1,9 @@
 //! What clients get whose users are not known, and the shares of all.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::*;
+use crate::tcp_owner::Owner;
 
 const OWN: Client = Client::Local(Owner::User(1000));
 const OTHER: Client = Client::Local(Owner::User(1001));

@@ -5,34 +5,31 @@ mod running;
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use allotrope_attribution::Suppressions;
-use allotrope_files::Output as OutputFile;
 use allotrope_shm::samples::file::{Mapped, find, kept};
 use allotrope_shm::samples::reader::State;
-use allotrope_symbols::{IndexCache, Locator};
-use allotrope_text::Shown;
+use allotrope_symbols::IndexCache;
 use allotrope_text::numbers::moment;
-use allotrope_trace::model::Exit;
 use allotrope_watch::blocks::Which;
-use allotrope_watch::look::Look;
-use allotrope_watch::sampled::{About, MAX_DEPTH, SaveError, Watched};
+use allotrope_watch::snapshot::Snapshot;
 use allotrope_watch::watch::{Options, Watch};
 use allotrope_watch::{json, text};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use running::Running;
 
 use crate::debug_files::DebugFiles;
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::exit_status::{BAD_INPUT, FINE, Failure, WithStatus};
 use crate::holder;
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::replacing::replaceable_by_profile;
-use crate::report;
 use crate::standard_output;
+use crate::style;
 use crate::suppressions::SuppressionArguments;
 use crate::watch::output::{Format, Output};
+use crate::watch::save;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -49,16 +46,19 @@ pub struct Arguments {
     #[arg(value_name = "PID|FILE")]
     target: Option<PathBuf>,
     /// Most stacks of the report
-    #[arg(long, value_name = "N", default_value_t = 20,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
-    /// The form of the report; poireau: all live blocks in poireau's lines
+    /// The format to print
+    ///
+    /// poireau: all live blocks in poireau's lines.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     #[command(flatten)]
     suppressions: SuppressionArguments,
-    /// Write a sampled profile to FILE in place of the report; `allotrope report`, `show`, `diff` and
-    /// `export` read it
+    /// Write a sampled profile in place of the report
+    ///
+    /// `allotrope report`, `show`, `diff` and `export` read it.
     #[arg(
         short,
         long,
@@ -68,7 +68,7 @@ pub struct Arguments {
     )]
     output: Option<PathBuf>,
     /// With -o: replace FILE even if it is no earlier profile or recording
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", hide_short_help = true)]
     force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
@@ -105,17 +105,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let mut watch = Watch::new(options, locator.clone());
     let id = u32::try_from(state.process.id).unwrap_or_default();
-    let looks = [at_its_end(Look::new(id, None, state, &watch.keys))];
+    let snapshots = [at_its_end(Snapshot::new(id, None, state, &watch.keys))];
     if let Some(path) = &arguments.output {
-        save(path, arguments.force, &looks[0], &locator)?;
+        let target = replaceable_by_profile(path, arguments.force).status(BAD_INPUT)?;
+        save::save(path, target, &snapshots, &locator)?;
         return Ok(FINE);
     }
     let mut output = Output::open(arguments.format, None)?;
     match arguments.format {
-        Format::Poireau => output.blocks(&mut watch, &looks, Which::Unsuppressed)?,
-        Format::Text | Format::Json => output.report(&mut watch, &looks)?,
+        Format::Poireau => output.blocks(&mut watch, &snapshots, Which::Unsuppressed)?,
+        Format::Text | Format::Json => output.report(&mut watch, &snapshots)?,
     }
-    if looks[0].state.process.exit_status.is_none() {
+    if snapshots[0].state.process.exit_status.is_none() {
         message::print(format_args!(
             "process {id} did not exit by itself; this is its state when it was ended"
         ));
@@ -123,18 +124,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-/// The look as if it had been at the process's last event: ages are those that blocks had then.
-fn at_its_end(mut look: Look) -> Look {
-    let allocated = look.state.samples.iter().map(|it| it.allocated);
-    let freed = look.state.freed.iter().map(|it| it.deallocation.time);
-    let began = look.state.process.began;
+/// The snapshot as if it had been taken at the process's last event: ages are those that blocks had then.
+fn at_its_end(mut snapshot: Snapshot) -> Snapshot {
+    let allocated = snapshot.state.samples.iter().map(|it| it.allocated);
+    let freed = snapshot.state.freed.iter().map(|it| it.deallocation.time);
+    let began = snapshot.state.process.began;
     // Times that are later than now are wrong.
-    let times = allocated.chain(freed).filter(|it| *it <= look.time);
-    let last = times.max().unwrap_or(began).max(began.min(look.time));
+    let times = allocated.chain(freed).filter(|it| *it <= snapshot.time);
+    let last = times.max().unwrap_or(began).max(began.min(snapshot.time));
     let since = last.saturating_sub(began);
-    look.real_time = look.state.process.began_real.saturating_add(since);
-    look.time = last;
-    look
+    snapshot.real_time = snapshot.state.process.began_real.saturating_add(since);
+    snapshot.time = last;
+    snapshot
 }
 
 /// The states that are kept of processes that were ended, and the processes that still run: their ids in
@@ -183,38 +184,6 @@ fn read(file: &OwnedFd) -> anyhow::Result<State> {
     Ok(State::read(Mapped::new(file)?.memory())?)
 }
 
-fn save(path: &Path, force: bool, look: &Look, locator: &Locator) -> Result<(), Failure> {
-    let target = replaceable_by_profile(path, force).status(BAD_INPUT)?;
-    let watched = Watched {
-        state: &look.state,
-        pid: look.process,
-        parent_pid: 0,
-        read_at: look.time,
-        exit: look
-            .state
-            .process
-            .exit_status
-            .map_or(Exit::Unknown, Exit::Status),
-    };
-    let about = About {
-        tool_version: env!("CARGO_PKG_VERSION"),
-        depth_limit: MAX_DEPTH,
-    };
-    let write = || -> Result<(), SaveError> {
-        let mut output = OutputFile::at(target)?;
-        allotrope_watch::sampled::write(&mut output, &[watched], about, Some(locator))?;
-        Ok(output.finish()?)
-    };
-    write()
-        .with_context(|| format!("cannot write {}", path.shown()))
-        .status(FAILED)?;
-    let shown = path.shown();
-    message::print(format_args!(
-        "wrote {shown}; look at it with `allotrope report`"
-    ));
-    Ok(())
-}
-
 /// Lists what is kept, the latest first.
 fn list(format: Format) -> Result<u8, Failure> {
     let (mut ended, _) = ended_and_running();
@@ -244,7 +213,7 @@ fn list(format: Format) -> Result<u8, Failure> {
                         },
                         allotrope_text::shown(command),
                     );
-                    match report::columns() {
+                    match style::columns() {
                         Some(columns) => writeln!(out, "{}", allotrope_text::cut(&line, columns))?,
                         None => writeln!(out, "{line}")?,
                     }

@@ -11,17 +11,19 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use allotrope_collector::protocol::MadeFile;
 use allotrope_files::NewFile;
 use allotrope_formats::Limits;
+use allotrope_reading::Recording;
 use allotrope_text::shown_path;
 use allotrope_trace::TraceReader;
 use anyhow::{Context, Result};
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::progress::{Progress, reader};
 use crate::replacing::replaceable;
-use crate::trace;
 
 /// The trace file, with its hidden and its final name.
 #[derive(Debug)]
@@ -103,13 +105,15 @@ impl OutputFile {
     }
 
     /// Opens the complete trace.
-    pub fn read(&self) -> Result<TraceReader, Failure> {
+    pub fn read(&self) -> Result<Recording, Failure> {
         let Some(file) = &self.temporary else {
-            return trace::open(self.path(), Limits::default());
+            return Ok(reader(Limits::default()).open(self.path())?);
         };
         let file = file.try_clone().context("cannot read the trace");
         let read = file.and_then(|file| TraceReader::new(file).context("cannot read the trace"));
-        read.status(RECORD_FAILED)
+        let trace = read.status(RECORD_FAILED)?;
+        let observer = Arc::new(Progress::new(false));
+        Ok(Recording::new(Path::new("the recording"), trace, observer))
     }
 
     /// The path to which the collector writes.

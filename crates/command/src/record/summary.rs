@@ -5,19 +5,20 @@
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use allotrope_formats::Limits;
 use allotrope_text::{Shown, quoted, shown};
 
 use allotrope_collector::protocol::Done;
+use allotrope_profile::warnings::{times, warnings};
 use allotrope_profile::{Process, Profile};
+use allotrope_reading::Reader;
 use allotrope_report::numbers::{bytes, count, duration, share};
-use allotrope_report::{times, warnings};
 use anyhow::anyhow;
 
 use crate::message;
 use crate::progress::Progress;
-use crate::trace;
 
 /// Most warnings in the summary; the report shows all.
 const MAX_WARNINGS: usize = 10;
@@ -38,18 +39,19 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
 }
 
 /// Reads the trace back and prints its summary.
-pub fn print(path: &Path, done: &Done, progress: &Progress) {
-    let profile = trace::open(path, Limits::default())
-        .and_then(|mut trace| trace::profile(path, &mut trace, progress));
+pub fn print(path: &Path, done: &Done, progress: Arc<Progress>) {
+    let profile = Reader::new(Limits::default(), progress)
+        .open(path)
+        .and_then(|mut recording| recording.profile());
     match profile {
         Ok(profile) => {
             // Nobody may read it.
             let _ = write!(std::io::stderr(), "{}", summary(path, done, &profile));
         }
         // The recording itself succeeded; only reading it back failed.
-        Err(failure) => message::print(format_args!(
+        Err(error) => message::print(format_args!(
             "the trace was written, but cannot be summed up: {:#}",
-            failure.error
+            anyhow::Error::from(error)
         )),
     }
 }

@@ -16,6 +16,6 @@ pub struct CompletionsArguments {
 #[derive(Debug, clap::Args)]
 pub struct ManArguments {
     /// Write this page and one for each subcommand into FOLDER
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
 }

@@ -4,11 +4,29 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_profile::{HeapCurve, Mark, RunTimes};
-use allotrope_report::numbers::{bytes, count};
+use allotrope_text::Style;
+use allotrope_text::document::{Table, right};
+use allotrope_text::numbers::{bytes, count};
+
+/// The table of the lines, which are printed as they come.
+fn table() -> Table {
+    let columns = [
+        ("time", 9),
+        ("pid", 7),
+        ("allocated", 11),
+        ("deallocated", 11),
+        ("live", 11),
+        ("resident", 11),
+        ("allocations/s", 13),
+    ];
+    let columns = columns.map(|(title, width)| right(title).at_least(width));
+    Table::new(columns).indent(0).gap(1)
+}
 
 /// The head of the lines.
-pub const HEAD: &str =
-    "     time     pid   allocated deallocated        live    resident allocations/s\n";
+pub fn head() -> String {
+    table().titles(Style::default()) + "\n"
+}
 
 /// A process at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,15 +85,16 @@ impl Row {
             true => count((more as f64 / passed).round() as u64),
             false => "-".to_owned(),
         };
-        format!(
-            "{:>7.2} s {:>7} {:>11} {:>11} {:>11} {:>11} {rate:>13}\n",
-            self.seconds,
-            self.pid,
+        let cells = [
+            format!("{:.2} s", self.seconds),
+            self.pid.to_string(),
             bytes(self.allocated_bytes),
             bytes(self.deallocated_bytes),
             bytes(self.live_bytes()),
             bytes(self.resident_bytes),
-        )
+            rate,
+        ];
+        table().line(cells, Style::default()) + "\n"
     }
 }
 
@@ -337,6 +356,7 @@ mod tests {
     #[test]
     fn lines_fit_80_columns() {
         let line = rows().processes[0][0].line(None);
-        assert!(HEAD.trim_end().len() <= 80 && line.trim_end().len() == HEAD.trim_end().len());
+        let head = head();
+        assert!(head.trim_end().len() <= 80 && line.trim_end().len() == head.trim_end().len());
     }
 }

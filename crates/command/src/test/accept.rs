@@ -9,7 +9,7 @@ use allotrope_budget::spread::Spread;
 use allotrope_budget::{Report, Session, notes};
 use allotrope_text::Shown;
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, NOT_MEASURED, REGRESSION};
 use crate::standard_output;
 

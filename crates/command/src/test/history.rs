@@ -7,9 +7,10 @@ use allotrope_budget::revisions::RevisionError;
 use allotrope_text::Shown;
 use anyhow::anyhow;
 
-use super::{Arguments, Format};
+use super::arguments::{Arguments, Format};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure};
-use crate::{report, standard_output};
+use crate::standard_output;
+use crate::style::style;
 
 /// Prints how the numbers of a test or case have changed.
 pub fn run(
@@ -37,9 +38,9 @@ pub fn run(
         ));
     }
     match arguments.format {
-        Format::Text => standard_output::print_text(|out| {
-            write_text(&history, report::style(arguments.color), out)
-        })?,
+        Format::Text => {
+            standard_output::print_text(|out| write_text(&history, style(arguments.color), out))?
+        }
         Format::Json => {
             standard_output::print(|out| write_json(name, &history, out))?;
         }

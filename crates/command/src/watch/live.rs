@@ -1,11 +1,11 @@
-//! The live view: the terminal, its keys and the looks. `live` of `allotrope-watch` has what is shown.
+//! The live view: the terminal, its keys and the snapshots. `live` of `allotrope-watch` has what is shown.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use allotrope_watch::live::{Action, View};
-use allotrope_watch::look::Look;
+use allotrope_watch::live::{Action, AtEnd, View};
 use allotrope_watch::resident::Resident;
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -15,15 +15,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::output::Format;
 use super::session::Session;
 use super::terminal::{self, Terminal};
-use super::{Arguments, AtEnd, let_go, save};
+use super::{Arguments, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus, stopped_by};
 use crate::message;
 use crate::replacing::replaceable_by_profile_only;
 
 /// Most sites of the view.
-const SITES: usize = 500;
-/// The time between two looks.
-const LOOKS: Duration = Duration::from_secs(1);
+const MAX_SITES: usize = 500;
+/// The time between two snapshots.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a message is shown.
 const SHOWN: Duration = Duration::from_secs(10);
 /// How long a signal or a change of the terminal's size may go unnoticed.
@@ -83,9 +83,9 @@ fn watch(
     at_end: &mut AtEnd,
 ) -> Result<u8, Failure> {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
-    let mut view = View::new(to_view(*at_end), !no_colour);
+    let mut view = View::new(*at_end, !no_colour);
     // Those that are sorted and searched; they are drawn as far as there is room.
-    session.watch.options.top = session.watch.options.top.max(SITES);
+    session.watch.options.top = session.watch.options.top.max(MAX_SITES);
     let mut next = Instant::now();
     let mut has_ended = false;
     let mut ended = None;
@@ -99,30 +99,30 @@ fn watch(
         if next <= Instant::now() && !has_ended {
             session.remove_taken_over()?;
             session.find_others()?;
-            // Before the look, so that the last one sees all.
+            // Before the snapshot, so that the last one sees all.
             has_ended = remove_ended(session)?;
-            let mut looks = session.looks()?;
-            if looks.is_empty() && session.is_over() {
+            let mut snapshots = session.snapshots()?;
+            if snapshots.is_empty() && session.is_over() {
                 return Ok(session.status_at_end());
             }
-            if looks.is_empty() && !session.attached.is_empty() {
+            if snapshots.is_empty() && !session.attached.is_empty() {
                 // What was live last stays on the screen.
                 view.set_status("the program that was watched has executed another one");
                 shown_until = Instant::now().checked_add(SHOWN);
             } else {
-                let processes = looks.iter().map(|it| (it.process, it.name()));
+                let processes = snapshots.iter().map(|it| (it.process, it.name()));
                 if view.set_processes(processes.collect()) {
                     session.watch.start_anew();
                 }
-                looks.retain(|it| view.is_chosen(it.process));
-                view.update(session.watch.report(&looks), resident(&looks));
+                snapshots.retain(|it| view.is_chosen(it.process));
+                view.update(session.watch.report(&snapshots), resident(&snapshots));
             }
             if has_ended {
                 let how = end_of(session);
                 view.set_ended(&how);
                 ended = Some(how);
             }
-            next = Instant::now() + LOOKS;
+            next = Instant::now() + SNAPSHOT_INTERVAL;
         }
         session.serve()?;
         session.push()?;
@@ -157,7 +157,7 @@ fn watch(
             match view.key(key) {
                 None => {}
                 Some(Action::Quit(answer)) => {
-                    *at_end = from_view(answer);
+                    *at_end = answer;
                     return Ok(session.status());
                 }
                 Some(Action::Choose) => {
@@ -165,19 +165,18 @@ fn watch(
                     next = Instant::now();
                 }
                 Some(Action::Mark) => {
-                    let looks = chosen(session, &view)?;
-                    session.watch.set_mark(&looks);
+                    let snapshots = chosen(session, &view)?;
+                    session.watch.set_mark(&snapshots);
                     view.set_status("marked: growth counts from now on");
                     shown_until = Instant::now().checked_add(SHOWN);
                 }
                 Some(Action::Save(name)) => {
-                    let looks = chosen(session, &view)?;
+                    let snapshots = chosen(session, &view)?;
                     let path = std::path::Path::new(&name);
                     let locator = &session.locator;
                     let target = replaceable_by_profile_only(path).status(BAD_INPUT);
-                    let saved = target.and_then(|target| {
-                        save::save(path, target, &looks, &session.attached, locator)
-                    });
+                    let saved =
+                        target.and_then(|target| save::save(path, target, &snapshots, locator));
                     if let Err(error) = saved {
                         message::print(format_args!("{:#}", error.error));
                     }
@@ -205,11 +204,11 @@ fn remove_ended(session: &mut Session<'_>) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// A look at each of the chosen processes.
-fn chosen(session: &mut Session<'_>, view: &View) -> Result<Vec<Look>, Failure> {
-    let mut looks = session.looks()?;
-    looks.retain(|it| view.is_chosen(it.process));
-    Ok(looks)
+/// A snapshot of each of the chosen processes.
+fn chosen(session: &mut Session<'_>, view: &View) -> Result<Vec<Snapshot>, Failure> {
+    let mut snapshots = session.snapshots()?;
+    snapshots.retain(|it| view.is_chosen(it.process));
+    Ok(snapshots)
 }
 
 enum Input {
@@ -249,8 +248,8 @@ fn suspend(terminal: &mut Terminal) -> Result<(), Failure> {
 }
 
 /// The resident sets of the programs, in bytes; 0 of those that have ended.
-fn resident(looks: &[Look]) -> u64 {
-    let resident = looks.iter().filter_map(Resident::of);
+fn resident(snapshots: &[Snapshot]) -> u64 {
+    let resident = snapshots.iter().filter_map(Resident::of);
     resident.map(|it| it.of_program()).sum()
 }
 
@@ -262,29 +261,11 @@ fn end_of(session: &mut Session<'_>) -> String {
         }
         [it] => {
             let process = it.process;
-            let status = it.look(&session.watch.keys).ok();
+            let status = it.snapshot(&session.watch.keys).ok();
             let status = status.and_then(|it| it.state.process.exit_status);
             let how = session.how_ended(process, status);
             format!("process {process} has ended{how}")
         }
         _ => "all processes have ended".to_owned(),
-    }
-}
-
-fn to_view(at_end: AtEnd) -> allotrope_watch::live::AtEnd {
-    match at_end {
-        AtEnd::Restore => allotrope_watch::live::AtEnd::Restore,
-        AtEnd::Leave => allotrope_watch::live::AtEnd::Leave,
-        AtEnd::Off => allotrope_watch::live::AtEnd::Off,
-        AtEnd::Stop => allotrope_watch::live::AtEnd::Stop,
-    }
-}
-
-fn from_view(at_end: allotrope_watch::live::AtEnd) -> AtEnd {
-    match at_end {
-        allotrope_watch::live::AtEnd::Restore => AtEnd::Restore,
-        allotrope_watch::live::AtEnd::Leave => AtEnd::Leave,
-        allotrope_watch::live::AtEnd::Off => AtEnd::Off,
-        allotrope_watch::live::AtEnd::Stop => AtEnd::Stop,
     }
 }

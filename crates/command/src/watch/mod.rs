@@ -5,9 +5,8 @@ mod allocators;
 mod live;
 pub mod output;
 mod perf_script;
-mod profile;
 mod push;
-mod save;
+pub mod save;
 mod serve;
 mod session;
 mod started;
@@ -24,6 +23,7 @@ use allotrope_symbols::IndexCache;
 use allotrope_text::Shown;
 use allotrope_watch::attach::Attached;
 use allotrope_watch::discover::discover;
+use allotrope_watch::live::AtEnd;
 use allotrope_watch::watch::{Options, Watch};
 use anyhow::anyhow;
 
@@ -48,7 +48,7 @@ estimates with 95 % intervals; docs/watch.md explains them.
 
   allotrope watch -- PROGRAM   starts a program and watches it from its first allocation
 
-On a terminal it shows a live view (keys: ?), unless --headless, --once, --save, --log, another
+On a terminal it shows a live view (keys: ?), unless --headless, --once, --output, --log, another
 --format or TERM=dumb is given.
 
 Signals to the watcher (in the live view HUP quits, USR1 and USR2 do nothing):
@@ -68,50 +68,65 @@ pub struct Arguments {
     /// Processes to watch
     #[arg(value_name = "PID", conflicts_with = "all")]
     processes: Vec<u32>,
-    /// Watch every prepared process of this user (root: of all users), later ones, too
+    /// Watch every prepared process, later ones, too
+    ///
+    /// Those of this user; root watches those of all users.
     #[arg(long)]
     all: bool,
     /// With --all: only processes whose name (/proc/PID/comm) matches this regular expression
-    #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern)]
+    #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern,
+          hide_short_help = true)]
     comm: Option<regex_lite::Regex>,
-    /// Print reports as they come. That is the default where the standard input and output are no
-    /// terminals; on terminals the live view comes up
+    /// Print reports as they come, also on a terminal
+    ///
+    /// That is the default where the standard input and output are no terminals; on terminals the
+    /// live view comes up.
     #[arg(long)]
     headless: bool,
-    /// Time between two reports [default: 10s; with --format poireau 10m, the first after 330s]
+    /// Time between two reports [default: 10s]
+    ///
+    /// With --format poireau 10m, the first after 330s.
     #[arg(long, value_name = "TIME", value_parser = values::interval)]
     every: Option<Duration>,
-    /// Print one report and quit: now if the processes are sampled already, otherwise after the
-    /// time of --every
+    /// Print one report and quit
+    ///
+    /// Now if the processes are sampled already, otherwise after the time of --every.
     #[arg(long)]
     once: bool,
-    /// Blocks of this age are old; a reallocation makes a block new
+    /// Blocks of this age are old
+    ///
+    /// A reallocation makes a block new.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = values::age)]
     old: Duration,
-    /// Sample one of SIZE bytes on average [default: what is set; 512KiB if sampling is off]
+    /// Sample one of SIZE bytes on average
+    ///
+    /// [default: what is set; 512KiB if sampling is off]
     #[arg(long, value_name = "SIZE", value_parser = values::period)]
     period: Option<Period>,
     /// Append the reports to FILE in place of printing them
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Most stacks of a report
-    #[arg(long, value_name = "N", default_value_t = 20,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
-    /// Report which blocks are live at the end of FILE (or of the standard input: -), the output of
-    /// `perf script` or `perf trace` for libpoireau's or our own probes, sampled with --period [default:
-    /// 32MiB, which is libpoireau's]
-    #[arg(long, value_name = "FILE",
+    /// Report which blocks are live at the end of the output of perf(1)
+    ///
+    /// FILE (or the standard input: -) is the output of `perf script` or `perf trace` for
+    /// libpoireau's or our own probes, sampled with --period [default: 32MiB, which is
+    /// libpoireau's].
+    #[arg(long, value_name = "FILE", hide_short_help = true,
           conflicts_with_all = ["processes", "all", "comm", "save", "every", "track_high_water_mark",
                                 "suppressions", "leave", "off", "take_over"])]
     perf_script: Option<PathBuf>,
-    /// Write a sampled profile to FILE in place of a report, and quit: now if the processes are
-    /// sampled already, otherwise after the time of --every. `allotrope report`, `show`, `diff` and
-    /// `export` read it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "log", "format", "suppressions"])]
+    /// Write a sampled profile in place of a report, and quit
+    ///
+    /// Now if the processes are sampled already, otherwise after the time of --every. `allotrope
+    /// report`, `show`, `diff` and `export` read it.
+    #[arg(short = 'o', long = "output", alias = "save", value_name = "FILE", conflicts_with_all = ["once", "log", "format", "suppressions"])]
     save: Option<PathBuf>,
-    /// With --save: replace FILE even if it is no earlier profile or recording
-    #[arg(long, requires = "save")]
+    /// With --output: replace FILE even if it is no earlier profile or recording
+    #[arg(long, requires = "save", hide_short_help = true)]
     force: bool,
     /// The form of the reports
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -119,15 +134,16 @@ pub struct Arguments {
     #[command(flatten)]
     suppressions: SuppressionArguments,
     /// Remember what was live when most was, if that is at least SIZE, and report it, too
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
+    #[arg(long, hide_short_help = true, value_name = "SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "0", value_parser = values::size)]
     track_high_water_mark: Option<u64>,
     /// Leave sampling as it is set when the watcher ends
     #[arg(long)]
     leave: bool,
-    /// Switch sampling off when the watcher ends, even if it was on before: a watcher that was
-    /// killed leaves it on
-    #[arg(long, conflicts_with = "leave")]
+    /// Switch sampling off when the watcher ends
+    ///
+    /// Even if it was on before: a watcher that was killed leaves it on.
+    #[arg(long, hide_short_help = true, conflicts_with = "leave")]
     off: bool,
     /// Take a process over from another watcher, which then lets it go
     #[arg(long)]
@@ -150,16 +166,6 @@ pub struct Arguments {
     command: Vec<OsString>,
     #[command(flatten)]
     input: InputLimit,
-}
-
-/// What a watcher does with sampling when it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AtEnd {
-    Restore,
-    Leave,
-    Off,
-    /// It ends the program that it has started.
-    Stop,
 }
 
 /// Watches the processes.

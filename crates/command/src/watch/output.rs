@@ -7,16 +7,16 @@ use std::path::Path;
 use allotrope_files::{Whose, append};
 use allotrope_text::{LogWriter, Shown};
 use allotrope_watch::blocks::Which;
-use allotrope_watch::look::{Look, real_now};
 use allotrope_watch::report::Report;
+use allotrope_watch::snapshot::{Snapshot, real_now};
 use allotrope_watch::watch::Watch;
 use allotrope_watch::{json, poireau, text};
 use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
-use crate::report;
 use crate::standard_output;
+use crate::style::{Color, style};
 
 /// The form of the reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -43,7 +43,7 @@ pub enum Event {
 
 /// The columns of the text.
 fn width() -> usize {
-    report::style(report::Color::Never).width
+    style(Color::Never).width
 }
 
 /// Writes the reports.
@@ -80,7 +80,7 @@ impl Output {
         self.format
     }
 
-    /// Writes a report that does not come from looks.
+    /// Writes a report that does not come from snapshots.
     pub fn print(&mut self, report: &Report) -> Result<(), Failure> {
         match self.format {
             Format::Json => self.write(|out| json::write(report, out)),
@@ -88,16 +88,16 @@ impl Output {
         }
     }
 
-    /// Writes a report of these looks.
-    pub fn report(&mut self, watch: &mut Watch, looks: &[Look]) -> Result<(), Failure> {
-        let report = watch.report(looks);
+    /// Writes a report of these snapshots.
+    pub fn report(&mut self, watch: &mut Watch, snapshots: &[Snapshot]) -> Result<(), Failure> {
+        let report = watch.report(snapshots);
         match self.format {
             Format::Text => self.text(|out| text::write(&report, width(), out)),
             Format::Json => self.write(|out| json::write(&report, out)),
             Format::Poireau => {
                 let is_new = report.high_water.as_ref().is_some_and(|it| it.is_new);
                 self.text(|out| {
-                    poireau::write(watch, looks, Which::Old, out)?;
+                    poireau::write(watch, snapshots, Which::Old, out)?;
                     if is_new {
                         poireau::write_high_water(watch, true, out)?;
                     }
@@ -111,19 +111,19 @@ impl Output {
     pub fn blocks(
         &mut self,
         watch: &mut Watch,
-        looks: &[Look],
+        snapshots: &[Snapshot],
         which: Which,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Json => self.write(|out| {
-                json::write_blocks(watch, looks, which, out)?;
+                json::write_blocks(watch, snapshots, which, out)?;
                 match which {
                     Which::Live => json::write_high_water(watch, out),
                     _ => Ok(()),
                 }
             }),
             Format::Text | Format::Poireau => self.text(|out| {
-                poireau::write(watch, looks, which, out)?;
+                poireau::write(watch, snapshots, which, out)?;
                 match which {
                     Which::Live => poireau::write_high_water(watch, false, out),
                     _ => Ok(()),

@@ -1,19 +1,20 @@
-//! `watch --save`: writes a sampled profile in place of a report.
+//! Snapshots as sampled profiles: `watch -o` writes one in place of a report, and the exports
+//! over HTTP take one from memory.
 
 use std::path::Path;
 
 use allotrope_files::{Output, Target};
+use allotrope_reading::Source;
 use allotrope_symbols::Locator;
 use allotrope_text::Shown;
-use allotrope_trace::model::Exit;
-use allotrope_watch::attach::Attached;
-use allotrope_watch::look::Look;
-use allotrope_watch::sampled::{About, MAX_DEPTH, SaveError, Watched};
+use allotrope_watch::sampled::{self, SaveError};
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
 use crate::replacing::replaceable_by_profile;
+use crate::sampled::describe_sums;
 
 /// Whether a profile can be written to this path: that is known before the processes are touched.
 pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
@@ -22,23 +23,17 @@ pub fn check(path: &Path, force: bool) -> Result<(), Failure> {
         .status(BAD_INPUT)
 }
 
-/// Writes what these looks have seen to the target, which is that of the path.
+/// Writes the snapshots to the target, which is that of the path.
 pub fn save(
     path: &Path,
     target: Target,
-    looks: &[Look],
-    attached: &[Attached],
+    snapshots: &[Snapshot],
     locator: &Locator,
 ) -> Result<(), Failure> {
-    let watched: Vec<Watched<'_>> = looks.iter().map(|look| watched(look, attached)).collect();
-    let about = About {
-        tool_version: env!("CARGO_PKG_VERSION"),
-        depth_limit: MAX_DEPTH,
-    };
     // Signals are handled later, by the loop: the file is complete, or has no name.
     let write = || -> Result<(), SaveError> {
         let mut output = Output::at(target)?;
-        allotrope_watch::sampled::write(&mut output, &watched, about, Some(locator))?;
+        sampled::write(&mut output, snapshots, Some(locator))?;
         Ok(output.finish()?)
     };
     write()
@@ -51,29 +46,11 @@ pub fn save(
     Ok(())
 }
 
-fn watched<'l>(look: &'l Look, attached: &[Attached]) -> Watched<'l> {
-    Watched {
-        state: &look.state,
-        pid: look.process,
-        parent_pid: parent(look.process).unwrap_or(0),
-        read_at: look.time,
-        exit: exit(look, attached),
-    }
-}
-
-/// How the process ended.
-pub fn exit(look: &Look, attached: &[Attached]) -> Exit {
-    let process = attached.iter().find(|it| it.process == look.process);
-    match look.state.process.exit_status {
-        _ if process.is_some_and(|it| !it.has_ended() || it.has_left()) => Exit::Running,
-        Some(status) => Exit::Status(status),
-        None => Exit::Unknown,
-    }
-}
-
-/// The parent's id (`proc_pid_status(5)`).
-pub fn parent(process: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
+/// The stacks of all these processes, with the figures of their sums.
+pub fn source(snapshots: &[Snapshot], locator: &Locator) -> anyhow::Result<Source> {
+    let profile = sampled::profile(snapshots, Some(locator));
+    let profile = profile.context("the profile cannot be made")?;
+    let mut source = Source::of_samples(Path::new("the watched processes"), &profile)?;
+    describe_sums(&mut source);
+    Ok(source)
 }

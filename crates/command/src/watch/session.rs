@@ -1,4 +1,4 @@
-//! The loop of `watch`: looks and reports at their times, signals, processes that come and go.
+//! The loop of `watch`: snapshots and reports at their times, signals, processes that come and go.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_symbols::Locator;
-use allotrope_trace::model::Exit;
 use allotrope_watch::attach::{AttachError, Attached};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::discover::discover;
-use allotrope_watch::look::Look;
+use allotrope_watch::snapshot::Snapshot;
 use allotrope_watch::watch::Watch;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -21,7 +20,7 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
 use super::output::{Event, Format, Output};
 use super::push::Pushing;
-use super::serve::{Seen, Serving};
+use super::serve::Serving;
 use super::started::{START, Started};
 use super::{Arguments, allocators, let_go, save};
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus, stopped_by};
@@ -31,14 +30,14 @@ use crate::signal_state;
 
 /// How long a signal or the end of a process may go unnoticed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it looks for a high-water mark.
-const HIGH_WATER_LOOKS: Duration = Duration::from_secs(1);
+/// How often a high-water mark is searched for.
+const HIGH_WATER_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it looks whether processes have executed another program.
-const EXEC_LOOKS: Duration = Duration::from_millis(250);
+const EXEC_INTERVAL: Duration = Duration::from_millis(250);
 /// How often it looks for processes that the program has started, and with `--all` for all.
-const SEARCHES: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it looks for allocators whose blocks are not sampled.
-const ALLOCATOR_LOOKS: Duration = Duration::from_secs(10);
+const ALLOCATOR_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a program may take to end without a message.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time between reports, and until the first one with poireau's lines.
@@ -58,7 +57,7 @@ pub struct Session<'a> {
     pub(super) started: Option<Started>,
     /// A signal has asked the program to end.
     is_ending: bool,
-    /// Who asks for looks over HTTP.
+    /// Who asks for snapshots over HTTP.
     pub serving: Option<Serving>,
     /// Where profiles are sent.
     pub pushing: Option<Pushing>,
@@ -69,7 +68,7 @@ pub struct Session<'a> {
     without_descriptors: usize,
     /// Sentences about allocators, each printed once, and when to look for others.
     about_allocators: BTreeSet<String>,
-    next_allocator_look: Instant,
+    next_allocator_check: Instant,
 }
 
 impl<'a> Session<'a> {
@@ -101,7 +100,7 @@ impl<'a> Session<'a> {
             unopened: 0,
             without_descriptors: 0,
             about_allocators: BTreeSet::new(),
-            next_allocator_look: Instant::now(),
+            next_allocator_check: Instant::now(),
         })
     }
 
@@ -290,9 +289,9 @@ impl<'a> Session<'a> {
         let (first, every) = self.times(was_on);
         let start = Instant::now();
         let mut next = start.checked_add(first);
-        let mut next_look = start;
-        let mut next_search = start + SEARCHES;
-        let mut next_exec_look = start;
+        let mut next_high_water = start;
+        let mut next_search = start + SEARCH_INTERVAL;
+        let mut next_exec_check = start;
         loop {
             if let Some(status) = self.handle_signals()? {
                 return Ok(status);
@@ -302,9 +301,9 @@ impl<'a> Session<'a> {
             self.push()?;
             let now = Instant::now();
             // Whatever the time between reports is: a new program is not sampled until then.
-            if next_exec_look <= now {
+            if next_exec_check <= now {
                 self.follow_execs()?;
-                next_exec_look = now + EXEC_LOOKS;
+                next_exec_check = now + EXEC_INTERVAL;
             }
             let is_due = next.is_some_and(|next| next <= now);
             // One report of several processes is about all of them at one time.
@@ -315,20 +314,20 @@ impl<'a> Session<'a> {
             };
             if is_due || has_ended {
                 self.find_others()?;
-                let looks = Rc::new(self.looks()?);
-                if !looks.is_empty() {
-                    self.watch.keep_high_water(&looks);
-                    self.write(&looks)?;
+                let snapshots = Rc::new(self.snapshots()?);
+                if !snapshots.is_empty() {
+                    self.watch.keep_high_water(&snapshots);
+                    self.write(&snapshots)?;
                 }
                 self.push_ended();
                 self.remove_ended()?;
-                if self.output.is_closed || is_one && !looks.is_empty() {
+                if self.output.is_closed || is_one && !snapshots.is_empty() {
                     return Ok(FINE);
                 }
-            } else if self.watch.options.high_water.is_some() && next_look <= now {
-                let looks = Rc::new(self.looks()?);
-                self.watch.keep_high_water(&looks);
-                next_look = now + HIGH_WATER_LOOKS;
+            } else if self.watch.options.high_water.is_some() && next_high_water <= now {
+                let snapshots = Rc::new(self.snapshots()?);
+                self.watch.keep_high_water(&snapshots);
+                next_high_water = now + HIGH_WATER_INTERVAL;
             }
             if self.is_over() {
                 return Ok(self.status_at_end());
@@ -336,7 +335,7 @@ impl<'a> Session<'a> {
             let has_others = self.started.is_some() || self.arguments.all;
             if has_others && next_search <= now {
                 self.find_others()?;
-                next_search = now + SEARCHES;
+                next_search = now + SEARCH_INTERVAL;
             }
             if is_due {
                 // The one report comes as soon as there is something to report.
@@ -349,14 +348,14 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the report, or the profile.
-    fn write(&mut self, looks: &[Look]) -> Result<(), Failure> {
+    fn write(&mut self, snapshots: &[Snapshot]) -> Result<(), Failure> {
         match &self.arguments.save {
             Some(path) => {
                 let target = replaceable_by_profile(path, self.arguments.force);
                 let target = target.status(BAD_INPUT)?;
-                save::save(path, target, looks, &self.attached, &self.locator)
+                save::save(path, target, snapshots, &self.locator)
             }
-            None => self.output.report(&mut self.watch, looks),
+            None => self.output.report(&mut self.watch, snapshots),
         }
     }
 
@@ -389,47 +388,33 @@ impl<'a> Session<'a> {
                 signal if self.ends_by(signal, was_sent) => return Ok(Some(stopped_by(signal))),
                 _ => continue,
             };
-            let looks = Rc::new(self.looks()?);
-            self.watch.keep_high_water(&looks);
-            self.output.blocks(&mut self.watch, &looks, which)?;
+            let snapshots = Rc::new(self.snapshots()?);
+            self.watch.keep_high_water(&snapshots);
+            self.output.blocks(&mut self.watch, &snapshots, which)?;
             if which == Which::Old {
-                self.watch.hide_old(&looks);
+                self.watch.hide_old(&snapshots);
             }
         }
         Ok(None)
     }
 
-    /// Gives a look to who waits for one; at most one each time, so that requests hold up nothing.
+    /// Gives a snapshot to who waits for one; at most one each time, so that requests hold up nothing.
     pub(super) fn serve(&mut self) -> Result<(), Failure> {
         let waiting = self.serving.as_ref().and_then(Serving::waiting);
         if let Some(waiting) = waiting {
-            let seen = self.seen()?;
+            let snapshots = self.snapshots()?;
             // Who has waited too long is gone.
-            let _ = waiting.try_send(seen);
+            let _ = waiting.try_send(snapshots);
         }
         Ok(())
     }
 
-    /// A look at each process, with how it ended. One that ends meanwhile counts as running: the
-    /// look may not have seen its last state.
-    fn seen(&mut self) -> Result<Seen, Failure> {
-        let ended = self.attached.iter().filter(|it| it.has_ended());
-        let ended: BTreeSet<u32> = ended.map(|it| it.process).collect();
-        let looks = self.looks()?;
-        let exits = looks.iter().map(|it| match ended.contains(&it.process) {
-            true => save::exit(it, &self.attached),
-            false => Exit::Running,
-        });
-        let exits = exits.collect();
-        Ok(Seen { looks, exits })
-    }
-
-    /// Hands a look over to be sent, if it is time.
+    /// Hands a snapshot over to be sent, if it is time.
     pub(super) fn push(&mut self) -> Result<(), Failure> {
         if self.pushing.as_mut().is_some_and(Pushing::is_due) {
-            let seen = self.seen()?;
+            let snapshots = self.snapshots()?;
             if let Some(pushing) = &mut self.pushing {
-                pushing.offer(seen);
+                pushing.offer(snapshots);
             }
         }
         Ok(())
@@ -443,21 +428,20 @@ impl<'a> Session<'a> {
         let ended = |it: &&Attached| it.has_ended() && !it.has_executed();
         for process in self.attached.iter().filter(ended) {
             // Who cannot be read has been given up with a sentence.
-            if let Ok(look) = process.look(&self.watch.keys) {
-                let exit = save::exit(&look, &self.attached);
-                pushing.keep(look, exit);
+            if let Ok(snapshot) = process.snapshot(&self.watch.keys) {
+                pushing.keep(snapshot);
             }
         }
     }
 
-    /// Hands the last look over to be sent.
+    /// Hands the last snapshot over to be sent.
     pub(super) fn push_last(&mut self) {
         if self.pushing.is_none() {
             return;
         }
-        let seen = self.seen();
-        if let (Some(pushing), Ok(seen)) = (&mut self.pushing, seen) {
-            pushing.offer_last(seen);
+        let snapshots = self.snapshots();
+        if let (Some(pushing), Ok(snapshots)) = (&mut self.pushing, snapshots) {
+            pushing.offer_last(snapshots);
         }
     }
 
@@ -483,10 +467,10 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A look at each process that has its memory. One whose memory is damaged is given up.
-    pub(super) fn looks(&mut self) -> Result<Vec<Look>, Failure> {
+    /// A snapshot of each process that has its memory. One whose memory is damaged is given up.
+    pub(super) fn snapshots(&mut self) -> Result<Vec<Snapshot>, Failure> {
         self.follow_execs()?;
-        let mut looks = Vec::new();
+        let mut snapshots = Vec::new();
         let mut index = 0;
         while let Some(process) = self.attached.get_mut(index) {
             // The program whose blocks its memory has is not there any more.
@@ -494,9 +478,9 @@ impl<'a> Session<'a> {
                 index += 1;
                 continue;
             }
-            match process.look(&self.watch.keys) {
-                Ok(look) => {
-                    looks.push(look);
+            match process.snapshot(&self.watch.keys) {
+                Ok(snapshot) => {
+                    snapshots.push(snapshot);
                     index += 1;
                 }
                 Err(error) => {
@@ -506,18 +490,18 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        self.print_about_allocators(&looks);
-        Ok(looks)
+        self.print_about_allocators(&snapshots);
+        Ok(snapshots)
     }
 
     /// Says which allocators of the processes are not sampled. A library may be opened later.
-    fn print_about_allocators(&mut self, looks: &[Look]) {
-        if self.next_allocator_look > Instant::now() {
+    fn print_about_allocators(&mut self, snapshots: &[Snapshot]) {
+        if self.next_allocator_check > Instant::now() {
             return;
         }
-        self.next_allocator_look = Instant::now() + ALLOCATOR_LOOKS;
-        for look in looks {
-            for sentence in allocators::unsampled(look.process, &look.state.process) {
+        self.next_allocator_check = Instant::now() + ALLOCATOR_INTERVAL;
+        for snapshot in snapshots {
+            for sentence in allocators::unsampled(snapshot.process, &snapshot.state.process) {
                 if self.about_allocators.insert(sentence.clone()) {
                     message::print(format_args!("note: {sentence}"));
                 }
@@ -574,7 +558,7 @@ impl<'a> Session<'a> {
         ended.iter().try_for_each(|it| match it.has_left() {
             true => self.output.event(Event::Left, it.process, ""),
             false => {
-                let status = it.look(&self.watch.keys).ok();
+                let status = it.snapshot(&self.watch.keys).ok();
                 let status = status.and_then(|it| it.state.process.exit_status);
                 let how = self.how_ended(it.process, status);
                 self.output.event(Event::Ended, it.process, &how)

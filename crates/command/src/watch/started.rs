@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_text::Shown;
+use allotrope_watch::snapshot::parent_of;
 use anyhow::Context;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
 
-use super::save::parent;
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus, stopped_by};
 use crate::message;
 use crate::standby::Prepared;
@@ -124,7 +124,7 @@ impl Started {
         let own = std::process::id();
         let mut process = process;
         for _ in 0..GENERATIONS {
-            match parent(process) {
+            match parent_of(process) {
                 Some(it) if it == own => return true,
                 Some(it) if it > 1 => process = it,
                 _ => return false,

@@ -28,7 +28,7 @@ fn from_no_budget_to_green_to_red_with_the_stack() {
         .has("  allocations       1,000  1,050         +50    exact  exceeded")
         .has("  remaining             0     50         +50    exact  exceeded")
         .has("1. new +50  encode\n")
-        .has(&format!("bench.c:{line}"))
+        .has(format!("bench.c:{line}"))
         .has("Run again: allotrope test encode")
         .has("2 tests: 1 failed, 1 passed");
 }
@@ -45,7 +45,7 @@ fn an_improvement_has_a_status_of_its_own_and_is_accepted_by_name() {
         .has("less  decode")
         .has("improved")
         .has("changed -100")
-        .has(&format!("To accept what has improved: {command}"));
+        .has(format!("To accept what has improved: {command}"));
     project
         .test(&["--accept", "decode"])
         .ok()
@@ -141,7 +141,7 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     let line = project.line_of("fluctuating");
     let printed = printed
         .has("20 to 30  fluctuating_thread")
-        .has(&format!("bench.c:{line}"))
+        .has(format!("bench.c:{line}"))
         .has("run 2 left ");
     // Differences only: libc itself allocates for a thread and keeps part of it.
     for (metric, difference) in [("allocations", 30 + 1 - 20), ("remaining", 1)] {
@@ -169,7 +169,7 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
         .test(&["--samples"])
         .ok()
         .has("run 2 left ")
-        .has(&format!("bench.c:{leaked}"));
+        .has(format!("bench.c:{leaked}"));
     // Without the option in a sentence a number.
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     let printed = project.test(&[]).ok();

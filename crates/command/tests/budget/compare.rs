@@ -65,7 +65,7 @@ fn two_revisions_and_uncommitted_changes() {
         .has("more  encode                    allocations 1,000 → 1,050 (+50)")
         .has("same  decode                    allocations 500  remaining 0")
         .has("1. new +50  encode\n")
-        .has(&format!("bench.c:{line}"));
+        .has(format!("bench.c:{line}"));
     assert_eq!(git(&project, &["status", "--porcelain"]), before);
     commit(&project, "worse");
     project
@@ -267,7 +267,7 @@ fn markdown_and_annotations_for_a_pull_request() {
         .command("compare", &["main", ".", "--format", "github"])
         .code(3)
         .has("more  encode")
-        .has(&format!(
+        .has(format!(
             "::error file=bench.c,line={line},title=allocations of encode and 1 more::\
              +50 allocations since main%0A+50 in encode%0A\
              +50 remaining since main%0A+50 in encode\n"
@@ -276,7 +276,7 @@ fn markdown_and_annotations_for_a_pull_request() {
     project
         .command("compare", &["main", ".", "--format", "markdown"])
         .code(5)
-        .has("**`.` could not be built**: it ended with status 1")
+        .has("**. could not be built**: it ended with status 1")
         .has("#error <no> main");
 }
 

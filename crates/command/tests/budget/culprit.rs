@@ -65,10 +65,10 @@ fn check(project: &Project) {
     let text = project.test(&["--format", "github"]).code(3);
     let through = "through jsonish::basic_parser<int>::parse";
     let heading = "1. changed +50  load\n      ";
-    text.has(&format!("{heading}{through}\n"))
-        .has(&format!("src/main.cpp:{LINE}"))
-        .has(&format!("::error file=src/main.cpp,line={LINE},"))
-        .has(&format!("+50 in load {through}"));
+    text.has(format!("{heading}{through}\n"))
+        .has(format!("src/main.cpp:{LINE}"))
+        .has(format!("::error file=src/main.cpp,line={LINE},"))
+        .has(format!("+50 in load {through}"));
     let json: Value = project.test(&["--format", "json"]).code(3).json();
     let entry = &json["tests"][0]["cases"][0]["responsible"][0]["entries"][0];
     assert_eq!(entry["blame"]["file"], "src/main.cpp");
@@ -174,15 +174,15 @@ fn without_a_line_of_the_repository_the_definition_is_annotated() {
         .has("1. new +50  encode\n")
         .has("/builds/project/bench.c")
         .has("outside the repository")
-        .has(&format!("::error file=allotrope.toml,line={encode},"))
-        .has(&format!("::error file=allotrope.toml,line={crash},"));
+        .has(format!("::error file=allotrope.toml,line={encode},"))
+        .has(format!("::error file=allotrope.toml,line={crash},"));
     // Nor does a relative path that is not there.
     project.compile(&[&format!("-fdebug-prefix-map={folder}=src"), "-DWORSE"]);
     project
         .test(&["--format", "github"])
         .code(3)
         .has("outside the repository")
-        .has(&format!("::error file=allotrope.toml,line={encode},"));
+        .has(format!("::error file=allotrope.toml,line={encode},"));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_comparison_names_the_line_of_the_repository() {
         .command("compare", &["main", "."])
         .code(3)
         .has("1. changed +50  load\n      through jsonish::basic_parser<int>::parse\n")
-        .has(&format!("src/main.cpp:{LINE}"));
+        .has(format!("src/main.cpp:{LINE}"));
     let printed = project.command("compare", &["main", ".", "--format", "json"]);
     let json: Value = printed.code(3).json();
     let number = &json["tests"][0]["cases"][0]["numbers"][0];

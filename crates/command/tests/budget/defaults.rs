@@ -70,7 +70,7 @@ fn a_limit_holds_whatever_is_accepted() {
     project
         .test(&["--accept"])
         .code(3)
-        .has(&format!("encode: not accepted: encode: {why}"));
+        .has(format!("encode: not accepted: encode: {why}"));
     assert_eq!(project.read("allotrope-budgets/encode.toml"), before);
     // The regression leaves 50 allocations behind.
     project.replace("allotrope.toml", "\"16 B\"", "\"1 KiB\"");

@@ -83,7 +83,7 @@ impl Example {
             .env("TMPDIR", self.recordings.path())
             .env("CARGO_TARGET_DIR", target)
             .env("CARGO_NET_OFFLINE", "true");
-        run(&mut command, b"").into()
+        run(&mut command, b"")
     }
 
     fn plant_the_regression(&self) {

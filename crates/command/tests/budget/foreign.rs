@@ -183,7 +183,7 @@ fn only_budgets_are_removed() {
     }
     let mut finished = foreign.project.test(&["--prune"]).ok();
     for (name, _) in &ours {
-        finished = finished.has(&format!("removed ./allotrope-budgets/{name}\n"));
+        finished = finished.has(format!("removed ./allotrope-budgets/{name}\n"));
     }
     for name in [
         "Cargo.toml",
@@ -428,7 +428,7 @@ fn a_configuration_names_stored_files() {
                 .project
                 .write("allotrope.toml", &format!("{key} = [{file:?}]\n{text}"));
             for arguments in [&[][..], &["--accept"], &["--prune"]] {
-                foreign.project.test(arguments).code(2).says(&format!(
+                foreign.project.test(arguments).code(2).says(format!(
                     "allotrope.toml:1: {key}: cannot read {words}{file}: it "
                 ));
             }

@@ -59,7 +59,7 @@ fn junit_markdown_and_github_have_the_same_numbers() {
     project
         .test(&[&files[..], &["--format", "github"]].concat())
         .code(3)
-        .has(&format!(
+        .has(format!(
             "::error file=bench.c,line={line},title=allocations of encode and 1 more::allocations: \
              1,050, accepted 1,000 (+50)%0A+50 in encode%0Aremaining: 50, accepted 0 (+50)%0A\
              +50 in encode"

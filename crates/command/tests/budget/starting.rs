@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
 
 fn allotrope(folder: &Path, arguments: &[&str]) -> Ended {
     let mut command = record::command();
-    run(command.args(arguments).current_dir(folder), b"").into()
+    run(command.args(arguments).current_dir(folder), b"")
 }
 
 fn write(folder: &Path, files: &[(&str, &str)]) {

@@ -11,8 +11,7 @@ const C: &str = "attribution.c";
 
 fn report(trace: &Path, options: &[&str]) -> Ended {
     let trace = trace.to_str().expect("plain names");
-    let output = allotrope(["report", trace].iter().chain(options)).ok();
-    output
+    allotrope(["report", trace].iter().chain(options)).ok()
 }
 
 /// The line of the program marked `MARK name`, as it is shown.

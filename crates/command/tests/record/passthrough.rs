@@ -47,7 +47,8 @@ fn the_summary_is_on_stderr() {
 #[test]
 fn a_pipe_that_nobody_reads_ends_the_program() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let yes = Started::with_own_streams(record("yes").command().stdout(writer));
+    let run = record("yes");
+    let yes = Started::with_own_streams(run.command().stdout(writer));
     let mut line = String::new();
     let mut reader = BufReader::new(reader);
     reader.read_line(&mut line).expect("it can be read");

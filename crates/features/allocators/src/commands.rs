@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use allotrope_profile::ImageId;
 use allotrope_text::{quoted, word};
 
 use crate::report::CommandRow;
@@ -13,14 +14,14 @@ pub struct Invocation {
     pub file: OsString,
     /// The allocators, as `--alloc` takes them.
     pub alloc: Vec<String>,
-    /// Earlier versions, as `--before` takes them.
-    pub before: Vec<String>,
-    /// The process.
-    pub pid: u32,
+    /// Earlier versions, as `--earlier` takes them.
+    pub earlier: Vec<String>,
+    /// The process image.
+    pub process: ImageId,
     /// Timed runs.
     pub runs: u32,
     /// Operations to step through, about.
-    pub operations: u64,
+    pub sample: u64,
     /// How often they are stepped.
     pub stepped_runs: u32,
     /// The recorded allocator, if the user named it.
@@ -42,8 +43,8 @@ impl Invocation {
             row("counters: page faults", format!("{replay} --format json")),
             row("counters: the processor's", self.itself()),
         ];
-        if !self.before.is_empty() {
-            let before = self.paths(&self.before);
+        if !self.earlier.is_empty() {
+            let before = self.paths(&self.earlier);
             rows.extend([
                 row("before and after", format!("{before} -q -o before.paths")),
                 row("before and after", format!("{paths} -q -o after.paths")),
@@ -59,8 +60,8 @@ impl Invocation {
 
     fn itself(&self) -> String {
         let mut command = format!("allotrope allocators {}", self.common(&self.alloc));
-        if !self.before.is_empty() {
-            command += &format!(" --before {}", word(self.before.join(",").as_ref()));
+        if !self.earlier.is_empty() {
+            command += &format!(" --earlier {}", word(self.earlier.join(",").as_ref()));
         }
         command + &self.with() + &self.timed() + &self.stepped("--stepped-runs")
     }
@@ -77,7 +78,7 @@ impl Invocation {
 
     fn common(&self, alloc: &[String]) -> String {
         let (file, alloc) = (quoted(&self.file), word(alloc.join(",").as_ref()));
-        format!("{file} --alloc {alloc} --pid {}", self.pid)
+        format!("{file} --alloc {alloc} --process {}", self.process)
     }
 
     fn timed(&self) -> String {
@@ -85,10 +86,7 @@ impl Invocation {
     }
 
     fn stepped(&self, runs: &str) -> String {
-        format!(
-            " --operations {} {runs} {}",
-            self.operations, self.stepped_runs
-        )
+        format!(" --sample {} {runs} {}", self.sample, self.stepped_runs)
     }
 
     fn with(&self) -> String {
@@ -108,10 +106,10 @@ mod tests {
         let invocation = Invocation {
             file: "my app.allotrope".into(),
             alloc: vec!["glibc".to_owned(), "mine=./new.so".to_owned()],
-            before: vec!["mine=./old.so".to_owned()],
-            pid: 7,
+            earlier: vec!["mine=./old.so".to_owned()],
+            process: 7,
             runs: 3,
-            operations: 100,
+            sample: 100,
             stepped_runs: 2,
             recorded_with: Some("glibc".to_owned()),
         };
@@ -119,13 +117,13 @@ mod tests {
         let all: Vec<&str> = commands.iter().map(|it| &*it.command).collect();
         assert_eq!(
             all[0],
-            "allotrope replay 'my app.allotrope' --alloc glibc,mine=./new.so --pid 7 --recorded-with glibc --runs 3"
+            "allotrope replay 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --recorded-with glibc --runs 3"
         );
         assert_eq!(
             all[1],
-            "allotrope paths 'my app.allotrope' --alloc glibc,mine=./new.so --pid 7 --operations 100 --runs 2"
+            "allotrope paths 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --sample 100 --runs 2"
         );
-        assert!(all[3].contains("--before mine=./old.so"), "{}", all[3]);
+        assert!(all[3].contains("--earlier mine=./old.so"), "{}", all[3]);
         assert!(all[4].contains("--alloc mine=./old.so") && all[4].ends_with("-o before.paths"));
         assert_eq!(all[6], "allotrope diff before.paths after.paths");
         // The time of both versions.

@@ -14,7 +14,7 @@
 //! | `findings` | impossible and contradicting counters, as sentences |
 //! | `commands` | the commands that reproduce each section |
 //! | [`report`] | the report, `allotrope-allocators/1`, and its summary |
-//! | [`document`] | its sections; as text and as Markdown |
+//! | [`document`](mod@document) | its sections, as text and as Markdown |
 //!
 //! It knows no command line. `unsafe` is in `paths/tracer.rs` and `cpu/events.rs` alone.
 #![deny(unsafe_code)]
@@ -22,16 +22,18 @@
 mod commands;
 mod counters;
 pub mod cpu;
-pub mod document;
+mod document;
 mod findings;
 mod hot_functions;
 mod measure;
 pub mod paths;
 pub mod replay;
 pub mod report;
+mod tables;
 mod verification;
 mod what_if;
 
 pub use commands::Invocation;
+pub use document::document;
 pub use measure::{PairError, Request, Stage, measure, pairs};
 pub use report::Report;

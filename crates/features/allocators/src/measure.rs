@@ -49,7 +49,7 @@ pub enum Stage {
 pub enum PairError {
     /// No allocator of that name is measured.
     #[error(
-        "--before {0} has no later version: give both the same name (--alloc NAME=NEW --before NAME=OLD)"
+        "--earlier {0} has no later version: give both the same name (--alloc NAME=NEW --earlier NAME=OLD)"
     )]
     NoLater(String),
 }

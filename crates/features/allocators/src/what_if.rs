@@ -2,6 +2,7 @@
 //! and what it did save.
 
 use crate::paths::compare::compare;
+use crate::paths::findings::names;
 use crate::paths::report::{Allocator as Stepped, Callee, Path, Report as Paths};
 
 use crate::hot_functions::share_of_all;
@@ -9,8 +10,6 @@ use crate::report::{Change, Estimate};
 
 /// Estimates below this share of all instructions are left out.
 const MIN: f64 = 0.001;
-/// Functions of a path that an estimate names.
-const NAMED: usize = 6;
 
 /// What removing callees and paths would save, the most first.
 pub(crate) fn estimates(stepped: &Stepped) -> Vec<Estimate> {
@@ -65,19 +64,6 @@ fn of_path(path: &Path, stepped: &Stepped) -> Option<Estimate> {
         saved_instructions: saved,
         saved_share: saved / mean(stepped).max(1.0),
     })
-}
-
-/// The functions of a path; of a long one, the first and the last ones.
-pub(crate) fn names(path: &Path) -> String {
-    let functions = path.functions.iter().map(|it| &*it.function);
-    let mut names: Vec<&str> = functions.filter(|it| !it.starts_with('[')).collect();
-    if names.len() > NAMED {
-        let last = names.split_off(names.len() - NAMED / 2);
-        names.truncate(NAMED / 2);
-        names.push("…");
-        names.extend(last);
-    }
-    names.join(" → ")
 }
 
 /// Two versions of an allocator: what the change saved, beside what the earlier version's

@@ -12,12 +12,13 @@ use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_shm::location::Request;
 use allotrope_shm::samples::file::{FindError, MapError, Mapped, find_with_path, is_unmapped};
 use allotrope_shm::samples::reader::{ReadError, State};
+use allotrope_trace::model::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use crate::lock::{self, Claim};
-use crate::look::{Keys, Look};
+use crate::snapshot::{Keys, Snapshot, parent_of};
 
 /// Part of the recorder's file name.
 const RECORDER: &[u8] = b"liballotrope_recorder";
@@ -299,14 +300,20 @@ impl Attached {
     ///
     /// # Errors
     /// If the process has destroyed the header of its memory.
-    pub fn look(&self, keys: &Keys) -> Result<Look, AttachError> {
+    pub fn snapshot(&self, keys: &Keys) -> Result<Snapshot, AttachError> {
         let process = self.process;
+        // A process that ends while its memory is read may not be seen in its last state.
+        let has_ended = self.has_ended() && !self.has_left();
         let mut state = State::read(self.mapped.memory())
             .map_err(|source| AttachError::Unreadable { process, source })?;
         self.add_executable(&mut state);
-        let mut look = Look::new(process, self.root.clone(), state, keys);
-        look.time = look.time.saturating_add_signed(self.clock_ahead);
-        Ok(look)
+        let mut snapshot = Snapshot::new(process, self.root.clone(), state, keys);
+        snapshot.time = snapshot.time.saturating_add_signed(self.clock_ahead);
+        snapshot.parent = parent_of(process).unwrap_or(0);
+        if !has_ended {
+            snapshot.exit = Exit::Running;
+        }
+        Ok(snapshot)
     }
 
     /// A process in a chroot without `/proc` does not know its executable. Only that module has no path.

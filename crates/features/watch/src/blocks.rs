@@ -4,11 +4,9 @@
 use std::io;
 
 use allotrope_sampling::Period;
-use allotrope_shm::samples::writer::FirstAllocation;
 
-use crate::look::Look;
 use crate::names::NamedFrame;
-use crate::sites::block;
+use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
 /// Blocks whose stacks are in memory at once.
@@ -27,9 +25,9 @@ pub enum Which {
     Freed,
 }
 
-/// A sampled block.
+/// A sampled block; `S` is a stack: its frames, innermost first, or its id in the process.
 #[derive(Debug)]
-pub struct BlockRow {
+pub struct BlockRow<S = Vec<NamedFrame>> {
     /// The process.
     pub process: u32,
     /// Its address.
@@ -42,35 +40,51 @@ pub struct BlockRow {
     pub allocated: u64,
     /// How long ago that was, in nanoseconds; until it was freed, if it was.
     pub age: u64,
-    /// The stack of that, innermost first.
-    pub stack: Vec<NamedFrame>,
+    /// The stack of that.
+    pub stack: S,
     /// How long ago the block was first allocated, in nanoseconds, and the stack of that, if it was
     /// reallocated since and is live.
-    pub first: Option<(u64, Vec<NamedFrame>)>,
+    pub first: Option<(u64, S)>,
     /// How it was freed.
-    pub freed: Option<FreedRow>,
+    pub freed: Option<FreedRow<S>>,
 }
 
 /// How a block was freed.
 #[derive(Debug)]
-pub struct FreedRow {
+pub struct FreedRow<S = Vec<NamedFrame>> {
     /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub time: u64,
     /// The same moment in nanoseconds since 1970.
     pub real_time: u64,
-    /// The stack, innermost first.
-    pub stack: Vec<NamedFrame>,
+    /// The stack.
+    pub stack: S,
 }
 
-/// A block without its names.
-struct Bare {
-    address: u64,
-    size: u64,
-    period: Period,
-    allocated: u64,
-    stack: u32,
-    first: Option<FirstAllocation>,
-    freed: Option<(u64, u32)>,
+impl BlockRow<u32> {
+    /// All its stacks, in the order in which [`Self::named`] takes their names.
+    fn stacks(&self) -> impl Iterator<Item = u32> {
+        let first = self.first.as_ref().map(|it| it.1);
+        let freed = self.freed.as_ref().map(|it| it.stack);
+        [Some(self.stack), first, freed].into_iter().flatten()
+    }
+
+    fn named(&self, mut next: impl FnMut() -> Vec<NamedFrame>) -> BlockRow {
+        BlockRow {
+            process: self.process,
+            address: self.address,
+            size: self.size,
+            period: self.period,
+            allocated: self.allocated,
+            age: self.age,
+            stack: next(),
+            first: self.first.as_ref().map(|(age, _)| (*age, next())),
+            freed: self.freed.as_ref().map(|it| FreedRow {
+                time: it.time,
+                real_time: it.real_time,
+                stack: next(),
+            }),
+        }
+    }
 }
 
 /// Calls `show` with the blocks of a process, the oldest first; those that were freed in the order
@@ -80,100 +94,88 @@ struct Bare {
 /// Those of `show`.
 pub fn each(
     watch: &mut Watch,
-    look: &Look,
+    snapshot: &Snapshot,
     which: Which,
     show: &mut dyn FnMut(&BlockRow) -> io::Result<()>,
 ) -> io::Result<()> {
     let blocks = match which {
-        Which::Freed => freed(look),
-        Which::Live => live(look),
-        Which::Unsuppressed => unsuppressed(watch, look, live(look)),
+        Which::Freed => freed(snapshot),
+        Which::Live => live(snapshot),
+        Which::Unsuppressed => unsuppressed(watch, snapshot, live(snapshot)),
         Which::Old => {
-            let old = old(watch, look);
-            unsuppressed(watch, look, old)
+            let old = old(watch, snapshot);
+            unsuppressed(watch, snapshot, old)
         }
     };
     for blocks in blocks.chunks(AT_ONCE) {
-        let allocated = blocks.iter().map(|it| it.stack);
-        let first = blocks.iter().filter_map(|it| it.first.map(|it| it.stack));
-        let freed = blocks.iter().filter_map(|it| it.freed.map(|it| it.1));
-        let ids: Vec<u32> = allocated.chain(first).chain(freed).collect();
-        let mut stacks = watch.names.stacks(look, &ids).into_iter();
-        let allocated: Vec<_> = stacks.by_ref().take(blocks.len()).collect();
-        let first = blocks.iter().filter(|it| it.first.is_some()).count();
-        let first: Vec<_> = stacks.by_ref().take(first).collect();
-        let (mut first, mut freed) = (first.into_iter(), stacks);
-        for (block, stack) in blocks.iter().zip(allocated) {
-            let end = block.freed.map_or(look.time, |(time, _)| time);
-            let next = |stacks: &mut std::vec::IntoIter<_>| stacks.next().unwrap_or_default();
-            show(&BlockRow {
-                process: look.process,
-                address: block.address,
-                size: block.size,
-                period: block.period,
-                allocated: block.allocated,
-                age: end.saturating_sub(block.allocated),
-                stack,
-                first: block.first.map(|it| {
-                    let age = end.saturating_sub(it.allocated);
-                    (age, next(&mut first))
-                }),
-                freed: block.freed.map(|(time, _)| FreedRow {
-                    time,
-                    real_time: look
-                        .real_time
-                        .saturating_sub(look.time.saturating_sub(time)),
-                    stack: next(&mut freed),
-                }),
-            })?;
+        let ids: Vec<u32> = blocks.iter().flat_map(BlockRow::stacks).collect();
+        let mut names = watch.names.stacks(snapshot, &ids).into_iter();
+        for block in blocks {
+            show(&block.named(|| names.next().unwrap_or_default()))?;
         }
     }
     Ok(())
 }
 
-fn live(look: &Look) -> Vec<Bare> {
-    let samples = look.state.samples.iter();
-    let blocks = samples.map(|it| Bare {
+fn live(snapshot: &Snapshot) -> Vec<BlockRow<u32>> {
+    let since = |time| snapshot.time.saturating_sub(time);
+    let samples = snapshot.state.samples.iter();
+    let blocks = samples.map(|it| BlockRow {
+        process: snapshot.process,
         address: it.address,
         size: it.size,
         period: it.period,
         allocated: it.allocated,
+        age: snapshot.age(it),
         stack: it.stack,
-        first: it.first,
+        first: it.first.map(|it| (since(it.allocated), it.stack)),
         freed: None,
     });
-    let mut blocks: Vec<Bare> = blocks.collect();
+    let mut blocks: Vec<BlockRow<u32>> = blocks.collect();
     blocks.sort_by_key(|it| (it.allocated, it.address));
     blocks
 }
 
-fn old(watch: &Watch, look: &Look) -> Vec<Bare> {
-    let samples = look.state.samples.iter();
-    let is_old = |age: u64| age >= watch.options.old_age;
-    let hidden = samples.filter(|it| !is_old(look.age(it)) || watch.is_hidden(look, block(it)));
-    let hidden: rustc_hash::FxHashSet<_> = hidden.map(block).collect();
-    let mut blocks = live(look);
-    blocks.retain(|it| !hidden.contains(&(it.address, it.allocated)));
+fn old(watch: &Watch, snapshot: &Snapshot) -> Vec<BlockRow<u32>> {
+    let mut blocks = live(snapshot);
+    blocks.retain(|it| {
+        let block = (it.address, it.allocated);
+        it.age >= watch.options.old_age && !watch.is_hidden(snapshot, block)
+    });
     blocks
 }
 
-fn unsuppressed(watch: &mut Watch, look: &Look, mut blocks: Vec<Bare>) -> Vec<Bare> {
+fn unsuppressed(
+    watch: &mut Watch,
+    snapshot: &Snapshot,
+    mut blocks: Vec<BlockRow<u32>>,
+) -> Vec<BlockRow<u32>> {
     let stacks = blocks.iter().map(|it| it.stack).collect();
-    let suppressed = watch.suppressed_stacks(look, &stacks);
+    let suppressed = watch.suppressed_stacks(snapshot, stacks);
     blocks.retain(|it| !suppressed.contains(&it.stack));
     blocks
 }
 
-fn freed(look: &Look) -> Vec<Bare> {
-    let freed = look.state.freed.iter();
-    let blocks = freed.map(|it| Bare {
-        address: it.address,
-        size: it.size,
-        period: it.period,
-        allocated: it.allocated,
-        stack: it.stack,
-        first: None,
-        freed: Some((it.deallocation.time, it.deallocation.stack)),
+fn freed(snapshot: &Snapshot) -> Vec<BlockRow<u32>> {
+    let freed = snapshot.state.freed.iter();
+    let blocks = freed.map(|it| {
+        let time = it.deallocation.time;
+        let since = snapshot.time.saturating_sub(time);
+        BlockRow {
+            process: snapshot.process,
+            address: it.address,
+            size: it.size,
+            period: it.period,
+            allocated: it.allocated,
+            age: time.saturating_sub(it.allocated),
+            stack: it.stack,
+            first: None,
+            freed: Some(FreedRow {
+                time,
+                real_time: snapshot.real_time.saturating_sub(since),
+                stack: it.deallocation.stack,
+            }),
+        }
     });
     blocks.collect()
 }

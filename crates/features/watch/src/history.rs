@@ -1,21 +1,21 @@
-//! The live bytes of sites over the looks, and whether they grow.
+//! The live bytes of sites over the snapshots so far, and whether they grow.
 //!
-//! All sites share one list of times. When it is full, every other look is dropped, so that it
-//! goes back to the first look however long that is ago. Only the largest sites have a history.
+//! All sites share one list of times. When it is full, every other snapshot is dropped, so that it
+//! goes back to the first snapshot however long that is ago. Only the largest sites have a history.
 
 use std::collections::hash_map::Entry;
 
-use allotrope_findings::series::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
+use allotrope_profile::trend::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
 use rustc_hash::FxHashMap;
 
-use crate::look::SiteKey;
+use crate::snapshot::SiteKey;
 
-/// Most looks; even.
-const LOOKS: usize = 120;
+/// Most snapshots; even.
+const MAX_SNAPSHOTS: usize = 120;
 /// Most sites with a history.
-const SITES: usize = 4096;
-/// Fewest looks from which a trend is told.
-const MIN_LOOKS: usize = 6;
+const MAX_SITES: usize = 4096;
+/// Fewest snapshots that give a trend.
+const MIN_SNAPSHOTS: usize = 6;
 /// Least part of the present bytes that must have been gained.
 const MIN_GAIN: f64 = 0.2;
 /// Fewest samples that must have been gained: fewer may be chance.
@@ -30,7 +30,7 @@ pub enum Trend {
     Saturating,
     /// They do not rise, or they fall again and again.
     Flat,
-    /// There are too few looks.
+    /// There are too few snapshots.
     Unknown,
 }
 
@@ -46,7 +46,7 @@ impl Trend {
     }
 }
 
-/// What a site has at a look.
+/// What a site has in a snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Point {
     /// The estimate of its live bytes.
@@ -55,26 +55,26 @@ pub struct Point {
     pub samples: u64,
 }
 
-/// The looks up to now.
+/// The snapshots so far, thinned out.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Number of looks in each of the lists. The last one is always the latest look.
-    looks: usize,
-    /// One of this many looks is kept.
+    /// Number of snapshots in each of the lists. The last one is always the latest snapshot.
+    snapshots: usize,
+    /// One of this many snapshots is kept.
     every: u64,
-    /// All looks up to now.
+    /// Number of all snapshots so far.
     seen: u64,
-    /// The last look of the lists is dropped when the next one comes.
+    /// The last snapshot of the lists is dropped when the next one comes.
     is_last_dropped: bool,
     sites: FxHashMap<SiteKey, Vec<Point>>,
 }
 
 impl History {
-    /// Adds a look: all sites that have live samples.
+    /// Adds a snapshot: all sites that have live samples.
     pub fn add(&mut self, sites: &FxHashMap<SiteKey, Point>) {
         self.every = self.every.max(1);
         if self.is_last_dropped {
-            self.looks -= 1;
+            self.snapshots -= 1;
             for points in self.sites.values_mut() {
                 points.pop();
             }
@@ -86,33 +86,33 @@ impl History {
         }
         for (key, point) in sites {
             if let Entry::Vacant(place) = self.sites.entry(*key) {
-                let mut points = vec![Point::default(); self.looks];
+                let mut points = vec![Point::default(); self.snapshots];
                 points.push(*point);
                 place.insert(points);
             }
         }
-        self.looks += 1;
+        self.snapshots += 1;
         self.forget();
-        if self.looks == LOOKS {
+        if self.snapshots == MAX_SNAPSHOTS {
             self.thin_out();
         }
     }
 
-    /// Drops every other look, but not the latest.
+    /// Drops every other snapshot, but not the latest.
     fn thin_out(&mut self) {
         self.every = self.every.saturating_mul(2);
         for points in self.sites.values_mut() {
             let last = points.pop();
             *points = points.iter().step_by(2).copied().chain(last).collect();
         }
-        // The last one's place is odd: the next look replaces it.
-        self.looks = LOOKS / 2 + 1;
+        // The last one's place is odd: the next snapshot replaces it.
+        self.snapshots = MAX_SNAPSHOTS / 2 + 1;
         self.is_last_dropped = true;
     }
 
     /// Keeps the sites that have, or had, most.
     fn forget(&mut self) {
-        if self.sites.len() <= SITES {
+        if self.sites.len() <= MAX_SITES {
             return;
         }
         let most = |points: &[Point]| points.iter().fold(0.0, |most: f64, it| most.max(it.bytes));
@@ -122,7 +122,7 @@ impl History {
             .map(|(key, points)| (most(points), *key))
             .collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        for (_, key) in order.drain(SITES..) {
+        for (_, key) in order.drain(MAX_SITES..) {
             self.sites.remove(&key);
         }
     }
@@ -130,12 +130,12 @@ impl History {
     /// The trend of a site.
     pub fn trend(&self, key: SiteKey) -> Trend {
         match self.sites.get(&key) {
-            Some(points) if points.len() >= MIN_LOOKS => trend(points),
+            Some(points) if points.len() >= MIN_SNAPSHOTS => trend(points),
             _ => Trend::Unknown,
         }
     }
 
-    /// The live bytes of a site at the looks that are kept, the oldest first.
+    /// The live bytes of a site at the snapshots that are kept, the oldest first.
     pub fn bytes(&self, key: SiteKey) -> Vec<f64> {
         let points = self.sites.get(&key).into_iter().flatten();
         points.map(|it| it.bytes).collect()
@@ -194,12 +194,12 @@ mod tests {
     #[test]
     fn a_long_history_keeps_its_beginning_and_its_length() {
         let mut history = History::default();
-        for look in 0..10_000u64 {
-            let point = points(&[look])[0];
+        for snapshot in 0..10_000u64 {
+            let point = points(&[snapshot])[0];
             history.add(&FxHashMap::from_iter([(7, point)]));
             let bytes = history.bytes(7);
-            assert!(bytes.len() <= LOOKS && bytes[0] == 0.0);
-            assert_eq!(bytes[bytes.len() - 1], look as f64 * 1000.0);
+            assert!(bytes.len() <= MAX_SNAPSHOTS && bytes[0] == 0.0);
+            assert_eq!(bytes[bytes.len() - 1], snapshot as f64 * 1000.0);
             assert!(bytes.is_sorted());
         }
         assert_eq!(history.trend(7), Trend::Growing);
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn the_largest_sites_have_a_history() {
         let mut history = History::default();
-        let sites = (0..3 * SITES as u64).map(|key| (key, points(&[key])[0]));
+        let sites = (0..3 * MAX_SITES as u64).map(|key| (key, points(&[key])[0]));
         history.add(&sites.collect());
-        assert_eq!(history.sites.len(), SITES);
-        assert!(history.bytes(0).is_empty() && !history.bytes(3 * SITES as u64 - 1).is_empty());
+        assert_eq!(history.sites.len(), MAX_SITES);
+        assert!(history.bytes(0).is_empty() && !history.bytes(3 * MAX_SITES as u64 - 1).is_empty());
     }
 }

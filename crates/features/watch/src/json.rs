@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use allotrope_sampling::estimate::{Estimate, Figures};
+use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_shm::samples::reader::State;
 use allotrope_text::to_json_string;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::blocks::{self, BlockRow, Which};
-use crate::look::Look;
 use crate::nameless;
 use crate::names::NamedFrame;
 use crate::report::{ProcessRow, Report, SiteRow};
-use crate::sites::{Sites, Sums};
+use crate::sites::Sums;
+use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
 /// The format's name and version.
@@ -23,42 +23,33 @@ const FORMAT: &str = "allotrope-watch/1";
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut object = object("report");
-    object.insert("time".into(), seconds(report.real_time));
-    object.insert(
-        "mark_time".into(),
-        report.mark_time.map_or(Value::Null, seconds),
-    );
-    object.insert("old_age_seconds".into(), seconds(report.old_age));
-    put_sums(&mut object, report.total.as_ref(), Sites::MIN);
-    let processes: Vec<Value> = report.processes.iter().map(process).collect();
-    object.insert("processes".into(), processes.into());
-    object.insert("sites".into(), report.sites.iter().map(site).collect());
-    object.insert("more_sites".into(), report.more_sites.into());
-    let warnings = nameless::sentences(&report.sites, 0.0);
-    object.insert("warnings".into(), warnings.into());
-    let mut suppressed = Map::new();
-    suppressed.insert("sites".into(), report.suppressed.sites.into());
+    let mut suppressed = json!({"sites": report.suppressed.sites});
     put_live(&mut suppressed, report.suppressed.live.as_ref());
     if report.total.is_some() && report.suppressed.live.is_none() {
-        let none = Estimate {
-            value: 0.0,
-            low: 0.0,
-            high: 0.0,
-        };
-        put(&mut suppressed, "live_bytes", none);
-        put(&mut suppressed, "live_blocks", none);
+        put(&mut suppressed, "live_bytes", Estimate::exact(0.0));
+        put(&mut suppressed, "live_blocks", Estimate::exact(0.0));
     }
-    object.insert("suppressed".into(), suppressed.into());
+    let mut object = json!({
+        "time": seconds(report.real_time),
+        "mark_time": report.mark_time.map(seconds),
+        "old_age_seconds": seconds(report.old_age),
+        "processes": list(&report.processes, process),
+        "sites": list(&report.sites, site),
+        "more_sites": report.more_sites,
+        "warnings": nameless::sentences(&report.sites, 0),
+        "suppressed": suppressed,
+    });
+    put_sums(&mut object, report.total.as_ref(), MIN);
     if let Some(mark) = &report.high_water {
-        let mut high_water = Map::new();
-        high_water.insert("time".into(), seconds(mark.real_time));
-        high_water.insert("is_new".into(), mark.is_new.into());
+        let mut high_water = json!({
+            "time": seconds(mark.real_time),
+            "is_new": mark.is_new,
+            "sites": list(&mark.sites, site),
+        });
         put_live(&mut high_water, mark.total.as_ref().map(|it| &it.live));
-        high_water.insert("sites".into(), mark.sites.iter().map(site).collect());
-        object.insert("high_water".into(), high_water.into());
+        object["high_water"] = high_water;
     }
-    line(object, out)
+    line("report", object, out)
 }
 
 /// Writes an object for each block.
@@ -67,7 +58,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Those of `out`.
 pub fn write_blocks(
     watch: &mut Watch,
-    looks: &[Look],
+    snapshots: &[Snapshot],
     which: Which,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -76,8 +67,8 @@ pub fn write_blocks(
         Which::Old => "old_block",
         Which::Freed => "freed_block",
     };
-    for look in looks {
-        blocks::each(watch, look, which, &mut |it| line(block(it, kind), out))?;
+    for snapshot in snapshots {
+        blocks::each(watch, snapshot, which, &mut |it| line(kind, block(it), out))?;
     }
     Ok(())
 }
@@ -87,11 +78,11 @@ pub fn write_blocks(
 /// # Errors
 /// Those of `out`.
 pub fn write_high_water(watch: &mut Watch, out: &mut dyn Write) -> io::Result<()> {
-    for look in watch.high_water().iter().flat_map(|it| it.iter()) {
-        blocks::each(watch, look, Which::Live, &mut |it| {
-            let mut object = block(it, "high_water_block");
-            object.insert("time".into(), seconds(look.real_time));
-            line(object, out)
+    for snapshot in watch.high_water().iter().flat_map(|it| it.iter()) {
+        blocks::each(watch, snapshot, Which::Live, &mut |it| {
+            let mut object = block(it);
+            object["time"] = seconds(snapshot.real_time);
+            line("high_water_block", object, out)
         })?;
     }
     Ok(())
@@ -102,10 +93,7 @@ pub fn write_high_water(watch: &mut Watch, out: &mut dyn Write) -> io::Result<()
 /// # Errors
 /// Those of `out`.
 pub fn write_event(kind: &str, process: u32, time: u64, out: &mut dyn Write) -> io::Result<()> {
-    let mut object = object(kind);
-    object.insert("pid".into(), process.into());
-    object.insert("time".into(), seconds(time));
-    line(object, out)
+    line(kind, json!({"pid": process, "time": seconds(time)}), out)
 }
 
 /// Writes what is kept of a process that has ended.
@@ -113,82 +101,74 @@ pub fn write_event(kind: &str, process: u32, time: u64, out: &mut dyn Write) -> 
 /// # Errors
 /// Those of `out`.
 pub fn write_kept(state: &State, command: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut object = object("kept_process");
-    object.insert("pid".into(), state.process.id.into());
-    object.insert("command".into(), command.into());
-    object.insert("started".into(), seconds(state.process.began_real));
+    let mut object = json!({
+        "pid": state.process.id,
+        "command": command,
+        "started": seconds(state.process.began_real),
+    });
     put_live(&mut object, state.live().as_ref());
-    line(object, out)
+    line("kept_process", object, out)
 }
 
-fn object(kind: &str) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("format".into(), FORMAT.into());
-    object.insert("kind".into(), kind.into());
-    object
+fn line(kind: &str, mut object: Value, out: &mut dyn Write) -> io::Result<()> {
+    object["format"] = FORMAT.into();
+    object["kind"] = kind.into();
+    writeln!(out, "{}", to_json_string(&object)?)
 }
 
-fn line(object: Map<String, Value>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", to_json_string(&Value::from(object))?)
+fn list<T>(items: &[T], object: impl Fn(&T) -> Value) -> Value {
+    items.iter().map(object).collect()
 }
 
 fn process(row: &ProcessRow) -> Value {
-    let mut object = Map::new();
-    object.insert("pid".into(), row.process.into());
-    object.insert("name".into(), row.name.clone().into());
-    object.insert(
-        "period_bytes".into(),
-        row.period.map_or(0, |it| it.bytes()).into(),
-    );
-    put_sums(&mut object, row.sums.as_ref(), Sites::MIN);
     let counters = &row.counters;
-    for (name, number) in [
-        ("sampled", counters.sampled),
-        ("freed", counters.freed),
-        ("lost_samples", counters.lost_samples),
-        ("lost_stacks", counters.lost_stacks),
-        ("lost_frees", counters.lost_frees),
-        ("unreadable", row.unreadable),
-    ] {
-        object.insert(name.into(), number.into());
-    }
-    object.into()
+    let mut object = json!({
+        "pid": row.process,
+        "name": row.name,
+        "period_bytes": row.period.map_or(0, |it| it.bytes()),
+        "sampled": counters.sampled,
+        "freed": counters.freed,
+        "lost_samples": counters.lost_samples,
+        "lost_stacks": counters.lost_stacks,
+        "lost_frees": counters.lost_frees,
+        "unreadable": row.unreadable,
+    });
+    put_sums(&mut object, row.sums.as_ref(), MIN);
+    object
 }
 
 fn site(row: &SiteRow) -> Value {
-    let mut object = Map::new();
-    put_sums(&mut object, Some(&row.sums), row.smallest);
-    object.insert("trend".into(), row.trend.name().into());
-    object.insert("oldest_seconds".into(), seconds(row.oldest));
     let of_process = |(process, live): &(u32, Figures)| {
-        let mut object = Map::new();
-        object.insert("pid".into(), (*process).into());
+        let mut object = json!({"pid": process});
         put(&mut object, "live_bytes", live.bytes());
-        Value::from(object)
+        object
     };
-    object.insert(
-        "processes".into(),
-        row.processes.iter().map(of_process).collect(),
-    );
-    object.insert("stack".into(), stack(&row.stack));
-    object.into()
+    let mut object = json!({
+        "trend": row.trend.name(),
+        "oldest_seconds": seconds(row.oldest),
+        "processes": list(&row.processes, of_process),
+        "stack": stack(&row.stack),
+    });
+    put_sums(&mut object, Some(&row.sums), row.smallest());
+    object
 }
 
-fn block(row: &BlockRow, kind: &str) -> Map<String, Value> {
-    let mut object = object(kind);
-    object.insert("pid".into(), row.process.into());
-    object.insert("address".into(), format!("{:#x}", row.address).into());
-    object.insert("size".into(), row.size.into());
-    object.insert("period_bytes".into(), row.period.bytes().into());
-    object.insert("age_seconds".into(), seconds(row.age));
-    object.insert("stack".into(), stack(&row.stack));
+fn block(row: &BlockRow) -> Value {
+    let mut object = json!({
+        "pid": row.process,
+        "address": format!("{:#x}", row.address),
+        "size": row.size,
+        "period_bytes": row.period.bytes(),
+        "age_seconds": seconds(row.age),
+        "stack": stack(&row.stack),
+    });
     if let Some((age, first)) = &row.first {
-        object.insert("first_age_seconds".into(), seconds(*age));
-        object.insert("first_stack".into(), stack(first));
+        object["first_age_seconds"] = seconds(*age);
+        object["first_stack"] = stack(first);
     }
     if let Some(freed) = &row.freed {
-        object.insert("freed_time".into(), seconds(freed.real_time));
-        object.insert("free_stack".into(), stack(&freed.stack));
+        object["freed_time"] = seconds(freed.real_time);
+        object["free_stack"] = stack(&freed.stack);
     }
     object
 }
@@ -203,22 +183,19 @@ fn stack(frames: &[NamedFrame]) -> Value {
             "address": format!("{:#x}", it.address),
         })
     };
-    frames.iter().map(frame).collect()
+    list(frames, frame)
 }
 
-fn put_live(object: &mut Map<String, Value>, live: Option<&Figures>) {
-    object.insert("samples".into(), live.map_or(0, Figures::samples).into());
+fn put_live(object: &mut Value, live: Option<&Figures>) {
+    object["samples"] = live.map_or(0, Figures::samples).into();
     if let Some(live) = live {
         put(object, "live_bytes", live.bytes());
-        put(object, "live_blocks", live.blocks(Sites::MIN));
+        put(object, "live_blocks", live.blocks(MIN));
     }
 }
 
-fn put_sums(object: &mut Map<String, Value>, sums: Option<&Sums>, smallest: u64) {
-    object.insert(
-        "samples".into(),
-        sums.map_or(0, |it| it.live.samples()).into(),
-    );
+fn put_sums(object: &mut Value, sums: Option<&Sums>, smallest: u64) {
+    object["samples"] = sums.map_or(0, |it| it.live.samples()).into();
     let Some(sums) = sums else {
         return;
     };
@@ -231,10 +208,11 @@ fn put_sums(object: &mut Map<String, Value>, sums: Option<&Sums>, smallest: u64)
 }
 
 /// An estimate under its name, its ends under the name with `_low` and `_high`.
-fn put(object: &mut Map<String, Value>, name: &str, estimate: Estimate) {
-    object.insert(name.into(), (estimate.value.round() as i64).into());
-    object.insert(format!("{name}_low"), (estimate.low.floor() as i64).into());
-    object.insert(format!("{name}_high"), (estimate.high.ceil() as i64).into());
+fn put(object: &mut Value, name: &str, estimate: Estimate) {
+    let Estimate { value, low, high } = estimate.rounded();
+    object[name] = (value as i64).into();
+    object[format!("{name}_low")] = (low as i64).into();
+    object[format!("{name}_high")] = (high as i64).into();
 }
 
 fn seconds(ns: u64) -> Value {

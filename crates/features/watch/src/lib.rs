@@ -1,20 +1,28 @@
 //! Watches running processes whose memories (`samples` of `allotrope-shm`) hold their sampled blocks.
 //!
+//! ```text
+//!  attach ─▶ snapshot ─┬─▶ sites ─▶ watch ─▶ report ─▶ text, json, live
+//!                      ├─▶ sites ─▶ prometheus
+//!                      ├─▶ blocks ─▶ json, poireau
+//!                      └─▶ sampled ─▶ a file, or a `SampledProfile` for exports
+//! ```
+//!
 //! - [`attach`]: a process's memory, the lock on it (`lock`), switching sampling on and off.
 //! - [`discover`]: which processes have such a memory.
-//! - [`look`]: the state of a process at one moment.
+//! - [`snapshot`]: the state of a process at one moment.
 //! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
 //! - [`history`]: the trend of each stack.
-//! - [`watch`]: what is remembered between looks; makes the [`report`].
+//! - [`watch`]: what is remembered between snapshots; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
 //! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
-//! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs.
+//! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs. [`live`]: the live view.
+//! - [`sampled`]: snapshots as a sampled profile.
 //!
 //! Not here: the command line, the loop, signals, where the output goes (the command).
 //!
 //! Processes may be hostile. What they write is checked by `samples` of `allotrope-shm`. What is
-//! remembered of them has bounds: one look at each (14 MiB at most), one more for the high-water
+//! remembered of them has bounds: one snapshot of each (14 MiB at most), one more for the high-water
 //! mark, the blocks of the mark, [`history`]'s and [`names`]' limits.
 #![forbid(unsafe_code)]
 
@@ -25,7 +33,6 @@ pub mod history;
 pub mod json;
 pub mod live;
 mod lock;
-pub mod look;
 mod nameless;
 pub mod names;
 pub mod perf_events;
@@ -36,5 +43,6 @@ pub mod report;
 pub mod resident;
 pub mod sampled;
 pub mod sites;
+pub mod snapshot;
 pub mod text;
 pub mod watch;

@@ -3,31 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allotrope_text::numbers::count;
+use allotrope_profile::warnings::nameless::NamelessCode;
 use allotrope_text::shown;
+use allotrope_trace::model::MissingNames;
 
-use crate::names::STRIPPED;
 use crate::report::SiteRow;
 
-/// Least percentage of the live bytes for a sentence about a stripped file in text, as in
-/// reports of recordings.
-pub(crate) const MIN_PERCENT: f64 = 5.0;
-
-/// What is known of a module's nameless code.
-#[derive(Default)]
-struct Nameless {
-    addresses: BTreeSet<u64>,
-    bytes: f64,
-}
+const STRIPPED: &str = MissingNames::Stripped.reason();
 
 /// The sentences, the module with most live bytes first. Stripped files need at least this
 /// percentage. A library that only lacks the names of its inner functions is left out.
-pub(crate) fn sentences(sites: &[SiteRow], least_percent: f64) -> Vec<String> {
-    let mut found: BTreeMap<(&str, &'static str), Nameless> = BTreeMap::new();
+pub(crate) fn sentences(sites: &[SiteRow], least_percent: u64) -> Vec<String> {
+    let mut found: BTreeMap<(&str, &'static str), (BTreeSet<u64>, u64)> = BTreeMap::new();
     let mut named = BTreeSet::new();
-    let mut total = 0.0;
+    let mut total = 0;
     for site in sites {
-        let bytes = site.sums.live.bytes().value;
+        let bytes = site.sums.live.bytes().value.round() as u64;
         total += bytes;
         let mut modules = BTreeSet::new();
         for frame in &site.stack {
@@ -38,41 +29,32 @@ pub(crate) fn sentences(sites: &[SiteRow], least_percent: f64) -> Vec<String> {
                 continue;
             };
             let key = (&*frame.module, reason);
-            let nameless = found.entry(key).or_default();
-            nameless.addresses.insert(frame.address);
+            let (addresses, weight) = found.entry(key).or_default();
+            addresses.insert(frame.address);
             if modules.insert(key) {
-                nameless.bytes += bytes;
+                *weight += bytes;
             }
         }
     }
-    let share = |bytes: f64| match total > 0.0 {
-        true => 100.0 * bytes / total,
-        false => 0.0,
-    };
-    found.retain(|(module, reason), nameless| {
-        let is_enough = share(nameless.bytes) >= least_percent && !named.contains(module);
-        *reason != STRIPPED || is_enough
-    });
-    let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_by(|(_, first), (_, second)| second.bytes.total_cmp(&first.bytes));
-    let sentence = |((module, reason), nameless): &((&str, &str), Nameless)| {
-        let addresses = match nameless.addresses.len() {
-            1 => "1 address has no name".to_owned(),
-            many => format!("{} addresses have no names", count(many as u64)),
-        };
-        let share = share(nameless.bytes);
-        format!(
-            "{}: {addresses}, in the stacks of {share:.1} % of the live bytes that are shown: {reason}",
-            shown(module)
-        )
-    };
-    found.iter().map(sentence).collect()
+    found.retain(|(module, reason), _| *reason != STRIPPED || !named.contains(module));
+    let code = found
+        .into_iter()
+        .map(|((module, reason), (addresses, weight))| NamelessCode {
+            name: shown(module).into_owned(),
+            addresses: addresses.len() as u64,
+            weight,
+            reason,
+            is_usual: reason == STRIPPED,
+        });
+    let noun = "live bytes that are shown";
+    allotrope_profile::warnings::nameless::sentences(code.collect(), total, noun, least_percent)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use allotrope_profile::warnings::nameless::MIN_PERCENT;
     use allotrope_sampling::Period;
 
     use super::*;
@@ -101,7 +83,6 @@ mod tests {
             sums.live.add(1 << 20, Period::DEFAULT);
         }
         SiteRow {
-            smallest: 1 << 20,
             oldest: 0,
             trend: Trend::Flat,
             key: 0,
@@ -125,7 +106,7 @@ mod tests {
         ];
         let gone = "/srv/old.so: 1 address has no name, in the stacks of 1.0 % of the live bytes that are shown: its file is gone";
         assert_eq!(sentences(&sites, MIN_PERCENT), [gone]);
-        let all = sentences(&sites, 0.0);
+        let all = sentences(&sites, 0);
         assert_eq!(all.len(), 2);
         assert!(
             all[0].starts_with("/bin/dash: ") && all[0].contains("2.0 %"),

@@ -2,7 +2,7 @@
 //!
 //! The paths and build ids are the process's, which may be hostile: as for a trace, only regular
 //! files are read, and only those that are proven to be the ones that ran. They are opened at
-//! the first look at the process ([`Names::open`]), since they may be replaced later.
+//! the first snapshot of the process ([`Names::open`]), since they may be replaced later.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,22 +12,24 @@ use std::sync::Arc;
 
 use allotrope_shm::numbers::stack_end;
 use allotrope_shm::samples::reader::Module;
+use allotrope_symbols::symbolize::reason;
 use allotrope_symbols::{
     FileIdentity, Locator, ModuleSymbols, NamedFrame as Frame, Ran, open_mapped,
 };
 use allotrope_text::text_of;
+use allotrope_trace::model::MissingNames;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::look::Look;
+use crate::snapshot::Snapshot;
 
 /// Most addresses whose names are remembered.
-const REMEMBERED: usize = 1 << 17;
+const MAX_ADDRESSES: usize = 1 << 17;
 /// Most frames of a stack that are named, the innermost ones.
 const MAX_DEPTH: usize = 512;
 /// Most modules whose symbols stay loaded.
-const LOADED: usize = 256;
+const MAX_LOADED: usize = 256;
 /// Most files of modules that are kept open.
-const OPEN: usize = 128;
+const MAX_OPEN: usize = 128;
 
 /// A frame of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +73,6 @@ type Address = (u64, bool);
 /// The symbols of a file, or why there are none.
 type Symbols = Result<Arc<ModuleSymbols>, Option<&'static str>>;
 
-/// The file has no symbol for an address.
-pub(crate) const STRIPPED: &str = "its file has no symbols";
-
 /// Finds names, and remembers them.
 #[derive(Debug)]
 pub struct Names {
@@ -98,20 +97,20 @@ impl Names {
         }
     }
 
-    /// Opens the files of modules that these looks are the first to show, and closes those
+    /// Opens the files of modules that these snapshots are the first to show, and closes those
     /// that no process has mapped any more.
-    pub fn open(&mut self, looks: &[Look]) {
+    pub fn open(&mut self, snapshots: &[Snapshot]) {
         let mut mapped = FxHashSet::default();
-        for look in looks {
-            let modules = look.state.modules.iter().map(|(_, module)| module);
+        for snapshot in snapshots {
+            let modules = snapshot.state.modules.iter().map(|(_, module)| module);
             for module in modules.filter(|it| it.unmapped.is_none()) {
-                let file = file_of(module, look);
-                if mapped.len() >= OPEN || self.files.contains_key(&file) {
+                let file = file_of(module, snapshot);
+                if mapped.len() >= MAX_OPEN || self.files.contains_key(&file) {
                     continue;
                 }
                 self.open
                     .entry(file.clone())
-                    .or_insert_with(|| open(module, look));
+                    .or_insert_with(|| open(module, snapshot));
                 mapped.insert(file);
             }
         }
@@ -119,15 +118,19 @@ impl Names {
     }
 
     /// The frames of stacks of a process, innermost first.
-    pub fn stacks(&mut self, look: &Look, stacks: &[u32]) -> Vec<Vec<NamedFrame>> {
-        if self.files.len() > LOADED || self.known.len() > REMEMBERED {
+    pub fn stacks(&mut self, snapshot: &Snapshot, stacks: &[u32]) -> Vec<Vec<NamedFrame>> {
+        if self.files.len() > MAX_LOADED || self.known.len() > MAX_ADDRESSES {
             self.files.clear();
             self.known.clear();
             self.locator = self.locator.clone().with_new_names();
         }
-        let modules = look.state.modules.iter().map(|(number, it)| (*number, it));
+        let modules = snapshot
+            .state
+            .modules
+            .iter()
+            .map(|(number, it)| (*number, it));
         let modules: FxHashMap<u16, &Module> = modules.collect();
-        let mut found: Vec<_> = stacks.iter().map(|id| look.state.stack(*id)).collect();
+        let mut found: Vec<_> = stacks.iter().map(|id| snapshot.state.stack(*id)).collect();
         found
             .iter_mut()
             .for_each(|it| it.frames.truncate(MAX_DEPTH));
@@ -142,7 +145,7 @@ impl Names {
         let mut resolved = FxHashMap::default();
         for (mapping, addresses) in wanted {
             if let Some(module) = modules.get(&mapping) {
-                resolved.insert(mapping, self.resolve(module, look, addresses));
+                resolved.insert(mapping, self.resolve(module, snapshot, addresses));
             }
         }
         let mut all = Vec::new();
@@ -178,15 +181,15 @@ impl Names {
     fn resolve(
         &mut self,
         module: &Module,
-        look: &Look,
+        snapshot: &Snapshot,
         addresses: FxHashSet<Address>,
     ) -> (u32, Option<&'static str>) {
-        let file = file_of(module, look);
+        let file = file_of(module, snapshot);
         let (number, symbols) = match self.files.get(&file) {
             Some((number, symbols)) => (*number, symbols.clone()),
             None => {
                 let opened = self.open.remove(&file).flatten();
-                let symbols = self.load(module, look, opened).map(Arc::new);
+                let symbols = self.load(module, snapshot, opened).map(Arc::new);
                 let number = self.next;
                 self.next = self.next.wrapping_add(1);
                 self.files.insert(file, (number, symbols.clone()));
@@ -207,13 +210,13 @@ impl Names {
                     .insert((number, *address), resolved.frames.into());
             }
         }
-        (number, Some(STRIPPED))
+        (number, Some(MissingNames::Stripped.reason()))
     }
 
     fn load(
         &self,
         module: &Module,
-        look: &Look,
+        snapshot: &Snapshot,
         opened: Option<fs::File>,
     ) -> Result<ModuleSymbols, Option<&'static str>> {
         let path = Path::new(OsStr::from_bytes(&module.path));
@@ -222,9 +225,9 @@ impl Names {
             return Err(None);
         }
         let ran = Ran::new(&module.build_id, module.file);
-        let mapped = opened.or_else(|| open(module, look));
+        let mapped = opened.or_else(|| open(module, snapshot));
         let load = |locator: &Locator, file| ModuleSymbols::load(locator, path, &ran, file);
-        let root = look.root.as_deref();
+        let root = snapshot.root.as_deref();
         let below = root.map(|root| {
             let file = mapped.as_ref().and_then(|file| file.try_clone().ok());
             load(&self.locator.clone().with_sysroot(root), file)
@@ -235,13 +238,13 @@ impl Names {
             Some(Err(error)) => load(&self.locator, mapped).map_err(|_| error),
             None => load(&self.locator, mapped),
         }
-        .map_err(|error| Some(error.reason()))
+        .map_err(|error| Some(reason(&error)))
     }
 }
 
-fn file_of(module: &Module, look: &Look) -> File {
+fn file_of(module: &Module, snapshot: &Snapshot) -> File {
     (
-        look.root.clone(),
+        snapshot.root.clone(),
         module.path.clone(),
         module.build_id.clone(),
         module.file,
@@ -250,9 +253,9 @@ fn file_of(module: &Module, look: &Look) -> File {
 
 /// Opens the file that the process has mapped. Another process that got the same id later
 /// has another file, which is not proven.
-fn open(module: &Module, look: &Look) -> Option<fs::File> {
+fn open(module: &Module, snapshot: &Snapshot) -> Option<fs::File> {
     let path = Path::new(OsStr::from_bytes(&module.path));
-    let process = PathBuf::from(format!("/proc/{}", look.process));
+    let process = PathBuf::from(format!("/proc/{}", snapshot.process));
     let ran = Ran::new(&module.build_id, module.file);
     let is_in_file = path.is_absolute();
     is_in_file.then(|| open_mapped(&process, path, module.start, &ran))?

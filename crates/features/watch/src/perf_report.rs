@@ -1,16 +1,16 @@
 //! A report from events that perf has recorded: which sampled blocks are live at their end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allotrope_sampling::Period;
 use allotrope_shm::samples::reader::Counters;
 use rustc_hash::FxHashMap;
 
-use crate::history::Trend;
 use crate::names::NamedFrame;
 use crate::perf_events::{Block, Change, Event};
 use crate::report::{ProcessRow, Report, SiteRow, Suppressed};
-use crate::sites::Sums;
+use crate::sites::{LiveBlock, SitesBuilder};
 
 /// The blocks that are live after some events.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct PerfBlocks {
     live: FxHashMap<(u32, u64), Live>,
     stacks: FxHashMap<Arc<[Key]>, usize>,
     named: Vec<Vec<NamedFrame>>,
-    processes: FxHashMap<u32, (Arc<str>, Counters)>,
+    processes: BTreeMap<u32, (Arc<str>, Counters)>,
     last: u64,
     /// Bytes of all this, roughly.
     memory: u64,
@@ -49,7 +49,7 @@ impl PerfBlocks {
             live: FxHashMap::default(),
             stacks: FxHashMap::default(),
             named: Vec::new(),
-            processes: FxHashMap::default(),
+            processes: BTreeMap::new(),
             last: 0,
             memory: 0,
         }
@@ -62,7 +62,9 @@ impl PerfBlocks {
             self.memory += (OF_PROCESS + 2 * event.name.len()) as u64;
         }
         let process = self.processes.entry(event.process);
-        let counters = &mut process.or_insert_with(|| (event.name, NOTHING)).1;
+        let counters = &mut process
+            .or_insert_with(|| (event.name, Counters::default()))
+            .1;
         counters.sampled += u64::from(!matches!(event.change, Change::Freed(_)));
         counters.freed += u64::from(!matches!(event.change, Change::Allocated(_)));
         let block = match event.change {
@@ -112,60 +114,36 @@ impl PerfBlocks {
 
     /// The report at the last event. `real_time`: when that was, in nanoseconds since 1970.
     pub fn report(&self, real_time: u64, old_age: u64, top: usize) -> Report {
-        let new = || Sums::new(self.period);
-        let mut sites: FxHashMap<usize, (Sums, u64, FxHashMap<u32, Sums>)> = FxHashMap::default();
-        let mut processes: FxHashMap<u32, Sums> = FxHashMap::default();
-        for ((process, _), live) in &self.live {
-            let age = self.last.saturating_sub(live.time);
-            let (sums, oldest, by_process) = sites
-                .entry(live.stack)
-                .or_insert_with(|| (new(), 0, FxHashMap::default()));
-            *oldest = (*oldest).max(age);
-            let of_process = by_process.entry(*process).or_insert_with(new);
-            for sums in [
-                sums,
-                of_process,
-                processes.entry(*process).or_insert_with(new),
-            ] {
-                sums.live.add(live.size, self.period);
-                if age >= old_age {
-                    sums.old.add(live.size, self.period);
-                }
+        let mut live: Vec<_> = self.live.iter().collect();
+        live.sort_by_key(|((process, id), _)| (*process, *id));
+        let mut live = live.into_iter().peekable();
+        let mut builder = SitesBuilder::default();
+        for process in self.processes.keys() {
+            builder.begin_process(Some(self.period));
+            while let Some((_, block)) = live.next_if(|((of, _), _)| of == process) {
+                let age = self.last.saturating_sub(block.time);
+                builder.add(&LiveBlock {
+                    key: block.stack as u64,
+                    stack: 0,
+                    size: block.size,
+                    period: self.period,
+                    age,
+                    is_old: age >= old_age,
+                    // There is no mark.
+                    is_new: false,
+                });
             }
         }
-        let mut total = new();
-        processes.values().for_each(|sums| total.merge(sums));
-        let mut sites: Vec<_> = sites.into_iter().collect();
-        let bytes = |sums: &Sums| sums.live.bytes().value;
-        sites.sort_by(|(a, left), (b, right)| {
-            let order = bytes(&right.0).total_cmp(&bytes(&left.0));
-            order.then(a.cmp(b))
-        });
-        let more_sites = sites.len().saturating_sub(top);
-        sites.truncate(top);
-        let rows = sites.into_iter().map(|(stack, (sums, oldest, processes))| {
-            let mut processes: Vec<_> = processes.iter().map(|(id, it)| (*id, it.live)).collect();
-            processes.sort_by_key(|(id, _)| *id);
-            SiteRow {
-                smallest: sums.live.smallest_sample(),
-                sums,
-                oldest,
-                trend: Trend::Unknown,
-                key: 0,
-                history: Vec::new(),
-                processes,
-                stack: self.named[stack].clone(),
-                headline: 0,
-            }
-        });
-        let rows = rows.collect();
-        let mut names: Vec<_> = self.processes.iter().collect();
-        names.sort_by_key(|(id, _)| **id);
-        let processes = names.into_iter().map(|(id, (name, counters))| ProcessRow {
+        let grouped = builder.finish();
+        let ids: Vec<u32> = self.processes.keys().copied().collect();
+        let rows = grouped.sites.iter().take(top);
+        let rows = rows.map(|it| SiteRow::new(it, &ids, self.named[it.key as usize].clone()));
+        let processes = self.processes.iter().zip(&grouped.processes);
+        let processes = processes.map(|((id, (name, counters)), sums)| ProcessRow {
             process: *id,
             name: name.to_string(),
             period: Some(self.period),
-            sums: Some(processes.remove(id).unwrap_or_else(new)),
+            sums: sums.clone(),
             counters: *counters,
             unreadable: 0,
         });
@@ -173,26 +151,15 @@ impl PerfBlocks {
             real_time,
             mark_time: None,
             old_age,
-            total: Some(total),
+            total: grouped.total(),
             processes: processes.collect(),
-            sites: rows,
-            more_sites,
+            sites: rows.collect(),
+            more_sites: grouped.sites.len().saturating_sub(top),
             suppressed: Suppressed::default(),
             high_water: None,
         }
     }
 }
-
-const NOTHING: Counters = Counters {
-    sampled: 0,
-    freed: 0,
-    lost_samples: 0,
-    lost_stacks: 0,
-    lost_modules: 0,
-    lost_frees: 0,
-    lost_totals: 0,
-    uncommitted: 0,
-};
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use allotrope_text::{numbers, shown};
 
 use crate::blocks::{self, BlockRow, Which};
-use crate::look::Look;
 use crate::names::NamedFrame;
+use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
 /// Writes one list for each process.
@@ -18,7 +18,7 @@ use crate::watch::Watch;
 /// Those of `out`.
 pub fn write(
     watch: &mut Watch,
-    looks: &[Look],
+    snapshots: &[Snapshot],
     which: Which,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -27,29 +27,29 @@ pub fn write(
         Which::Old => "old allocations",
         Which::Freed => "recently freed regions",
     };
-    lists(watch, looks, which, |_| head.to_owned(), out)
+    lists(watch, snapshots, which, |_| head.to_owned(), out)
 }
 
 /// `head`: the words above the list of a process.
 fn lists(
     watch: &mut Watch,
-    looks: &[Look],
+    snapshots: &[Snapshot],
     which: Which,
-    head: impl Fn(&Look) -> String,
+    head: impl Fn(&Snapshot) -> String,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    for look in looks {
-        let (time, head) = (numbers::moment(look.real_time), head(look));
-        match looks.len() {
+    for snapshot in snapshots {
+        let (time, head) = (numbers::moment(snapshot.real_time), head(snapshot));
+        match snapshots.len() {
             1 => writeln!(out, "{time} {head}")?,
             _ => writeln!(
                 out,
                 "{time} {head} of process {} ({})",
-                look.process,
-                shown(&look.name())
+                snapshot.process,
+                shown(&snapshot.name())
             )?,
         }
-        blocks::each(watch, look, which, &mut |block| line(block, out))?;
+        blocks::each(watch, snapshot, which, &mut |block| line(block, out))?;
     }
     Ok(())
 }
@@ -60,15 +60,15 @@ fn lists(
 /// # Errors
 /// Those of `out`.
 pub fn write_high_water(watch: &mut Watch, is_new: bool, out: &mut dyn Write) -> io::Result<()> {
-    let Some(looks) = watch.high_water() else {
+    let Some(snapshots) = watch.high_water() else {
         return Ok(());
     };
     let age = if is_new { "new" } else { "current" };
-    let head = |look: &Look| {
-        let bytes = look.state.live().map_or(0.0, |it| it.bytes().value);
+    let head = |snapshot: &Snapshot| {
+        let bytes = snapshot.state.live().map_or(0.0, |it| it.bytes().value);
         format!("allocations at {age} high water mark {:.6} MB", bytes / 1e6)
     };
-    lists(watch, &looks, Which::Live, head, out)
+    lists(watch, &snapshots, Which::Live, head, out)
 }
 
 fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {

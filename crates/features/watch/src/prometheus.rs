@@ -9,11 +9,12 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use allotrope_sampling::estimate::{Estimate, Figures};
+use allotrope_sampling::estimate::{Estimate, MIN};
+use rustc_hash::FxHashMap;
 
-use crate::look::Look;
 use crate::resident::Resident;
-use crate::sites::Sites;
+use crate::sites::{Grouping, Mark, Sites, Sums};
+use crate::snapshot::Snapshot;
 
 /// Most processes with lines of their own. Others are only counted.
 pub const MAX_PROCESSES: usize = 1000;
@@ -21,72 +22,68 @@ pub const MAX_PROCESSES: usize = 1000;
 /// Most characters of a process's name: the process chooses it.
 const MAX_NAME: usize = 200;
 
-/// The estimates of one process.
-struct Estimates {
-    live_bytes: Estimate,
-    live_blocks: Estimate,
-    old_bytes: Estimate,
-    old_blocks: Estimate,
-    allocated_bytes: Option<Estimate>,
-    freed_bytes: Option<Estimate>,
-}
-
 /// What is printed of one process.
 struct Process<'a> {
     labels: String,
-    look: &'a Look,
+    snapshot: &'a Snapshot,
     resident: Option<Resident>,
     /// `None`: sampling was never on.
-    estimates: Option<Estimates>,
+    sums: Option<Sums>,
 }
 
 /// Writes the metrics. Blocks of at least `old_age` nanoseconds are old.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()> {
-    let shown = looks.iter().take(MAX_PROCESSES);
-    let processes: Vec<Process<'_>> = shown.map(|look| Process::new(look, old_age)).collect();
-    let mut page = Page { out, processes };
+pub fn write(snapshots: &[Snapshot], old_age: u64, out: &mut dyn Write) -> io::Result<()> {
+    let shown = &snapshots[..snapshots.len().min(MAX_PROCESSES)];
+    let grouping = Grouping {
+        old_age,
+        mark: &Mark::default(),
+        known: &FxHashMap::default(),
+    };
+    let sums = Sites::new(shown, &grouping).processes;
+    let processes = shown.iter().zip(sums);
+    let processes = processes.map(|(snapshot, sums)| Process::new(snapshot, sums));
+    let mut page = Page {
+        out,
+        processes: processes.collect(),
+    };
     page.gauge("processes", "Watched processes.", |_| None)?;
-    writeln!(page.out, "allotrope_processes {}", looks.len())?;
-    page.estimate("live_bytes", "bytes that are live", |it| {
-        Some(it.live_bytes)
-    })?;
+    writeln!(page.out, "allotrope_processes {}", snapshots.len())?;
+    page.estimate("live_bytes", "bytes that are live", |it| it.live.bytes())?;
     page.estimate("live_blocks", "blocks that are live", |it| {
-        Some(it.live_blocks)
+        it.live.blocks(MIN)
     })?;
-    page.estimate("old_bytes", "bytes of old blocks", |it| Some(it.old_bytes))?;
-    page.estimate("old_blocks", "blocks that are old", |it| {
-        Some(it.old_blocks)
-    })?;
+    page.estimate("old_bytes", "bytes of old blocks", |it| it.old.bytes())?;
+    page.estimate("old_blocks", "blocks that are old", |it| it.old.blocks(MIN))?;
     page.counter(
         "allocated_bytes_total",
         "Estimated bytes allocated while sampled.",
-        |it| Some(it.estimates.as_ref()?.allocated_bytes?.value),
+        |it| Some(it.snapshot.state.allocated()?.bytes().value),
     )?;
     page.counter(
         "freed_bytes_total",
         "Estimated bytes of these that were freed.",
-        |it| Some(it.estimates.as_ref()?.freed_bytes?.value),
+        |it| Some(it.snapshot.state.freed()?.bytes().value),
     )?;
     page.counter("samples_total", "Samples taken.", |it| {
-        Some(it.look.state.counters.sampled as f64)
+        Some(it.snapshot.state.counters.sampled as f64)
     })?;
     page.counter(
         "freed_samples_total",
         "Samples whose blocks were freed.",
-        |it| Some(it.look.state.counters.freed as f64),
+        |it| Some(it.snapshot.state.counters.freed as f64),
     )?;
     page.counter(
         "lost_samples_total",
         "Samples that were lost: tables were full.",
-        |it| Some(it.look.state.counters.lost_samples as f64),
+        |it| Some(it.snapshot.state.counters.lost_samples as f64),
     )?;
     page.gauge(
         "unreadable_parts",
         "Parts of the memory that made no sense.",
-        |it| Some((it.look.state.unstable + it.look.state.malformed) as f64),
+        |it| Some((it.snapshot.state.unstable + it.snapshot.state.malformed) as f64),
     )?;
     page.gauge(
         "resident_bytes",
@@ -101,7 +98,7 @@ pub fn write(looks: &[Look], old_age: u64, out: &mut dyn Write) -> io::Result<()
     page.gauge(
         "period_bytes",
         "One of this many bytes is sampled on average; 0: off.",
-        |it| Some(it.look.state.period.map_or(0.0, |it| it.bytes() as f64)),
+        |it| Some(it.snapshot.state.period.map_or(0.0, |it| it.bytes() as f64)),
     )
 }
 
@@ -119,7 +116,7 @@ impl Page<'_> {
         &mut self,
         name: &str,
         of: &str,
-        figure: impl Fn(&Estimates) -> Option<Estimate>,
+        figure: impl Fn(&Sums) -> Estimate,
     ) -> io::Result<()> {
         let ends: [(&str, &str, End); 3] = [
             ("", "Estimated", |it| it.value),
@@ -133,8 +130,8 @@ impl Page<'_> {
                 &format!("{name}{suffix}"),
                 &format!("{words} {of}."),
                 |process| {
-                    let estimate = process.estimates.as_ref().and_then(&figure);
-                    estimate.map(|it| end(rounded(it)))
+                    let estimate = process.sums.as_ref().map(&figure);
+                    estimate.map(|it| end(it.rounded()))
                 },
             )?;
         }
@@ -183,46 +180,14 @@ impl Page<'_> {
 }
 
 impl<'a> Process<'a> {
-    fn new(look: &'a Look, old_age: u64) -> Self {
-        let name = look.name();
+    fn new(snapshot: &'a Snapshot, sums: Option<Sums>) -> Self {
+        let name = snapshot.name();
         Self {
-            labels: format!("{{pid=\"{}\",name=\"{}\"}}", look.process, label(&name)),
-            look,
-            resident: Resident::of(look),
-            estimates: Estimates::new(look, old_age),
+            labels: format!("{{pid=\"{}\",name=\"{}\"}}", snapshot.process, label(&name)),
+            snapshot,
+            resident: Resident::of(snapshot),
+            sums,
         }
-    }
-}
-
-impl Estimates {
-    fn new(look: &Look, old_age: u64) -> Option<Self> {
-        let state = &look.state;
-        let longest = state.samples.iter().map(|it| it.period).max();
-        let longest = state.longest_period.max(longest)?;
-        let (mut live, mut old) = (Figures::new(longest), Figures::new(longest));
-        for sample in &state.samples {
-            live.add(sample.size, sample.period);
-            if look.age(sample) >= old_age {
-                old.add(sample.size, sample.period);
-            }
-        }
-        Some(Self {
-            live_bytes: live.bytes(),
-            live_blocks: live.blocks(Sites::MIN),
-            old_bytes: old.bytes(),
-            old_blocks: old.blocks(Sites::MIN),
-            allocated_bytes: state.allocated().map(|it| it.bytes()),
-            freed_bytes: state.freed().map(|it| it.bytes()),
-        })
-    }
-}
-
-/// An estimate as whole numbers. As in JSON: the interval does not become narrower.
-fn rounded(it: Estimate) -> Estimate {
-    Estimate {
-        value: it.value.round(),
-        low: it.low.floor(),
-        high: it.high.ceil(),
     }
 }
 
@@ -247,16 +212,6 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_interval_does_not_become_narrower() {
-        let it = rounded(Estimate {
-            value: 2.6,
-            low: 1.9,
-            high: 5.2,
-        });
-        assert_eq!([it.value, it.low, it.high], [3.0, 1.0, 6.0]);
-    }
 
     #[test]
     fn a_name_stays_one_label() {

@@ -5,9 +5,9 @@ use allotrope_sampling::estimate::Figures;
 use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
-use crate::look::{Look, SiteKey};
 use crate::names::NamedFrame;
-use crate::sites::Sums;
+use crate::sites::{Site, Sums};
+use crate::snapshot::{SiteKey, Snapshot};
 
 /// What is live at one moment.
 #[derive(Debug)]
@@ -50,14 +50,14 @@ pub struct ProcessRow {
 }
 
 impl ProcessRow {
-    pub(crate) fn new(look: &Look, sums: Option<Sums>) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, sums: Option<Sums>) -> Self {
         Self {
-            process: look.process,
-            name: look.name(),
-            period: look.state.period,
+            process: snapshot.process,
+            name: snapshot.name(),
+            period: snapshot.state.period,
             sums,
-            counters: look.state.counters,
-            unreadable: look.state.unstable + look.state.malformed,
+            counters: snapshot.state.counters,
+            unreadable: snapshot.state.unstable + snapshot.state.malformed,
         }
     }
 
@@ -72,15 +72,13 @@ impl ProcessRow {
 pub struct SiteRow {
     /// Its figures.
     pub sums: Sums,
-    /// The smallest size of its blocks.
-    pub smallest: u64,
     /// The age of its oldest sample, in nanoseconds.
     pub oldest: u64,
     /// How it develops.
     pub trend: Trend,
     /// The stack, while the watcher runs.
     pub key: SiteKey,
-    /// Its live bytes at the looks that are kept, the oldest first; empty if it has no history.
+    /// Its live bytes at the snapshots that are kept, the oldest first; empty if it has no history.
     pub history: Vec<f64>,
     /// The processes that have it, with what is live there.
     pub processes: Vec<(u32, Figures)>,
@@ -89,6 +87,31 @@ pub struct SiteRow {
     /// The place in `stack` of the frame that stands for it: the innermost one of the user's own
     /// code that is no wrapper.
     pub headline: usize,
+}
+
+impl SiteRow {
+    /// The smallest size that its blocks can have: blocks of one stack are alike.
+    pub fn smallest(&self) -> u64 {
+        self.sums.live.smallest_sample()
+    }
+
+    /// The row of a site with the names of its frames. `processes`: the ids of all processes, by index.
+    pub(crate) fn new(site: &Site, processes: &[u32], stack: Vec<NamedFrame>) -> Self {
+        let id = |index: usize| processes.get(index).copied().unwrap_or(0);
+        let live = site.processes.iter();
+        let mut live: Vec<_> = live.map(|(index, it)| (id(*index), *it)).collect();
+        live.sort_by_key(|(process, _)| *process);
+        Self {
+            sums: site.sums.clone(),
+            oldest: site.oldest,
+            trend: Trend::Unknown,
+            key: site.key,
+            history: Vec::new(),
+            processes: live,
+            stack,
+            headline: 0,
+        }
+    }
 }
 
 /// The sites that are left out.

@@ -4,14 +4,14 @@
 //! Error: the recorder's code and static data, and in a forked child a page for each thread of
 //! its parent, are not counted as the recorder's.
 
-use std::fs::{self, File};
+use std::fs::File;
 
 use allotrope_shm::layout::MAX_STATE;
 use allotrope_shm::page_map;
 use allotrope_shm::samples::layout::BYTES;
 use allotrope_shm::samples::reader::RecorderMemory;
 
-use crate::look::Look;
+use crate::snapshot::{Snapshot, status_field};
 
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +24,13 @@ pub struct Resident {
 
 impl Resident {
     /// That of a process now (`proc_pid_status(5)`); `None`: the process has ended.
-    pub fn of(look: &Look) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{}/status", look.process)).ok()?;
-        let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
-        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        let pagemap = File::open(format!("/proc/{}/pagemap", look.process)).ok();
+    pub fn of(snapshot: &Snapshot) -> Option<Self> {
+        let kib = status_field(snapshot.process, "VmRSS:")?;
+        let pagemap = File::open(format!("/proc/{}/pagemap", snapshot.process)).ok();
         Some(Self {
             bytes: kib.saturating_mul(1024),
-            recorder_bytes: pagemap.and_then(|map| recorders(&map, &look.state.process.recorder)),
+            recorder_bytes: pagemap
+                .and_then(|map| recorders(&map, &snapshot.state.process.recorder)),
         })
     }
 

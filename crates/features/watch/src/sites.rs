@@ -1,12 +1,14 @@
 //! Live samples grouped by stack, over all processes: estimates of what is live, old, and has
 //! grown since the mark.
 
+use std::cmp::Reverse;
+
 use allotrope_sampling::Period;
-use allotrope_sampling::estimate::{Estimate, Figures, MIN};
+use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_shm::samples::writer::Sample;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::look::{Look, SiteKey};
+use crate::snapshot::{SiteKey, Snapshot};
 
 /// A process and the moment at which its memory was made.
 pub type Instance = (u32, u64);
@@ -41,12 +43,24 @@ impl Sums {
 
     /// By how many bytes they have grown since the mark; negative if they have shrunk.
     pub fn grown_bytes(&self) -> Estimate {
-        difference(self.new.bytes(), self.gone.bytes())
+        self.new.bytes().minus(&self.gone.bytes())
     }
 
     /// The same in blocks, none of which is smaller than `smallest` bytes.
     pub fn grown_blocks(&self, smallest: u64) -> Estimate {
-        difference(self.new.blocks(smallest), self.gone.blocks(smallest))
+        let gone = self.gone.blocks(smallest);
+        self.new.blocks(smallest).minus(&gone)
+    }
+
+    fn add(&mut self, block: &LiveBlock) {
+        let LiveBlock { size, period, .. } = *block;
+        self.live.add(size, period);
+        if block.is_old {
+            self.old.add(size, period);
+        }
+        if block.is_new {
+            self.new.add(size, period);
+        }
     }
 
     /// Adds the blocks of another part.
@@ -58,16 +72,23 @@ impl Sums {
     }
 }
 
-/// The difference of two independent estimates. Its interval is made of theirs: Zou and
-/// Donner, "Construction of confidence limits about effect measures: a general approach",
-/// Statistics in Medicine 27, 2008.
-fn difference(plus: Estimate, minus: Estimate) -> Estimate {
-    let value = plus.value - minus.value;
-    Estimate {
-        value,
-        low: value - (plus.value - plus.low).hypot(minus.high - minus.value),
-        high: value + (plus.high - plus.value).hypot(minus.value - minus.low),
-    }
+/// A sampled block that is live.
+#[derive(Debug)]
+pub(crate) struct LiveBlock {
+    /// The site.
+    pub key: SiteKey,
+    /// The stack's id in its process.
+    pub stack: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The period at which it was sampled.
+    pub period: Period,
+    /// Its age in nanoseconds.
+    pub age: u64,
+    /// It is reported as old.
+    pub is_old: bool,
+    /// It was not there at the mark.
+    pub is_new: bool,
 }
 
 /// The blocks of one stack.
@@ -79,17 +100,10 @@ pub struct Site {
     pub sums: Sums,
     /// The age of its oldest sample, in nanoseconds.
     pub oldest: u64,
-    /// A process that has it, by its place among the looks, and the stack's id there.
+    /// A process that has it, by its index, and the stack's id there.
     pub example: (usize, u32),
-    /// The live bytes and samples in each process, by its place among the looks.
-    pub processes: FxHashMap<usize, Figures>,
-}
-
-impl Site {
-    /// The smallest size that its blocks can have: blocks of one stack are alike.
-    pub fn smallest(&self) -> u64 {
-        self.sums.live.smallest_sample()
-    }
+    /// The live bytes and samples in each process, by its index, in ascending order.
+    pub processes: Vec<(usize, Figures)>,
 }
 
 /// The live samples of a process at the mark.
@@ -114,18 +128,18 @@ pub struct Grouping<'a> {
 pub struct Sites {
     /// The sites.
     pub sites: Vec<Site>,
-    /// By the process's place among the looks; `None`: sampling was never on there.
+    /// By the process's index; `None`: sampling was never on there.
     pub processes: Vec<Option<Sums>>,
 }
 
 impl Mark {
     /// Marks the blocks of these processes.
-    pub fn set(&mut self, looks: &[Look]) {
+    pub fn set(&mut self, snapshots: &[Snapshot]) {
         self.processes.clear();
-        for look in looks {
-            let samples = look.state.samples.iter();
-            let marked = samples.map(|it| (block(it), (look.key(it), it.size, it.period)));
-            self.processes.insert(look.instance(), marked.collect());
+        for snapshot in snapshots {
+            let samples = snapshot.state.samples.iter();
+            let marked = samples.map(|it| (block(it), (snapshot.key(it), it.size, it.period)));
+            self.processes.insert(snapshot.instance(), marked.collect());
         }
     }
 
@@ -142,16 +156,12 @@ pub fn block(sample: &Sample) -> Block {
 
 impl Sites {
     /// Groups the live samples of these processes.
-    pub fn new(looks: &[Look], grouping: &Grouping<'_>) -> Self {
-        let mut sites: FxHashMap<SiteKey, Site> = FxHashMap::default();
-        let mut processes = Vec::new();
-        for (place, look) in looks.iter().enumerate() {
-            processes.push(group(place, look, grouping, &mut sites));
+    pub fn new(snapshots: &[Snapshot], grouping: &Grouping<'_>) -> Self {
+        let mut builder = SitesBuilder::default();
+        for snapshot in snapshots {
+            group(snapshot, grouping, &mut builder);
         }
-        let mut sites: Vec<Site> = sites.into_values().collect();
-        let order = |it: &Site| it.sums.live.bytes().value;
-        sites.sort_by_cached_key(|it| (std::cmp::Reverse(order(it) as u64), it.key));
-        Self { sites, processes }
+        builder.finish()
     }
 
     /// The figures of all processes together.
@@ -161,72 +171,87 @@ impl Sites {
         sums.for_each(|it| total.merge(it));
         Some(total)
     }
-
-    /// The smallest size of blocks of which nothing is known but that they are blocks.
-    pub const MIN: u64 = MIN;
 }
 
-fn group(
-    place: usize,
-    look: &Look,
-    grouping: &Grouping<'_>,
-    sites: &mut FxHashMap<SiteKey, Site>,
-) -> Option<Sums> {
-    let state = &look.state;
-    let longest = state.samples.iter().map(|it| it.period).max();
-    let longest = state.longest_period.max(longest)?;
-    let mut all = Sums::new(longest);
-    let mut marked = grouping.mark.processes.get(&look.instance()).cloned();
-    let known = grouping.known.get(&look.instance());
-    for sample in &state.samples {
-        let (age, block) = (look.age(sample), block(sample));
+fn group(snapshot: &Snapshot, with: &Grouping<'_>, builder: &mut SitesBuilder) {
+    builder.begin_process(snapshot.longest_period());
+    let instance = snapshot.instance();
+    let mut marked = with.mark.processes.get(&instance).cloned();
+    let known = with.known.get(&instance);
+    for sample in &snapshot.state.samples {
+        let (age, block) = (snapshot.age(sample), block(sample));
         let was_there = marked.as_mut().and_then(|it| it.remove(&block)).is_some();
-        let is_old = age >= grouping.old_age && !known.is_some_and(|it| it.contains(&block));
-        let key = look.key(sample);
-        let site = sites.entry(key).or_insert_with(|| Site {
-            key,
-            sums: Sums::new(longest),
-            oldest: 0,
-            example: (place, sample.stack),
-            processes: FxHashMap::default(),
+        builder.add(&LiveBlock {
+            key: snapshot.key(sample),
+            stack: sample.stack,
+            size: sample.size,
+            period: sample.period,
+            age,
+            is_old: age >= with.old_age && !known.is_some_and(|it| it.contains(&block)),
+            is_new: !was_there,
         });
-        site.oldest = site.oldest.max(age);
-        let here = site.processes.entry(place);
-        here.or_insert_with(|| Figures::new(longest))
-            .add(sample.size, sample.period);
-        for sums in [&mut site.sums, &mut all] {
-            sums.live.add(sample.size, sample.period);
-            if is_old {
-                sums.old.add(sample.size, sample.period);
-            }
-            if !was_there {
-                sums.new.add(sample.size, sample.period);
-            }
-        }
     }
     for (key, size, period) in marked.into_iter().flatten().map(|(_, it)| it) {
-        all.gone.add(size, period);
-        if let Some(site) = sites.get_mut(&key) {
+        builder.add_gone(key, size, period);
+    }
+}
+
+/// Groups live blocks, one process after the other.
+#[derive(Debug, Default)]
+pub(crate) struct SitesBuilder {
+    sites: FxHashMap<SiteKey, Site>,
+    processes: Vec<Option<Sums>>,
+    /// The longest period of the present process.
+    longest: Period,
+}
+
+impl SitesBuilder {
+    /// Begins the next process, with this longest period; `None`: sampling was never on there.
+    pub(crate) fn begin_process(&mut self, longest: Option<Period>) {
+        self.longest = longest.unwrap_or_default();
+        self.processes.push(longest.map(Sums::new));
+    }
+
+    /// Adds a block of the present process.
+    pub(crate) fn add(&mut self, block: &LiveBlock) {
+        let process = self.processes.len().saturating_sub(1);
+        let site = self.sites.entry(block.key).or_insert_with(|| Site {
+            key: block.key,
+            sums: Sums::new(self.longest),
+            oldest: 0,
+            example: (process, block.stack),
+            processes: Vec::new(),
+        });
+        site.oldest = site.oldest.max(block.age);
+        if site.processes.last().is_none_or(|it| it.0 != process) {
+            site.processes.push((process, Figures::new(self.longest)));
+        }
+        if let Some((_, here)) = site.processes.last_mut() {
+            here.add(block.size, block.period);
+        }
+        site.sums.add(block);
+        if let Some(Some(sums)) = self.processes.last_mut() {
+            sums.add(block);
+        }
+    }
+
+    /// Adds a block of the mark that the present process has freed since.
+    fn add_gone(&mut self, key: SiteKey, size: u64, period: Period) {
+        if let Some(Some(sums)) = self.processes.last_mut() {
+            sums.gone.add(size, period);
+        }
+        if let Some(site) = self.sites.get_mut(&key) {
             site.sums.gone.add(size, period);
         }
     }
-    Some(all)
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-        Estimate { value, low, high }
-    }
-
-    #[test]
-    fn a_difference_is_as_uncertain_as_its_parts() {
-        let found = difference(estimate(10.0, 7.0, 14.0), estimate(5.0, 2.0, 9.0));
-        // 3-4-5 triangles: 10 - 7 and 9 - 5; 14 - 10 and 5 - 2.
-        assert_eq!(found, estimate(5.0, 0.0, 10.0));
-        let exact = difference(estimate(10.0, 10.0, 10.0), estimate(4.0, 4.0, 4.0));
-        assert_eq!(exact, estimate(6.0, 6.0, 6.0));
+    pub(crate) fn finish(self) -> Sites {
+        let mut sites: Vec<Site> = self.sites.into_values().collect();
+        let order = |it: &Site| it.sums.live.bytes().value;
+        sites.sort_by_cached_key(|it| (Reverse(order(it) as u64), it.key));
+        Sites {
+            sites,
+            processes: self.processes,
+        }
     }
 }

@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use allotrope_sampling::estimate::{Estimate, Figures};
+use allotrope_profile::warnings::nameless::MIN_PERCENT;
+use allotrope_sampling::estimate::{Estimate, Figures, MIN};
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::{shown, words};
 
 use crate::history::Trend;
 use crate::nameless;
 use crate::report::{ProcessRow, Report, SiteRow};
-use crate::sites::{Sites, Sums};
+use crate::sites::Sums;
 
 /// Most frames of a stack.
-const FRAMES: usize = 16;
+const MAX_FRAMES: usize = 16;
 /// What stands before a frame.
 const FRAME: &str = "     ";
 
@@ -47,7 +48,7 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
         let stacks = plural(report.suppressed.sites as u64, "stack");
         writeln!(out, "suppressed: {stacks}, {live}")?;
     }
-    for sentence in nameless::sentences(&report.sites, nameless::MIN_PERCENT) {
+    for sentence in nameless::sentences(&report.sites, MIN_PERCENT) {
         writeln!(out, "warning: {sentence}")?;
     }
     sites(&report.sites, report.more_sites, width, out)?;
@@ -118,7 +119,7 @@ fn sites(rows: &[SiteRow], more: usize, width: usize, out: &mut dyn Write) -> io
 fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let sums = &row.sums;
     let mut text = in_bytes(&sums.live);
-    let blocks = sums.live.blocks(row.smallest);
+    let blocks = sums.live.blocks(row.smallest());
     let _ = write!(text, ", {}", in_blocks(blocks));
     if sums.old.samples() > 0 {
         let _ = write!(text, ", old {}", in_bytes(&sums.old));
@@ -137,7 +138,7 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
         let processes: Vec<String> = row.processes.iter().map(of).collect();
         writeln!(out, "     in processes {}", processes.join("; "))?;
     }
-    for frame in row.stack.iter().take(FRAMES) {
+    for frame in row.stack.iter().take(MAX_FRAMES) {
         let name = frame.name();
         let name = shown(&name);
         write!(out, "{FRAME}{name}")?;
@@ -151,7 +152,7 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
         }
         writeln!(out)?;
     }
-    match row.stack.len().saturating_sub(FRAMES) {
+    match row.stack.len().saturating_sub(MAX_FRAMES) {
         0 => Ok(()),
         more => writeln!(out, "     … {}", plural(more as u64, "frame")),
     }
@@ -213,7 +214,7 @@ fn is_figures(line: &str) -> bool {
 }
 
 fn figures(figures: &Figures) -> String {
-    let blocks = in_blocks(figures.blocks(Sites::MIN));
+    let blocks = in_blocks(figures.blocks(MIN));
     format!("{}, {blocks}", in_bytes(figures))
 }
 
@@ -225,9 +226,9 @@ pub fn in_bytes(figures: &Figures) -> String {
 }
 
 fn in_blocks(it: Estimate) -> String {
-    // As in JSON: the interval does not become narrower.
-    let [low, high] = [it.low.floor(), it.high.ceil()].map(|it| count(it as u64));
-    let blocks = plural(it.value.round() as u64, "block");
+    let it = it.rounded();
+    let [low, high] = [it.low, it.high].map(|it| count(it as u64));
+    let blocks = plural(it.value as u64, "block");
     format!("{blocks} ({low} to {high})")
 }
 

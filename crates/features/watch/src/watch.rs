@@ -1,4 +1,4 @@
-//! What a watcher remembers between looks: the mark, the trends, the blocks that are known, the
+//! What a watcher remembers between snapshots: the mark, the trends, the blocks that are known, the
 //! high-water mark, which stacks are suppressed.
 
 use std::rc::Rc;
@@ -8,15 +8,15 @@ use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{History, Point};
-use crate::look::{Keys, Look, SiteKey};
 use crate::names::{NamedFrame, Names};
 use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
+use crate::snapshot::{Keys, SiteKey, Snapshot};
 
 /// Stacks that are matched with the suppressions at once: their frames are in memory.
 const AT_ONCE: usize = 64;
 /// Most sites whose headline is remembered.
-const REMEMBERED: usize = 1 << 16;
+const MAX_HEADLINES: usize = 1 << 16;
 
 /// How a watcher reports.
 #[derive(Debug)]
@@ -51,11 +51,11 @@ pub struct Watch {
     high_water: Option<Kept>,
 }
 
-/// The looks at the high-water mark.
+/// The snapshots at the high-water mark.
 #[derive(Debug)]
 struct Kept {
     bytes: f64,
-    looks: Rc<Vec<Look>>,
+    snapshots: Rc<Vec<Snapshot>>,
     is_new: bool,
 }
 
@@ -77,15 +77,15 @@ impl Watch {
         }
     }
 
-    /// The report of these looks, which are one for each process. The first is the mark.
-    pub fn report(&mut self, looks: &[Look]) -> Report {
+    /// The report of these snapshots, which are one for each process. The first is the mark.
+    pub fn report(&mut self, snapshots: &[Snapshot]) -> Report {
         if self.mark_time.is_none() {
-            self.mark.set(looks);
-            self.mark_time = looks.iter().map(|it| it.real_time).max();
+            self.mark.set(snapshots);
+            self.mark_time = snapshots.iter().map(|it| it.real_time).max();
         }
-        self.forget_others(looks);
-        self.names.open(looks);
-        let grouped = self.group(looks);
+        self.forget_others(snapshots);
+        self.names.open(snapshots);
+        let grouped = self.group(snapshots);
         let points = grouped.sites.iter().map(|site| {
             let point = Point {
                 bytes: site.sums.live.bytes().value,
@@ -94,11 +94,11 @@ impl Watch {
             (site.key, point)
         });
         self.history.add(&points.collect());
-        let (sites, suppressed) = self.unsuppressed(looks, &grouped.sites);
-        let rows = self.rows(looks, &sites);
-        let processes = looks.iter().zip(&grouped.processes);
+        let (sites, suppressed) = self.unsuppressed(snapshots, &grouped.sites);
+        let rows = self.rows(snapshots, &sites);
+        let processes = snapshots.iter().zip(&grouped.processes);
         Report {
-            real_time: looks
+            real_time: snapshots
                 .iter()
                 .map(|it| it.real_time)
                 .max()
@@ -107,7 +107,7 @@ impl Watch {
             old_age: self.options.old_age,
             total: grouped.total(),
             processes: processes
-                .map(|(look, sums)| ProcessRow::new(look, sums.clone()))
+                .map(|(snapshot, sums)| ProcessRow::new(snapshot, sums.clone()))
                 .collect(),
             more_sites: sites.len() - rows.len(),
             sites: rows,
@@ -116,10 +116,10 @@ impl Watch {
         }
     }
 
-    /// From now on these looks are the mark.
-    pub fn set_mark(&mut self, looks: &[Look]) {
-        self.mark.set(looks);
-        self.mark_time = looks.iter().map(|it| it.real_time).max();
+    /// From now on these snapshots are the mark.
+    pub fn set_mark(&mut self, snapshots: &[Snapshot]) {
+        self.mark.set(snapshots);
+        self.mark_time = snapshots.iter().map(|it| it.real_time).max();
     }
 
     /// Forgets the mark and the trends, because other processes are watched from now on.
@@ -129,55 +129,41 @@ impl Watch {
         self.history = History::default();
     }
 
-    fn group(&self, looks: &[Look]) -> Sites {
+    fn group(&self, snapshots: &[Snapshot]) -> Sites {
         let grouping = Grouping {
             old_age: self.options.old_age,
             mark: &self.mark,
             known: &self.known,
         };
-        Sites::new(looks, &grouping)
+        Sites::new(snapshots, &grouping)
     }
 
     /// The first sites, named.
-    fn rows(&mut self, looks: &[Look], sites: &[&Site]) -> Vec<SiteRow> {
+    fn rows(&mut self, snapshots: &[Snapshot], sites: &[&Site]) -> Vec<SiteRow> {
         let top = &sites[..sites.len().min(self.options.top)];
         let mut stacks: Vec<Vec<NamedFrame>> = vec![Vec::new(); top.len()];
-        for (place, look) in looks.iter().enumerate() {
+        for (place, snapshot) in snapshots.iter().enumerate() {
             let here: Vec<usize> = (0..top.len())
                 .filter(|it| top[*it].example.0 == place)
                 .collect();
             let ids: Vec<u32> = here.iter().map(|it| top[*it].example.1).collect();
-            for (index, stack) in here.into_iter().zip(self.names.stacks(look, &ids)) {
+            for (index, stack) in here.into_iter().zip(self.names.stacks(snapshot, &ids)) {
                 stacks[index] = stack;
             }
         }
-        if self.headlines.len() > REMEMBERED {
+        if self.headlines.len() > MAX_HEADLINES {
             self.headlines.clear();
         }
         for (site, stack) in top.iter().zip(&stacks) {
             let headline = || headline(&self.glue, stack);
             self.headlines.entry(site.key).or_insert_with(headline);
         }
-        let process = |place: usize| looks.get(place).map_or(0, |it| it.process);
-        let row = |(site, stack): (&&Site, _)| {
-            let site = *site;
-            let processes = site
-                .processes
-                .iter()
-                .map(|(place, it)| (process(*place), *it));
-            let mut processes: Vec<_> = processes.collect();
-            processes.sort_by_key(|(process, _)| *process);
-            SiteRow {
-                sums: site.sums.clone(),
-                smallest: site.smallest(),
-                oldest: site.oldest,
-                trend: self.history.trend(site.key),
-                key: site.key,
-                history: self.history.bytes(site.key),
-                processes,
-                stack,
-                headline: self.headlines.get(&site.key).copied().unwrap_or(0),
-            }
+        let processes: Vec<u32> = snapshots.iter().map(|it| it.process).collect();
+        let row = |(site, stack): (&&Site, _)| SiteRow {
+            trend: self.history.trend(site.key),
+            history: self.history.bytes(site.key),
+            headline: self.headlines.get(&site.key).copied().unwrap_or(0),
+            ..SiteRow::new(site, &processes, stack)
         };
         top.iter().zip(stacks).map(row).collect()
     }
@@ -185,17 +171,22 @@ impl Watch {
     /// The sites that no rule suppresses, and the sums of the others.
     fn unsuppressed<'s>(
         &mut self,
-        looks: &[Look],
+        snapshots: &[Snapshot],
         sites: &'s [Site],
     ) -> (Vec<&'s Site>, Suppressed) {
         let mut suppressed = Suppressed::default();
         if self.options.suppressions.is_empty() {
             return (sites.iter().collect(), suppressed);
         }
-        self.find_rules(looks, sites);
-        let (mut kept, rules) = (Vec::new(), &self.rules);
+        let present: FxHashSet<SiteKey> = sites.iter().map(|it| it.key).collect();
+        self.rules.retain(|key, _| present.contains(key));
+        for (place, snapshot) in snapshots.iter().enumerate() {
+            let here = sites.iter().filter(|it| it.example.0 == place);
+            self.match_rules(snapshot, here.map(|it| it.example.1));
+        }
+        let mut kept = Vec::new();
         for site in sites {
-            match rules.get(&site.key) {
+            match self.rules.get(&site.key) {
                 Some(true) => suppressed.add(&site.sums.live),
                 _ => kept.push(site),
             }
@@ -203,66 +194,54 @@ impl Watch {
         (kept, suppressed)
     }
 
-    /// Matches the sites that are new with the rules.
-    fn find_rules(&mut self, looks: &[Look], sites: &[Site]) {
-        let present: FxHashSet<SiteKey> = sites.iter().map(|it| it.key).collect();
-        self.rules.retain(|key, _| present.contains(key));
-        for (place, look) in looks.iter().enumerate() {
-            let is_new = |it: &&Site| it.example.0 == place && !self.rules.contains_key(&it.key);
-            let new: Vec<&Site> = sites.iter().filter(is_new).collect();
-            for sites in new.chunks(AT_ONCE) {
-                let ids: Vec<u32> = sites.iter().map(|it| it.example.1).collect();
-                let stacks = self.names.stacks(look, &ids);
-                for (site, stack) in sites.iter().zip(&stacks) {
-                    let is_suppressed = is_suppressed(&self.options.suppressions, stack);
-                    self.rules.insert(site.key, is_suppressed);
-                }
-            }
-        }
-    }
-
     /// Those of these stacks of a process that a rule suppresses.
-    pub fn suppressed_stacks(&mut self, look: &Look, stacks: &FxHashSet<u32>) -> FxHashSet<u32> {
+    pub fn suppressed_stacks(
+        &mut self,
+        snapshot: &Snapshot,
+        mut stacks: FxHashSet<u32>,
+    ) -> FxHashSet<u32> {
         if self.options.suppressions.is_empty() {
             return FxHashSet::default();
         }
-        let (known, new): (Vec<u32>, Vec<u32>) = stacks
-            .iter()
-            .partition(|it| self.rules.contains_key(&look.key_of_stack(**it)));
-        let rule = |it: &u32| self.rules.get(&look.key_of_stack(*it)) == Some(&true);
-        let mut suppressed: FxHashSet<u32> = known.into_iter().filter(rule).collect();
-        for ids in new.chunks(AT_ONCE) {
-            for (id, stack) in ids.iter().zip(self.names.stacks(look, ids)) {
-                if is_suppressed(&self.options.suppressions, &stack) {
-                    suppressed.insert(*id);
-                }
-            }
-        }
-        suppressed
+        self.match_rules(snapshot, stacks.iter().copied());
+        stacks.retain(|it| self.rules.get(&snapshot.key_of_stack(*it)) == Some(&true));
+        stacks
     }
 
-    /// Hides the old blocks of these looks from later reports.
-    pub fn hide_old(&mut self, looks: &[Look]) {
-        for look in looks {
-            let old = look.state.samples.iter();
-            let old = old.filter(|it| look.age(it) >= self.options.old_age);
-            let known = self.known.entry(look.instance()).or_default();
+    /// Matches those of these stacks of a process that are new with the rules.
+    fn match_rules(&mut self, snapshot: &Snapshot, stacks: impl Iterator<Item = u32>) {
+        let is_new = |it: &u32| !self.rules.contains_key(&snapshot.key_of_stack(*it));
+        let new: Vec<u32> = stacks.filter(is_new).collect();
+        for ids in new.chunks(AT_ONCE) {
+            for (id, stack) in ids.iter().zip(self.names.stacks(snapshot, ids)) {
+                let is_suppressed = is_suppressed(&self.options.suppressions, &stack);
+                self.rules.insert(snapshot.key_of_stack(*id), is_suppressed);
+            }
+        }
+    }
+
+    /// Hides the old blocks of these snapshots from later reports.
+    pub fn hide_old(&mut self, snapshots: &[Snapshot]) {
+        for snapshot in snapshots {
+            let old = snapshot.state.samples.iter();
+            let old = old.filter(|it| snapshot.age(it) >= self.options.old_age);
+            let known = self.known.entry(snapshot.instance()).or_default();
             known.extend(old.map(block));
         }
     }
 
     /// Whether a block was hidden.
-    pub fn is_hidden(&self, look: &Look, block: Block) -> bool {
-        let known = self.known.get(&look.instance());
+    pub fn is_hidden(&self, snapshot: &Snapshot, block: Block) -> bool {
+        let known = self.known.get(&snapshot.instance());
         known.is_some_and(|it| it.contains(&block))
     }
 
     /// Forgets what belongs to processes and blocks that are gone.
-    fn forget_others(&mut self, looks: &[Look]) {
+    fn forget_others(&mut self, snapshots: &[Snapshot]) {
         let mut live = FxHashMap::default();
-        for look in looks {
-            let blocks: FxHashSet<Block> = look.state.samples.iter().map(block).collect();
-            live.insert(look.instance(), blocks);
+        for snapshot in snapshots {
+            let blocks: FxHashSet<Block> = snapshot.state.samples.iter().map(block).collect();
+            live.insert(snapshot.instance(), blocks);
         }
         self.mark.keep(|it| live.contains_key(it));
         self.known.retain(|it, blocks| {
@@ -272,43 +251,43 @@ impl Watch {
         });
     }
 
-    /// Keeps these looks if more is live than ever before. Call it with every look, before
+    /// Keeps these snapshots if more is live than ever before. Call it with every snapshot, before
     /// [`Watch::report`]: no report has more live bytes than its high-water mark.
-    pub fn keep_high_water(&mut self, looks: &Rc<Vec<Look>>) {
+    pub fn keep_high_water(&mut self, snapshots: &Rc<Vec<Snapshot>>) {
         let Some(least) = self.options.high_water else {
             return;
         };
-        let live = looks.iter().filter_map(|it| it.state.live());
+        let live = snapshots.iter().filter_map(|it| it.state.live());
         let bytes: f64 = live.map(|it| it.bytes().value).sum();
         let most = self.high_water.as_ref().map_or(0.0, |it| it.bytes);
         if bytes > most && bytes >= least as f64 {
             self.high_water = Some(Kept {
                 bytes,
-                looks: Rc::clone(looks),
+                snapshots: Rc::clone(snapshots),
                 is_new: true,
             });
         }
     }
 
-    /// The looks at the high-water mark.
-    pub fn high_water(&self) -> Option<Rc<Vec<Look>>> {
-        self.high_water.as_ref().map(|it| Rc::clone(&it.looks))
+    /// The snapshots at the high-water mark.
+    pub fn high_water(&self) -> Option<Rc<Vec<Snapshot>>> {
+        self.high_water.as_ref().map(|it| Rc::clone(&it.snapshots))
     }
 
     fn high_water_report(&mut self) -> Option<HighWater> {
         let kept = self.high_water.as_mut()?;
-        let (is_new, looks) = (std::mem::take(&mut kept.is_new), Rc::clone(&kept.looks));
-        let grouped = self.group(&looks);
-        let (sites, _) = self.unsuppressed(&looks, &grouped.sites);
+        let (is_new, snapshots) = (std::mem::take(&mut kept.is_new), Rc::clone(&kept.snapshots));
+        let grouped = self.group(&snapshots);
+        let (sites, _) = self.unsuppressed(&snapshots, &grouped.sites);
         Some(HighWater {
-            real_time: looks
+            real_time: snapshots
                 .iter()
                 .map(|it| it.real_time)
                 .max()
                 .unwrap_or_default(),
             is_new,
             total: grouped.total(),
-            sites: self.rows(&looks, &sites),
+            sites: self.rows(&snapshots, &sites),
         })
     }
 }

@@ -109,7 +109,7 @@ fn any_numbers_give_figures_in_order() {
         let file = file(&[image(0), sampling, samples, totals]).expect("a file");
         let trace = TraceReader::sampled(&file[..]).expect("a reader");
         let profile = SampledProfile::read(&trace).expect("a profile");
-        let of_sites = profile.processes[0].sites.iter().map(|site| site.figures);
+        let of_sites = profile.processes[0].sites.iter().copied();
         for figures in of_sites.chain(profile.totals()) {
             for set in [figures.live, figures.allocated, figures.freed] {
                 for it in [set.bytes(), figures.blocks(&set)] {

@@ -2,24 +2,16 @@
 
 mod support;
 
-use std::path::PathBuf;
-
-use allotrope_profile::sampled::{Estimate, SampledProfile};
+use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProfile};
 use allotrope_sampling::Period;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
-use support::{HUGE, Story, huge_blocks, save_all};
+use allotrope_watch::sampled;
+use support::{HUGE, Story, huge_blocks, saved, snapshots};
 
 fn read(bytes: &[u8]) -> Result<SampledProfile, String> {
     let trace = TraceReader::sampled(bytes).map_err(|error| error.to_string())?;
     SampledProfile::read(&trace).map_err(|error| error.to_string())
-}
-
-fn saved(stories: &[&Story]) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path: PathBuf = folder.path().join("now.allotrope");
-    save_all(&path, stories);
-    std::fs::read(path).expect("the file")
 }
 
 #[test]
@@ -27,14 +19,15 @@ fn huge_blocks_come_back_exactly() {
     let story = huge_blocks();
     let profile = read(&saved(&[&story])).expect("a profile");
     assert!(profile.warnings().is_empty());
-    assert_eq!(profile.recording.command, ["server", "--quiet"]);
-    let [process] = &profile.processes[..] else {
+    let tables = &profile.profile;
+    assert_eq!(tables.recording.command, ["server", "--quiet"]);
+    let ([process], [samples]) = (&tables.processes[..], &profile.processes[..]) else {
         panic!("one process");
     };
     assert_eq!((process.pid, process.parent_pid), (101, 1));
-    assert_eq!(process.exit, Some(Exit::Running));
-    assert_eq!(process.read_ns - process.began_ns, 3_000_000_000);
-    assert_eq!(process.sampling.period, 512 << 10);
+    assert_eq!(process.exit, Exit::Running);
+    assert_eq!(process.duration_us, 3_000_000);
+    assert_eq!(samples.sampling.period, 512 << 10);
     let totals = profile.totals().expect("totals");
     let values = |set| (totals.blocks(set).value, set.bytes().value);
     assert_eq!(values(&totals.live), (13.0, (13 * HUGE) as f64));
@@ -44,15 +37,25 @@ fn huge_blocks_come_back_exactly() {
         panic!("two sites");
     };
     assert_eq!((first.number, second.number), (1, 2));
-    let blocks = |site: &allotrope_profile::sampled::SampledSite| {
-        let figures = &site.figures;
+    let blocks = |figures: &SampledFigures| {
         let blocks = [&figures.live, &figures.allocated].map(|it| figures.blocks(it).value);
         (blocks[0], blocks[1])
     };
-    assert_eq!((blocks(first), blocks(second)), ((10.0, 12.0), (3.0, 3.0)));
+    let figures: Vec<_> = samples.sites.iter().map(blocks).collect();
+    assert_eq!(figures, [(10.0, 12.0), (3.0, 3.0)]);
+    assert_eq!((first.leaked_bytes, first.allocations), (10 * HUGE, 12));
     let names = first.stack.iter();
-    let names = names.map(|&it| &*profile.frames[it as usize].function);
+    let names = names.map(|&it| &*tables.frames[it as usize].function);
     assert_eq!(names.collect::<Vec<_>>(), ["server+0x1000", "server+0x20"]);
+}
+
+#[test]
+fn a_profile_in_memory_is_that_of_the_file() {
+    let (one, other) = (huge_blocks(), huge_blocks());
+    let in_file = read(&saved(&[&one, &other])).expect("a profile");
+    let in_memory = sampled::profile(&snapshots(&[&one, &other]), None).expect("a profile");
+    assert_eq!(in_memory.profile, in_file.profile);
+    assert_eq!(format!("{in_memory:?}"), format!("{in_file:?}"));
 }
 
 #[test]
@@ -61,7 +64,7 @@ fn processes_add_up() {
     let profile = read(&saved(&[&one, &other])).expect("a profile");
     assert_eq!(profile.processes.len(), 2);
     // The same executable is one module.
-    assert_eq!(profile.modules.len(), 1);
+    assert_eq!(profile.profile.modules.len(), 1);
     let totals = profile.totals().expect("totals");
     assert_eq!(totals.live.bytes().value, (26 * HUGE) as f64);
     let part = profile.processes[0].totals.expect("totals");

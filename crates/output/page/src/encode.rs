@@ -217,7 +217,7 @@ fn sites(
             let mut site = PageSite::new(index, site, page.headlines);
             site.cells = table.cells_of(at).to_vec();
             site.widened = table.widened.get(at as usize).copied().unwrap_or(0);
-            site.samples = samples.map(|it| it.figures);
+            site.samples = samples.copied();
             sites.push(site);
         }
     }

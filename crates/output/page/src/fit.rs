@@ -70,11 +70,10 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use allotrope_attribution::{Glue, Headlines};
-    use allotrope_profile::{Frame, Profile, Site, Stack};
+    use allotrope_profile::{Frame, Process, Profile, Site, Stack};
 
     use super::*;
     use crate::encode::Part;
-    use crate::sampled::process_without_events;
 
     /// Names that deflate cannot make much shorter.
     fn name(state: &mut u64, characters: usize) -> String {
@@ -95,7 +94,7 @@ mod tests {
             ..Frame::default()
         };
         let mut frames = vec![frame("main".to_owned())];
-        let mut process = process_without_events();
+        let mut process = Process::default();
         for number in 1..=sites {
             let first = frames.len() as u32;
             frames.push(frame(name(&mut state, characters)));
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn of_ten_thousand_processes_those_with_most_allocations_are_in_full() {
         let process = |id: u32| {
-            let mut process = process_without_events();
+            let mut process = Process::default();
             process.id = id;
             process.pid = 1_000 + id;
             process.executable = "/bin/program".into();

@@ -52,7 +52,6 @@ use allotrope_report::SourceLines;
 pub use comparison::{ComparedSide, Comparison};
 pub use encode::boundaries;
 pub use policy::content_security_policy;
-pub use sampled::profile_of_samples;
 
 /// The most bytes of a page.
 pub const MAX_BYTES: usize = 5_000_000;
@@ -75,7 +74,7 @@ pub struct Page<'a> {
     pub findings: &'a [Finding],
     /// The name of its file.
     pub file: &'a str,
-    /// The samples of which the profile was [made](profile_of_samples), if it was.
+    /// The sampled profile whose [profile](SampledProfile::profile) it is, if it is one's.
     pub sampled: Option<&'a SampledProfile>,
     /// The times at which the tables of all processes are exact, see [`boundaries`].
     pub boundaries: &'a [u64],

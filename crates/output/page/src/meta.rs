@@ -2,8 +2,8 @@
 //! are JSON, compressed with the rest.
 
 use allotrope_profile::sampled::SampledFigures;
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Process, RunTimes, command_text};
-use allotrope_report::warnings;
 use allotrope_text::{shown, shown_path};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -169,7 +169,8 @@ pub fn meta(
             metrics: SampledFigures::METRICS.iter().map(|it| it.name()).collect(),
             total: sampled.totals().map(|it| Sums::of(&it)),
             processes: {
-                let sums = sampled.processes.iter().map(|it| (it.id, &it.totals));
+                let all = sampled.sampled_processes();
+                let sums = all.map(|(process, it)| (process.id, &it.totals));
                 let sums: FxHashMap<_, _> = sums.collect();
                 let of = |it: &&Process| sums.get(&it.id)?.as_ref().map(Sums::of);
                 processes.iter().map(of).collect()

@@ -286,7 +286,6 @@ mod tests {
     use allotrope_profile::ResidentPoint;
 
     use super::*;
-    use crate::sampled::process_without_events;
 
     /// A process with resident sets read at these microseconds.
     fn process(started_us: u64, duration_us: u64, resident: &[(u64, u64)]) -> Process {
@@ -299,7 +298,7 @@ mod tests {
             started_us,
             duration_us,
             resident: resident.iter().map(sample).collect(),
-            ..process_without_events()
+            ..Process::default()
         }
     }
 

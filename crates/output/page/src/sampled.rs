@@ -1,12 +1,9 @@
-//! Sampled profiles: their estimates as the figures of a profile, and the intervals of
-//! functions.
+//! Sampled profiles: the intervals of sums, sites and functions.
 
 use std::cmp::Reverse;
-use std::path::PathBuf;
 
-use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProcess, SampledProfile};
-use allotrope_profile::{Metric, Process, Profile, Series, Site, Totals};
-use allotrope_trace::model::{Exit, Origin};
+use allotrope_profile::Metric;
+use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProfile};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -26,9 +23,10 @@ pub struct Interval {
 
 impl Interval {
     fn of(estimate: &Estimate) -> Self {
+        let Estimate { low, high, .. } = estimate.rounded();
         Self {
-            low: estimate.low.floor() as u64,
-            high: estimate.high.ceil() as u64,
+            low: low as u64,
+            high: high as u64,
         }
     }
 
@@ -113,21 +111,15 @@ pub struct Function {
 /// The intervals of functions, those with most live bytes first.
 pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<Function> {
     let mut sums: FxHashMap<u32, (u64, SampledFigures)> = FxHashMap::default();
-    let processes = sampled.processes.iter().zip(&page.profile.processes);
-    for (from, process) in processes {
-        for (samples, site) in from.sites.iter().zip(&process.sites) {
-            let head = page.headlines.head(site);
-            let function = head.map_or(u32::MAX, |head| page.headlines.function(head));
-            match sums.get_mut(&function) {
-                Some((_, sum)) => sum.merge(&samples.figures),
-                None => {
-                    sums.insert(function, (site.number.into(), samples.figures));
-                }
-            }
-        }
+    for (site, figures) in sampled.sites() {
+        let head = page.headlines.head(site);
+        let function = head.map_or(u32::MAX, |head| page.headlines.function(head));
+        sums.entry(function)
+            .and_modify(|(_, sum)| sum.merge(figures))
+            .or_insert((site.number.into(), *figures));
     }
     let mut sums: Vec<_> = sums.into_values().collect();
-    sums.sort_by_key(|(number, figures)| (Reverse(rounded(figures, Metric::LeakedBytes)), *number));
+    sums.sort_by_key(|(number, figures)| (Reverse(figures.rounded(Metric::LeakedBytes)), *number));
     sums.truncate(MAX_FUNCTIONS);
     let functions = sums.iter().map(|(number, it)| Function {
         site: *number,
@@ -135,93 +127,4 @@ pub fn functions(sampled: &SampledProfile, page: &Page<'_>) -> Vec<Function> {
         samples: samples(it),
     });
     functions.collect()
-}
-
-fn rounded(figures: &SampledFigures, metric: Metric) -> u64 {
-    let value = |it: Estimate| it.value.round() as u64;
-    figures.metric(metric).map_or(0, value)
-}
-
-/// The estimates of a sampled profile as a profile. What was live when it was saved is
-/// *leaked*; what samples do not give is 0.
-pub fn profile_of_samples(sampled: &SampledProfile) -> Profile {
-    Profile {
-        recording: sampled.recording.clone(),
-        modules: sampled.modules.clone(),
-        frames: sampled.frames.clone(),
-        processes: sampled.processes.iter().map(process).collect(),
-        ..Profile::default()
-    }
-}
-
-fn process(it: &SampledProcess) -> Process {
-    let totals = it.totals.as_ref();
-    let total = |metric| totals.map_or(0, |figures| rounded(figures, metric));
-    let site = |site: &allotrope_profile::sampled::SampledSite| Site {
-        number: site.number,
-        stack: site.stack.clone(),
-        allocations: rounded(&site.figures, Metric::Allocations),
-        allocated_bytes: rounded(&site.figures, Metric::Bytes),
-        leaked_allocations: rounded(&site.figures, Metric::LeakedAllocations),
-        leaked_bytes: rounded(&site.figures, Metric::LeakedBytes),
-        ..Site::default()
-    };
-    Process {
-        id: it.id,
-        pid: it.pid,
-        parent_pid: it.parent_pid,
-        executable: it.executable.clone(),
-        command: it.command.clone(),
-        started_us: it.began_ns / 1000,
-        duration_us: it.read_ns.saturating_sub(it.began_ns) / 1000,
-        exit: it.exit.unwrap_or(Exit::Unknown),
-        complete: true,
-        totals: Totals {
-            allocations: total(Metric::Allocations),
-            allocated_bytes: total(Metric::Bytes),
-            leaked_allocations: total(Metric::LeakedAllocations),
-            leaked_bytes: total(Metric::LeakedBytes),
-            ..Totals::default()
-        },
-        sites: it.sites.iter().map(site).collect(),
-        ..process_without_events()
-    }
-}
-
-/// A process of which nothing is known.
-pub(crate) fn process_without_events() -> Process {
-    Process {
-        id: 0,
-        pid: 0,
-        parent_pid: 0,
-        origin: Origin::First,
-        forked_from: None,
-        executable: PathBuf::new(),
-        command: Vec::new(),
-        started_us: 0,
-        duration_us: 0,
-        exit: Exit::Unknown,
-        complete: true,
-        lost_events: 0,
-        losses: Vec::new(),
-        gaps: Vec::new(),
-        waits: 0,
-        waited_us: 0,
-        ambiguous_events: 0,
-        unmatched_deallocations: 0,
-        unoptimised: None,
-        totals: Totals::default(),
-        sites: Vec::new(),
-        truncated_stacks: 0,
-        stacks_without_unwind_information: 0,
-        threads: Vec::new(),
-        entries: Vec::new(),
-        live: Series::default(),
-        resident: Vec::new(),
-        windows: Vec::new(),
-        times: None,
-        thread_times: None,
-        sizes: None,
-        evidence: None,
-    }
 }

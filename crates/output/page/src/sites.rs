@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn light_sites_share_a_stack_and_sums_stay() {
-        let mut process = crate::sampled::process_without_events();
+        let mut process = Process::default();
         process.totals.allocations = 118;
         process.totals.allocated_bytes = 118 * 8;
         let all = [(1, 100), (2, 5), (2, 6), (3, 7)];

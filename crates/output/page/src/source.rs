@@ -151,11 +151,10 @@ mod tests {
     use allotrope_report::SourceLines;
 
     use super::*;
-    use crate::sampled::process_without_events;
 
     /// Sites with one frame each: a line of the file, and how many blocks of one byte it allocates.
     fn profile(file: &Path, sites: &[(u32, u64)]) -> Profile {
-        let mut process = process_without_events();
+        let mut process = Process::default();
         let mut frames = Vec::new();
         for (number, &(line, bytes)) in (1..).zip(sites) {
             frames.push(Frame {

@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use std::io::{self, Write};
 
 use allotrope_profile::{Filter, Metric, StackFrame, StackSet};
-use allotrope_text::shown;
+use allotrope_text::{columns, cut, shown};
 use rustc_hash::FxHasher;
 
 use crate::diff::function;
@@ -346,14 +346,10 @@ pub fn write(
     picture.write(&words, out)
 }
 
-/// What is drawn, in as many characters as fit.
+/// What is drawn, in as many columns as fit.
 fn subtitle(title: &str, about: &str) -> String {
-    let room = SUBTITLE.saturating_sub(about.chars().count());
-    if title.chars().count() <= room {
-        return format!("{title}{about}");
-    }
-    let start: String = title.chars().take(room.saturating_sub(1)).collect();
-    format!("{start}…{about}")
+    let room = SUBTITLE.saturating_sub(columns(about));
+    format!("{}{about}", cut(title, room))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::io::{self, Write};
 
 use allotrope_attribution::{Attributed, Rule, Suppressions};
 use allotrope_findings::Finding;
+use allotrope_profile::warnings::{all_warnings, waits};
 use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
 use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{Exit, Origin};
@@ -34,7 +35,6 @@ use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
 use crate::suppressed::{RuleFinder, Suppressed};
 use crate::text::iterations;
-use crate::warnings::{all_warnings, waits};
 
 /// What the JSON has besides the profile.
 #[derive(Debug, Clone, Default)]

@@ -5,14 +5,15 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Frame, Process, command_text};
+use allotrope_text::Role;
+use allotrope_text::document::{Document, Table, Text, left, right};
 
 use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
-use crate::shorten::clean;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
-use crate::warnings::warnings;
 
 /// Most rows of a table.
 const MAX: usize = 10;
@@ -27,71 +28,65 @@ pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) ->
         [one] => command_text(&one.command),
         _ => command_text(&profile.recording.command),
     };
-    writeln!(out, "### {}\n", code(&command))?;
-    for warning in warnings(profile) {
-        writeln!(out, "> {}\n", text(&warning))?;
-    }
+    let mut document = Document::default();
+    document.heading(3, Text::of(Role::Code, command));
+    warnings(profile)
+        .into_iter()
+        .for_each(|warning| document.warning(warning));
     match shown.as_slice() {
-        [one] => write_totals(one, out)?,
-        many => write_processes(many, out)?,
+        [one] => totals(one, &mut document),
+        many => document.table(process_table(many)),
     }
-    write_findings(screen, options, out)?;
-    write_functions(screen, &shown, out)
+    findings(screen, options, &mut document);
+    functions(screen, &shown, &mut document);
+    document.write_markdown(out)
 }
 
-fn write_totals(process: &Process, out: &mut dyn Write) -> io::Result<()> {
+fn totals(process: &Process, document: &mut Document) {
     let totals = &process.totals;
-    writeln!(
-        out,
-        "{} · {} allocations · {} · peak **{}** after {} · {} live at the end\n",
+    let before = format!(
+        "{} · {} allocations · {} · peak ",
         duration(process.duration_us as f64),
         count(totals.allocations),
         how_it_ended(process),
-        bytes(totals.peak_bytes),
+    );
+    let after = format!(
+        " after {} · {} live at the end",
         duration(totals.peak_time_us as f64),
         bytes(totals.leaked_bytes),
-    )?;
+    );
+    let peak = bytes(totals.peak_bytes);
+    document.text(
+        Text::from(before)
+            .and(Role::Title, peak)
+            .and(Role::Plain, after),
+    );
     if let Some(curve) = peak_curve(process, COLUMNS) {
-        writeln!(out, "```text\n{curve}\n```\n")?;
+        document.lines(curve);
     }
-    Ok(())
 }
 
-fn write_processes(shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
+fn process_table(shown: &[&Process]) -> Table {
     let mut sorted = shown.to_vec();
     sorted.sort_by_key(|process| Reverse(process.totals.allocated_bytes));
-    writeln!(
-        out,
-        "| process | command | allocations | bytes | peak | end |"
-    )?;
-    writeln!(out, "| ---: | --- | ---: | ---: | ---: | --- |")?;
-    for process in sorted.iter().take(MAX) {
-        writeln!(
-            out,
-            "| {} | {} | {} | {} | {} | {} |",
-            process.id,
-            code(&command_text(&process.command)),
-            count(process.totals.allocations),
-            bytes(process.totals.allocated_bytes),
-            bytes(process.totals.peak_bytes),
-            how_it_ended(process),
-        )?;
-    }
-    if sorted.len() > MAX {
-        writeln!(
-            out,
-            "\n{} more processes.",
-            count((sorted.len() - MAX) as u64)
-        )?;
-    }
-    writeln!(out)
+    let rows = sorted.iter().map(|process| {
+        [
+            process.id.to_string().into(),
+            Text::of(Role::Code, command_text(&process.command)),
+            count(process.totals.allocations).into(),
+            bytes(process.totals.allocated_bytes).into(),
+            bytes(process.totals.peak_bytes).into(),
+            how_it_ended(process).into(),
+        ]
+    });
+    let numbers = ["allocations", "bytes", "peak"].map(right);
+    let columns = [right("process"), left("command")]
+        .into_iter()
+        .chain(numbers);
+    Table::new(columns.chain([left("end")])).rows(rows).top(MAX)
 }
 
-fn write_findings(
-    screen: &Screen<'_>,
-    options: &TextOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn findings(screen: &Screen<'_>, options: &TextOptions, document: &mut Document) {
     let profile = screen.attributed.profile;
     let wanted = options.process;
     let findings = screen.findings.iter();
@@ -99,101 +94,59 @@ fn write_findings(
         .filter(|finding| wanted.is_none_or(|id| finding.process == id))
         .peekable();
     if findings.peek().is_none() {
-        return writeln!(out, "Nothing stands out.\n");
+        return document.text("Nothing stands out.");
     }
-    writeln!(out, "#### What stands out\n")?;
-    for (index, finding) in findings.take(MAX).enumerate() {
+    document.heading(4, "What stands out");
+    document.numbered(findings.take(MAX).map(|finding| {
+        let measure = format!(": {}", finding.measure);
+        let mut text = Text::of(Role::Title, &*finding.title).and(Role::Plain, measure);
         let frame = finding.frame;
-        let frame = frame.and_then(|index| profile.frames.get(index as usize));
-        let place = frame.map_or_else(String::new, |frame| format!(" in {}", place(frame)));
-        writeln!(
-            out,
-            "{}. **{}**: {}{place}. {} *{}*",
-            index + 1,
-            text(&finding.title),
-            text(&finding.measure),
-            text(&finding.text),
-            text(&finding.advice),
-        )?;
-    }
-    writeln!(out)
+        if let Some(frame) = frame.and_then(|index| profile.frames.get(index as usize)) {
+            text = place(text.and(Role::Plain, " in "), frame);
+        }
+        text.and(Role::Plain, format!(". {} ", finding.text))
+            .and(Role::Emphasis, &*finding.advice)
+    }));
 }
 
-fn write_functions(screen: &Screen<'_>, shown: &[&Process], out: &mut dyn Write) -> io::Result<()> {
+fn functions(screen: &Screen<'_>, shown: &[&Process], document: &mut Document) {
     let Attributed { profile, headlines } = screen.attributed;
     let of_shown = shown.iter().copied();
     let mut all = groups(profile, of_shown, headlines, Grouping::Function);
     all.retain(|group| group.peak_bytes > 0);
     if all.is_empty() {
-        return Ok(());
+        return;
     }
     all.sort_by_key(|group| Reverse((group.peak_bytes, group.peak_blocks)));
     let whole: u64 = all.iter().map(|group| group.peak_bytes).sum();
-    writeln!(out, "#### Held at the peak, by function\n")?;
-    writeln!(out, "| bytes | share | blocks | function |")?;
-    writeln!(out, "| ---: | ---: | ---: | --- |")?;
-    for group in all.iter().take(MAX) {
+    document.heading(4, "Held at the peak, by function");
+    let rows = all.iter().take(MAX).map(|group| {
         let place = match group.frame {
-            Some(frame) if group.is_unnamed => {
-                format!(
-                    "{}, functions without names",
-                    code(&profile.module_name(frame))
-                )
-            }
-            Some(frame) => place(frame),
-            None => "no stack".to_owned(),
+            Some(frame) if group.is_unnamed => Text::of(Role::Code, profile.module_name(frame))
+                .and(Role::Plain, ", functions without names"),
+            Some(frame) => place(Text::default(), frame),
+            None => "no stack".into(),
         };
-        writeln!(
-            out,
-            "| {} | {} | {} | {place} |",
-            bytes(group.peak_bytes),
-            share(group.peak_bytes, whole),
-            count(group.peak_blocks),
-        )?;
-    }
-    Ok(())
+        [
+            bytes(group.peak_bytes).into(),
+            share(group.peak_bytes, whole).into(),
+            count(group.peak_blocks).into(),
+            place,
+        ]
+    });
+    let numbers = ["bytes", "share", "blocks"].map(right);
+    let columns = numbers.into_iter().chain([left("function")]);
+    document.table(Table::new(columns).rows(rows));
 }
 
-/// A function and its line.
-fn place(frame: &Frame) -> String {
-    let function = code(&frame.function);
+/// The text, a function and its line.
+fn place(text: Text, frame: &Frame) -> Text {
+    let text = text.and(Role::Code, &*frame.function);
     match (frame.file.rsplit('/').next(), frame.line) {
-        (Some(file), line) if line > 0 => {
-            format!("{function} ({})", code(&format!("{file}:{line}")))
-        }
-        _ => function,
-    }
-}
-
-/// A code span, which can also stand in a cell of a table.
-fn code(text: &str) -> String {
-    // A bar ends a cell even in a code span, unless it is escaped.
-    let text = clean(text).replace('`', "'").replace('|', "\\|");
-    format!("`{text}`")
-}
-
-/// Text, with the characters escaped that mean something in Markdown.
-fn text(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in clean(text).chars() {
-        if matches!(
-            c,
-            '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '|' | '#'
-        ) {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_do_not_break_the_markdown() {
-        assert_eq!(code("a|b`c"), r"`a\|b'c`");
-        assert_eq!(text("operator* <a_b>"), r"operator\* \<a\_b\>");
+        (Some(file), line) if line > 0 => text
+            .and(Role::Plain, " (")
+            .and(Role::Code, format!("{file}:{line}"))
+            .and(Role::Plain, ")"),
+        _ => text,
     }
 }

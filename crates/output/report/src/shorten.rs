@@ -1,15 +1,12 @@
 //! Shortens names, paths and stacks to a number of columns and escapes control
 //! characters in them, so that a hostile name cannot control the terminal.
 
+use allotrope_text::{columns, cut_middle, cut_start, shown, wrap as wrapped};
+
 /// The text with control characters escaped: names come from files that anybody
 /// may have written.
 pub(crate) fn clean(text: &str) -> String {
-    allotrope_text::shown(text).into_owned()
-}
-
-/// Number of columns; each character counts as one.
-pub(crate) fn columns(text: &str) -> usize {
-    text.chars().count()
+    shown(text).into_owned()
 }
 
 /// A function's name in at most `room` columns: template arguments are left out
@@ -28,53 +25,22 @@ pub(crate) fn name(function: &str, room: usize) -> String {
             return collapsed;
         }
     }
-    middle(&collapse(&function, outermost), room)
+    cut_middle(&collapse(&function, outermost), room)
 }
 
 /// A path in at most `room` columns: its start is left out if needed.
 pub(crate) fn path(path: &str, room: usize) -> String {
     let path = clean(path);
-    let length = columns(&path);
-    if length <= room {
+    if columns(&path) <= room {
         return path;
     }
-    let tail: String = path.chars().skip(length + 1 - room.max(1)).collect();
+    let path = cut_start(&path, room.max(1));
+    let tail = &path['…'.len_utf8()..];
     // Begins with a whole folder name if that drops less than half.
     match tail.find('/') {
         Some(slash) if slash < tail.len() / 2 => format!("…{}", &tail[slash..]),
-        _ => format!("…{tail}"),
+        _ => path,
     }
-}
-
-/// The text; if it does not fit, its end is left out.
-pub(crate) fn start(text: &str, room: usize) -> String {
-    if columns(text) <= room {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{head}…")
-}
-
-/// Like [`start`], but without blanks before the ellipsis.
-pub(crate) fn end(text: &str, room: usize) -> String {
-    if columns(text) <= room {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{}…", head.trim_end())
-}
-
-/// The text; if it does not fit, its middle is left out.
-pub(crate) fn middle(text: &str, room: usize) -> String {
-    let length = columns(text);
-    if length <= room {
-        return text.to_owned();
-    }
-    let kept = room.saturating_sub(1);
-    let (front, back) = (kept / 2, kept - kept / 2);
-    let head: String = text.chars().take(front).collect();
-    let tail: String = text.chars().skip(length - back).collect();
-    format!("{head}…{tail}")
 }
 
 /// Replaces template arguments at nesting depth `depth` and deeper by `<…>`.
@@ -128,10 +94,10 @@ pub(crate) fn callers(names: &[&str], room: usize) -> String {
     let last = names
         .last()
         .map(|last| name(last, MAX_LENGTH.min(room / 2)));
-    let reserved = last.as_deref().map_or(0, columns) + " ← … ← ".chars().count();
+    let reserved = last.as_deref().map_or(0, columns) + columns(" ← … ← ");
     for (index, function) in names.iter().enumerate() {
         let part = name(function, MAX_LENGTH.min(room.saturating_sub(2)));
-        let needed = columns(&part) + ARROW.chars().count() + usize::from(index > 0);
+        let needed = columns(&part) + columns(ARROW) + usize::from(index > 0);
         let is_last = index + 1 == names.len();
         let limit = if is_last {
             room
@@ -151,16 +117,16 @@ pub(crate) fn callers(names: &[&str], room: usize) -> String {
         }
         parts.extend(last.map(|last| format!("{ARROW}{last}")));
     }
-    middle(&parts.join(" "), room)
+    cut_middle(&parts.join(" "), room)
 }
 
 /// The text in lines of at most `room` columns, broken between words. Of a wider word the middle
 /// is left out, but not of a command, which is to be pasted.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
-    let mut lines = allotrope_text::wrap(clean(text).trim(), ["", ""], room);
+    let mut lines = wrapped(clean(text).trim(), ["", ""], room);
     for line in &mut lines {
         if !line.contains(' ') {
-            *line = middle(line, room);
+            *line = cut_middle(line, room);
         }
     }
     lines

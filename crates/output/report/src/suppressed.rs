@@ -7,7 +7,7 @@ use std::fmt;
 use allotrope_attribution::{Attributed, FrameText, Matcher, Rule, Suppressions};
 use allotrope_profile::Site;
 
-use crate::numbers::{bytes, count};
+use crate::numbers::{bytes, plural};
 
 /// The texts of a frame, by its index.
 type Texts<'a> = Box<dyn Fn(u32) -> Option<FrameText<'a>> + 'a>;
@@ -84,15 +84,12 @@ impl fmt::Display for Suppressed<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (list, sum)) in self.lists.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            let plural = |number| if number == 1 { "" } else { "s" };
             write!(
                 to,
-                "{comma}{} block{} with {} at {} site{} by {list}",
-                count(sum.blocks),
-                plural(sum.blocks),
+                "{comma}{} with {} at {} by {list}",
+                plural(sum.blocks as usize, "block", "blocks"),
                 bytes(sum.bytes),
-                count(sum.sites),
-                plural(sum.sites),
+                plural(sum.sites as usize, "site", "sites"),
             )?;
         }
         Ok(())

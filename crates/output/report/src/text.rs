@@ -25,8 +25,10 @@ mod windows;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
+use allotrope_profile::warnings::{waits, warnings};
 use allotrope_profile::{Metric, Process, Profile, Unit, WindowRun};
-use allotrope_text::TextWriter;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, Style, TextWriter};
 
 pub use blocks::BlockList;
 pub use by::write_by;
@@ -43,9 +45,7 @@ pub(crate) use screen::peak_curve;
 
 use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};
-use crate::style::{Role, Style};
 use crate::suppressed::Suppressed;
-use crate::warnings::{waits, warnings};
 
 /// ` (each: divided by 1,000)`, at the end of a title; empty without a number.
 fn divided_by(per: Option<f64>) -> String {
@@ -94,12 +94,9 @@ pub fn write(
 fn write_source_warnings(options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let warnings = options.source.iter().flat_map(|source| source.warnings());
     for warning in warnings {
-        let lines = crate::shorten::wrap(&warning, options.style.columns() - 2);
         writeln!(out)?;
-        for (index, line) in lines.iter().enumerate() {
-            let mark = if index == 0 { "! " } else { "  " };
-            writeln!(out, "{mark}{}", options.style.paint(Role::Warning, line))?;
-        }
+        let lines = options.style.fitted(&warning, ["! ", "  "], Role::Warning);
+        write_lines(out, lines)?;
     }
     Ok(())
 }
@@ -128,11 +125,7 @@ fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::R
     let more = all.len().saturating_sub(MAX);
     let last = (more > 0).then(|| format!("{more} more warnings of this kind."));
     for warning in all.iter().take(MAX).chain(last.iter()) {
-        let lines = crate::shorten::wrap(warning, style.columns() - 2);
-        for (index, line) in lines.iter().enumerate() {
-            let mark = if index == 0 { "! " } else { "  " };
-            writeln!(out, "{mark}{}", style.paint(Role::Warning, line))?;
-        }
+        write_lines(out, style.fitted(warning, ["! ", "  "], Role::Warning))?;
     }
     Ok(())
 }
@@ -153,10 +146,10 @@ fn write_suppressed(
         return Ok(());
     }
     let text = format!("suppressed: {suppressed} (--all-leaks ranks them)");
-    for line in crate::shorten::wrap(&text, options.style.columns() - 2) {
-        writeln!(out, "  {}", options.style.paint(Role::Location, &line))?;
-    }
-    Ok(())
+    write_lines(
+        out,
+        options.style.fitted(&text, ["  ", "  "], Role::Location),
+    )
 }
 
 /// What a metric counts, in words.

@@ -4,12 +4,14 @@
 use std::io::Write;
 
 use allotrope_attribution::{Attributed, Glue};
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{
     Filter, MemoryTrace, Metric, Options, Profile, aggregate, blocks_of_sites,
 };
 use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
-use allotrope_report::{Blocks, Style, json, sites_of_row, text, warnings};
+use allotrope_report::{Blocks, Grouping, Style, json, sites_of_row, text};
+use allotrope_text::columns;
 use allotrope_trace::model::*;
 
 const APP: u64 = 0x10_0000;
@@ -392,7 +394,7 @@ fn shown(profile: &Profile, options: &TextOptions) -> String {
     text::write(&attributed(profile), options, &mut out).expect("memory takes everything");
     let text = String::from_utf8(out).expect("text is UTF-8");
     for line in text.lines() {
-        assert!(line.chars().count() <= options.style.width, "{line}");
+        assert!(columns(line) <= options.style.width, "{line}");
     }
     text
 }
@@ -404,6 +406,40 @@ fn wide(width: usize) -> TextOptions {
             width,
         },
         ..TextOptions::default()
+    }
+}
+
+/// Names of functions and files with characters of two columns and of none.
+#[test]
+fn wide_names_fit_and_are_aligned() {
+    let mut profile = without_child();
+    for (index, frame) in profile.frames.iter_mut().enumerate() {
+        frame.function = format!("{}漢字🦀e\u{301}", frame.function)
+            .repeat(1 + index % 6)
+            .into();
+        if !frame.file.is_empty() {
+            frame.file = format!("/源/{}漢字.cpp", frame.file).into();
+        }
+    }
+    for width in [40, 80, 160] {
+        let options = wide(width);
+        // Checks the width of each line.
+        let report = shown(&profile, &options);
+        assert!(report.contains("漢字🦀e\u{301}"), "{report}");
+        let tree = TextOptions {
+            tree: Some(TreeOrder::TopDown),
+            ..wide(width)
+        };
+        shown(&profile, &tree);
+        let mut out = Vec::new();
+        text::write_by(&attributed(&profile), Grouping::Function, &options, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(text.lines().all(|line| columns(line) <= width), "{text}");
+        let shares = text.lines().filter_map(|line| line.split_once(" %"));
+        let mut ends: Vec<usize> = shares.map(|(before, _)| columns(before)).collect();
+        assert!(ends.len() > 2, "{text}");
+        ends.dedup();
+        assert_eq!(ends.len(), 1, "{text}");
     }
 }
 

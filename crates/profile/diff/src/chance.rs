@@ -1,14 +1,7 @@
 //! Confidence interval of a difference of two sampled profiles.
 //!
-//! The figures of a sampled profile are estimates with 95 % intervals. The interval of the
-//! difference *d* = *a* − *b* of two of them follows from theirs by the method of variance
-//! estimates recovery (Zou and Donner, "Construction of confidence limits about effect
-//! measures: a general approach", Statistics in Medicine 27, 2008):
-//!
-//! - lower end: *d* − √((*a* − *a*low)² + (*b*high − *b*)²);
-//! - upper end: *d* + √((*a*high − *a*)² + (*b* − *b*low)²).
-//!
-//! It keeps their skewness, and an exact figure is an interval without width. An interval that
+//! The figures of a sampled profile are estimates with 95 % intervals, from which those of differences
+//! follow ([`Estimate::minus`]). An exact figure is an interval without width. An interval that
 //! includes 0 cannot tell the difference from chance.
 //!
 //! It assumes that the samples of both sides are independent. Two profiles of one process share
@@ -16,7 +9,7 @@
 //! difference, so the interval is too wide then, never too narrow.
 
 use allotrope_profile::Metric;
-use allotrope_profile::sampled::{Estimate, SampledFigures};
+use allotrope_profile::sampled::{Estimate, SampledStacks};
 
 use crate::{Diff, EntryStack, Side};
 
@@ -36,12 +29,10 @@ pub struct Interval {
 impl Interval {
     /// Of the difference `after` minus `before`.
     pub fn of_difference(before: &Estimate, after: &Estimate) -> Self {
-        let difference = after.value - before.value;
-        let below = (after.value - after.low).hypot(before.high - before.value);
-        let above = (after.high - after.value).hypot(before.value - before.low);
+        let difference = after.minus(before);
         Self {
-            low: difference - below,
-            high: difference + above,
+            low: difference.low,
+            high: difference.high,
             before: [before.low, before.high],
             after: [after.low, after.high],
         }
@@ -55,19 +46,11 @@ impl Interval {
 
 /// One side of a comparison.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "a comparison has two of them")]
 pub enum SideFigures {
     /// A recording, whose figures have no error.
     Exact,
     /// A sampled profile.
-    Sampled {
-        /// By the index of the stack in its set.
-        stacks: Vec<SampledFigures>,
-        /// Those of all stacks.
-        total: SampledFigures,
-        /// A stack of which no block was sampled.
-        none: SampledFigures,
-    },
+    Sampled(Box<SampledStacks>),
 }
 
 impl SideFigures {
@@ -78,11 +61,11 @@ impl SideFigures {
         exact: u64,
         metric: Metric,
     ) -> Estimate {
-        let Self::Sampled { stacks, none, .. } = self else {
+        let Self::Sampled(samples) = self else {
             return exactly(exact);
         };
-        let mut sum = *none;
-        for figures in indexes.filter_map(|index| stacks.get(index as usize)) {
+        let mut sum = samples.none;
+        for figures in indexes.filter_map(|index| samples.stacks.get(index as usize)) {
             sum.merge(figures);
         }
         sum.metric(metric).unwrap_or(exactly(exact))
@@ -91,18 +74,13 @@ impl SideFigures {
     fn total(&self, exact: u64, metric: Metric) -> Estimate {
         match self {
             Self::Exact => exactly(exact),
-            Self::Sampled { total, .. } => total.metric(metric).unwrap_or(exactly(exact)),
+            Self::Sampled(samples) => samples.total.metric(metric).unwrap_or(exactly(exact)),
         }
     }
 }
 
 fn exactly(figure: u64) -> Estimate {
-    let value = figure as f64;
-    Estimate {
-        value,
-        low: value,
-        high: value,
-    }
+    Estimate::exact(figure as f64)
 }
 
 /// Adds the intervals of the differences of the total and of all entries.

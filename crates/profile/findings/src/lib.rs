@@ -18,7 +18,6 @@ mod finding;
 mod numbers;
 mod rank;
 mod rules;
-pub mod series;
 
 use std::collections::BTreeSet;
 

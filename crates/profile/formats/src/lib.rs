@@ -36,8 +36,7 @@ pub mod stacks_json;
 pub use bounded::bounded;
 pub use error::{ExportError, Location, Problem, ReadError};
 pub use exporters::{
-    EXPORTERS, Estimates, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter,
-    write_pprof,
+    EXPORTERS, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter, write_pprof,
 };
 pub use format::Format;
 pub use limits::{Exceeded, Excess, Limits};

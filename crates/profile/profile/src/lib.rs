@@ -96,6 +96,8 @@ mod test_events;
 mod threads;
 mod time_range;
 mod time_table;
+pub mod trend;
+pub mod warnings;
 mod window_accumulator;
 mod window_aggregation;
 mod window_runs;

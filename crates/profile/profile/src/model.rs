@@ -101,7 +101,7 @@ pub fn command_text(command: &[OsString]) -> String {
 }
 
 /// One process image: a process (pid) between two calls of `exec`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Process {
     /// Its number, in order of start.
     pub id: ImageId,

@@ -1,7 +1,7 @@
 //! Sampled profiles: the state of watched processes at one moment, with estimates.
 //!
-//! [`SampledProfile::read`] turns the samples of a file into the figures of processes and
-//! stacks. Each keeps the sums of which its estimates and their variances are made
+//! [`SampledProfile::read`] turns the samples of a file, and [`SampledProfile::of_records`] those of
+//! records in memory, into the figures of processes and stacks. Each keeps the sums of which its estimates and their variances are made
 //! (`allotrope-sampling`), so sums over stacks and processes have the right intervals.
 //!
 //! The file may be hostile. Samples are added up while they are read, and there are limits
@@ -10,18 +10,14 @@
 mod read;
 mod stack_set;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 pub use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_sampling::{Period, estimate};
-use allotrope_trace::model::{Exit, ImageId, Recording, Sampling};
+use allotrope_text::numbers::{bytes, count};
+use allotrope_trace::model::{ImageId, Sampling};
 use allotrope_trace::{Cut, ReadError};
 
 use crate::metric::{Metric, MetricSet};
-use crate::model::Module;
-use crate::named_frame::Frame;
-use crate::stack::Stack;
+use crate::model::{Process, Profile, Site};
 
 /// Most samples and totals of a file.
 pub const MAX_SAMPLES: u64 = 1 << 22;
@@ -53,52 +49,36 @@ impl From<ReadError> for SampledError {
 /// The contents of a sampled profile.
 #[derive(Debug, Clone)]
 pub struct SampledProfile {
-    /// The watched program and the tool. Its start is the first process's.
-    pub recording: Recording,
-    /// Module files; frames refer to them by index.
-    pub modules: Vec<Module>,
-    /// Every distinct frame; stacks refer to them by index.
-    pub frames: Vec<Frame>,
-    /// In the order of the file.
+    /// The watched processes with their stacks, as a recording has them. Its figures are estimates,
+    /// rounded to whole numbers: what was live when the samples were read is *leaked*, and what
+    /// samples do not give (see [`SampledFigures::known`]) is 0. The recording's start is the first
+    /// process's.
+    pub profile: Profile,
+    /// The samples of each process, in the order of the profile's.
     pub processes: Vec<SampledProcess>,
 }
 
-/// A watched process.
+/// The samples of a watched process.
 #[derive(Debug, Clone)]
 pub struct SampledProcess {
-    /// Its number in the file.
-    pub id: ImageId,
-    /// Its process id.
-    pub pid: u32,
-    /// Its parent's process id; 0 if unknown.
-    pub parent_pid: u32,
-    /// Path of the executable.
-    pub executable: PathBuf,
-    /// The command line.
-    pub command: Vec<OsString>,
-    /// When it began to keep samples, in nanoseconds since the first process did.
-    pub began_ns: u64,
-    /// When its samples were read, in nanoseconds since the first process began.
-    pub read_ns: u64,
-    /// How it ended; `None` if the file does not say.
-    pub exit: Option<Exit>,
     /// How it was sampled, and what is missing.
     pub sampling: Sampling,
     /// All blocks. `None`: sampling was never on, so that nothing is known.
     pub totals: Option<SampledFigures>,
-    /// Its stacks, those with most live bytes first.
-    pub sites: Vec<SampledSite>,
+    /// The blocks of each site, in the order of the process's sites: those with most live bytes
+    /// first.
+    pub sites: Vec<SampledFigures>,
 }
 
-/// A stack of which a block was sampled.
+/// The samples behind the figures of a set of stacks.
 #[derive(Debug, Clone)]
-pub struct SampledSite {
-    /// From 1; unique in the profile.
-    pub number: u32,
-    /// The stack.
-    pub stack: Stack,
-    /// Its blocks.
-    pub figures: SampledFigures,
+pub struct SampledStacks {
+    /// Those of each stack, in the order of the set.
+    pub stacks: Vec<SampledFigures>,
+    /// All of them together.
+    pub total: SampledFigures,
+    /// A stack of which no block was sampled.
+    pub none: SampledFigures,
 }
 
 /// What samples say about the blocks of a stack, of a process, or of several.
@@ -176,11 +156,17 @@ impl SampledFigures {
         }
     }
 
+    /// The estimate of a metric as a whole number; 0 if samples do not give it.
+    pub fn rounded(&self, metric: Metric) -> u64 {
+        // The cast saturates.
+        self.metric(metric).map_or(0, |it| it.value.round() as u64)
+    }
+
     /// The ends of the interval of a metric, rounded outwards.
     pub fn ends(&self, metric: Metric) -> Option<[u64; 2]> {
-        let it = self.metric(metric)?;
+        let it = self.metric(metric)?.rounded();
         // The casts saturate.
-        Some([it.low.floor() as u64, it.high.ceil() as u64])
+        Some([it.low as u64, it.high as u64])
     }
 
     /// The metrics that samples give, in the order in which the page and tables have them.
@@ -207,10 +193,52 @@ impl SampledProfile {
         })
     }
 
+    /// Each process with its samples.
+    pub fn sampled_processes(&self) -> impl Iterator<Item = (&Process, &SampledProcess)> {
+        self.profile.processes.iter().zip(&self.processes)
+    }
+
+    /// Each site with its samples.
+    pub fn sites(&self) -> impl Iterator<Item = (&Site, &SampledFigures)> {
+        self.sampled_processes()
+            .flat_map(|(process, samples)| process.sites.iter().zip(&samples.sites))
+    }
+
+    /// Keeps only the process image with this id.
+    pub fn keep_process(&mut self, id: ImageId) {
+        let mut kept = self.profile.processes.iter().map(|it| it.id == id);
+        self.processes.retain(|_| kept.next() == Some(true));
+        self.profile.processes.retain(|it| it.id == id);
+    }
+
     /// The longest period that was in force in any process, in bytes; 0: none.
     pub fn longest_period(&self) -> u64 {
         let periods = self.processes.iter().map(|it| it.sampling.longest_period);
         periods.max().unwrap_or(0)
+    }
+
+    /// What its figures are, in one sentence.
+    pub fn note(&self) -> String {
+        format!(
+            "the figures are estimates from samples ({}), and from–to are their 95 % intervals",
+            self.periods()
+        )
+    }
+
+    /// At which periods the processes were sampled, in words.
+    pub fn periods(&self) -> String {
+        let on = self.processes.iter().map(|it| it.sampling);
+        let mut periods: Vec<u64> = on
+            .flat_map(|it| [it.period, it.longest_period])
+            .filter(|&period| period > 0)
+            .collect();
+        periods.sort_unstable();
+        let hit = |size: String| format!("one byte of {size} is a hit");
+        match (periods.first(), periods.last()) {
+            (Some(one), Some(other)) if one == other => hit(bytes(*one)),
+            (Some(least), Some(most)) => hit(format!("{} to {}", bytes(*least), bytes(*most))),
+            _ => "sampling was never on".to_owned(),
+        }
     }
 
     /// Sentences that limit what the figures mean, the most serious first.
@@ -239,11 +267,11 @@ impl SampledProfile {
         ];
         let losses = losses.into_iter().filter(|(number, _)| *number > 0);
         let mut warnings: Vec<String> = losses
-            .map(|(number, what)| format!("{} {what}", allotrope_text::numbers::count(number)))
+            .map(|(number, what)| format!("{} {what}", count(number)))
             .collect();
-        let never = self.processes.iter().filter(|it| it.totals.is_none());
-        warnings.extend(never.map(|it| {
-            let pid = it.pid;
+        let never = self.sampled_processes().filter(|it| it.1.totals.is_none());
+        warnings.extend(never.map(|(process, _)| {
+            let pid = process.pid;
             format!("process {pid} was never sampled, so nothing is known of its blocks")
         }));
         warnings

@@ -145,7 +145,7 @@ impl StackSet {
 }
 
 /// The frames of a profile as those of a set of stacks.
-pub(crate) fn stack_frames(frames: &[Frame], modules: &[Module]) -> Vec<StackFrame> {
+fn stack_frames(frames: &[Frame], modules: &[Module]) -> Vec<StackFrame> {
     let modules: Vec<Arc<str>> = modules.iter().map(|it| it.name().into()).collect();
     let module = |frame: &Frame| modules.get(frame.module as usize).cloned();
     let frames = frames.iter().map(|frame| StackFrame {

@@ -63,25 +63,6 @@ pub enum SymbolError {
     },
 }
 
-impl SymbolError {
-    /// The reason in a few words, for a sentence that names the module.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                "its file is gone"
-            }
-            Self::Unreadable { .. } => "its file cannot be read",
-            Self::NotAFile { .. } | Self::NotElf { .. } => "its file is no ELF file",
-            Self::NoBuildId { .. }
-            | Self::FileDiffers { .. }
-            | Self::Unproven { .. }
-            | Self::BuildIdDiffers { .. } => {
-                "the file at its path is another build, or not proven to be the one that ran"
-            }
-        }
-    }
-}
-
 /// A build id as people and file names write it.
 pub(crate) fn hexadecimal(id: &[u8]) -> String {
     use std::fmt::Write;

@@ -58,6 +58,43 @@ pub struct Estimate {
     pub high: f64,
 }
 
+impl Estimate {
+    /// A figure without error.
+    pub fn exact(value: f64) -> Self {
+        Self {
+            value,
+            low: value,
+            high: value,
+        }
+    }
+
+    /// The value as a whole number, and the ends of the interval rounded outwards: so it does not
+    /// become narrower.
+    pub fn rounded(&self) -> Self {
+        Self {
+            value: self.value.round(),
+            low: self.low.floor(),
+            high: self.high.ceil(),
+        }
+    }
+
+    /// The difference *d* = *a* − *b* of two independent estimates, of which this one is *a*. Its
+    /// interval follows from theirs by the method of variance estimates recovery (Zou and Donner,
+    /// "Construction of confidence limits about effect measures: a general approach", Statistics in
+    /// Medicine 27, 2008):
+    ///
+    /// - lower end: *d* − √((*a* − *a*low)² + (*b*high − *b*)²);
+    /// - upper end: *d* + √((*a*high − *a*)² + (*b* − *b*low)²).
+    pub fn minus(&self, other: &Self) -> Self {
+        let value = self.value - other.value;
+        Self {
+            value,
+            low: value - (self.value - self.low).hypot(other.high - other.value),
+            high: value + (self.high - self.value).hypot(other.value - other.low),
+        }
+    }
+}
+
 /// The probability with which an allocation of `size` bytes is sampled.
 pub fn probability(size: u64, period: Period) -> f64 {
     probability_of_mean(counted_bytes(size) as f64, period)
@@ -155,6 +192,15 @@ impl Figures {
         self.add_weighted(count, mean_size, probability, mean_size as u64, period);
     }
 
+    /// Adds `count` blocks of together `bytes` bytes, each of one of these sizes. The two sums may
+    /// belong to different moments: the mean stays within the sizes.
+    pub fn add_sum(&mut self, count: u64, bytes: u64, sizes: (u64, u64), period: Period) {
+        if count > 0 {
+            let mean = bytes as f64 / count as f64;
+            self.add_alike(count, mean.clamp(sizes.0 as f64, sizes.1 as f64), period);
+        }
+    }
+
     fn add_weighted(
         &mut self,
         count: u64,
@@ -220,6 +266,23 @@ mod tests {
             (found - expected).abs() <= 1e-3 * expected.abs(),
             "{found} instead of {expected}"
         );
+    }
+
+    #[test]
+    fn a_difference_is_as_uncertain_as_its_parts() {
+        let estimate = |value, low, high| Estimate { value, low, high };
+        let found = estimate(10.0, 7.0, 14.0).minus(&estimate(5.0, 2.0, 9.0));
+        // 3-4-5 triangles: 10 - 7 and 9 - 5; 14 - 10 and 5 - 2.
+        assert_eq!(found, estimate(5.0, 0.0, 10.0));
+        let exact = Estimate::exact(10.0).minus(&Estimate::exact(4.0));
+        assert_eq!(exact, estimate(6.0, 6.0, 6.0));
+    }
+
+    #[test]
+    fn a_rounded_interval_does_not_become_narrower() {
+        let estimate = |value, low, high| Estimate { value, low, high };
+        let rounded = estimate(2.6, 1.9, 5.2).rounded();
+        assert_eq!(rounded, estimate(3.0, 1.0, 6.0));
     }
 
     #[test]

@@ -168,9 +168,10 @@ pub struct Clock {
 }
 
 /// How an image began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
     /// The recorded command itself.
+    #[default]
     First,
     /// `fork`: the image inherits the live blocks of its parent.
     Fork,
@@ -212,7 +213,7 @@ pub struct ForkPoint {
 }
 
 /// How an image ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exit {
     /// Normal exit with this status.
     Status(i32),
@@ -223,6 +224,7 @@ pub enum Exit {
     /// Still running when the recording stopped.
     Running,
     /// It ended, and the collector could not find out how.
+    #[default]
     Unknown,
 }
 
@@ -499,6 +501,20 @@ pub enum MissingNames {
 }
 
 impl MissingNames {
+    /// The reason in a few words, for a sentence that names the module.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::FileGone => "its file is gone",
+            Self::OtherBuild => {
+                "the file at its path is another build, or not proven to be the one that ran"
+            }
+            Self::ProcessGone => {
+                "its process had ended before the file could be opened, and the file is gone"
+            }
+            Self::Stripped => "its file has no symbols",
+        }
+    }
+
     /// The reason with this number in a trace.
     pub(crate) const fn from_number(number: u64) -> Option<Self> {
         match number {

@@ -1,6 +1,6 @@
 //! Export while running: `watch --otlp` sends what is live to an OpenTelemetry collector.
 //!
-//! The session takes the looks, and hands them over a channel with one place to a thread, which
+//! The session takes the snapshots, and hands them over a channel with one place to a thread, which
 //! finds the names of functions, encodes and sends (`sender.rs`). While that place is taken
 //! nothing further is handed over, so that a slow collector costs neither time nor memory. A push
 //! that is left out or fails is made up for by the next one, since each has the whole state; only
@@ -16,11 +16,9 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use allotrope_symbols::Locator;
-use allotrope_trace::model::Exit;
-use allotrope_watch::look::Look;
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 
-use super::serve::Seen;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
 use crate::values;
@@ -39,35 +37,33 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Options of `watch`.
 #[derive(Debug, clap::Args)]
 pub struct PushArguments {
-    /// Send profiles to the OpenTelemetry collector at URL while watching, and once more at the end
-    /// (OTLP profiles over HTTP). Without a path in URL, /v1development/profiles is added. Headers and
-    /// attributes come from OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME and
-    /// OTEL_RESOURCE_ATTRIBUTES
+    /// Send profiles to the OpenTelemetry collector at URL
+    ///
+    /// While watching, and once more at the end (OTLP profiles over HTTP). Without a path in URL,
+    /// /v1development/profiles is added. Headers and attributes come from
+    /// OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
     // Not parsed here: the error message would show the URL, which may have a password.
     #[arg(long, value_name = "URL", conflicts_with_all = ["once", "save", "perf_script"])]
     otlp: Option<String>,
     /// Time between two profiles that are sent
-    #[arg(long, value_name = "TIME", default_value = "60s", requires = "otlp",
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "otlp", hide_short_help = true,
           value_parser = values::interval)]
     otlp_every: Duration,
 }
 
-/// A process's state, and how it ended.
-type State = (Look, Exit);
-
 /// The session's end.
 pub struct Pushing {
-    places: SyncSender<Vec<State>>,
+    places: SyncSender<Vec<Snapshot>>,
     sender: JoinHandle<Counts>,
     every: Duration,
     /// `None`: never.
     next: Option<Instant>,
     /// Last states, which were not handed over yet.
-    ended: Vec<State>,
+    ended: Vec<Snapshot>,
     /// Processes whose last state was handed over, as long as the session still sees them.
     done: BTreeSet<(u32, u64)>,
     /// What is handed over when the watcher ends.
-    last: Vec<State>,
+    last: Vec<Snapshot>,
     /// Pushes for which there was no place.
     skipped: u64,
     /// Last states for which there was no place.
@@ -105,7 +101,7 @@ impl Pushing {
         }))
     }
 
-    /// Whether it is time for a look. Hands over what has waited for a free place.
+    /// Whether it is time for a snapshot. Hands over what has waited for a free place.
     pub fn is_due(&mut self) -> bool {
         self.hand_over_ended();
         let now = Instant::now();
@@ -116,9 +112,9 @@ impl Pushing {
         is_due
     }
 
-    /// Hands a look over; without a free place it is left out.
-    pub fn offer(&mut self, seen: Seen) {
-        let all = self.with_ended(seen);
+    /// Hands snapshots over; without a free place they are left out.
+    pub fn offer(&mut self, snapshots: Vec<Snapshot>) {
+        let all = self.with_ended(snapshots);
         let rejected = self.hand_over(all);
         if !rejected.is_empty() {
             self.skipped += 1;
@@ -128,23 +124,21 @@ impl Pushing {
                 );
             }
         }
-        for (look, exit) in rejected {
-            if has_ended(exit) {
-                self.keep(look, exit);
-            }
+        for snapshot in rejected.into_iter().filter(Snapshot::has_ended) {
+            self.keep(snapshot);
         }
     }
 
     /// Keeps the last state of a process until there is a free place.
-    pub fn keep(&mut self, look: Look, exit: Exit) {
-        if self.done.contains(&look.instance()) {
+    pub fn keep(&mut self, snapshot: Snapshot) {
+        if self.done.contains(&snapshot.instance()) {
             return;
         }
         if self.ended.len() == MAX_ENDED {
             self.hand_over_ended();
         }
         match self.ended.len() < MAX_ENDED {
-            true => self.ended.push((look, exit)),
+            true => self.ended.push(snapshot),
             false => self.lost += 1,
         }
     }
@@ -154,9 +148,9 @@ impl Pushing {
         self.ended = self.hand_over(ended);
     }
 
-    /// Takes the last look, which [`finish`](Self::finish) hands over.
-    pub fn offer_last(&mut self, seen: Seen) {
-        self.last = self.with_ended(seen);
+    /// Takes the last snapshots, which [`finish`](Self::finish) hands over.
+    pub fn offer_last(&mut self, snapshots: Vec<Snapshot>) {
+        self.last = self.with_ended(snapshots);
     }
 
     /// Waits until everything was sent, but not for ever, nor after `is_stopped`.
@@ -164,7 +158,7 @@ impl Pushing {
         let start = Instant::now();
         let mut has_told = false;
         let mut last = std::mem::take(&mut self.last);
-        // Where there was no last look.
+        // Where there was no last snapshot.
         last.append(&mut self.ended);
         let mut wait = || {
             if !has_told && start.elapsed() > SILENCE {
@@ -194,25 +188,25 @@ impl Pushing {
         }
     }
 
-    /// The last states that wait and this look, without the processes that are done.
-    fn with_ended(&mut self, seen: Seen) -> Vec<State> {
-        let present: BTreeSet<_> = seen.looks.iter().map(Look::instance).collect();
+    /// The last states that wait and these snapshots, without the processes that are done.
+    fn with_ended(&mut self, snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
+        let present: BTreeSet<_> = snapshots.iter().map(Snapshot::instance).collect();
         self.done.retain(|it| present.contains(it));
-        let waiting = self.ended.iter().map(|(look, _)| look.instance());
+        let waiting = self.ended.iter().map(Snapshot::instance);
         let left_out: BTreeSet<_> = waiting.chain(self.done.iter().copied()).collect();
         let mut all = std::mem::take(&mut self.ended);
-        let seen = seen.looks.into_iter().zip(seen.exits);
-        all.extend(seen.filter(|(look, _)| !left_out.contains(&look.instance())));
+        let others = snapshots.into_iter();
+        all.extend(others.filter(|it| !left_out.contains(&it.instance())));
         all
     }
 
     /// Returns the states if there is no free place.
-    fn hand_over(&mut self, states: Vec<State>) -> Vec<State> {
+    fn hand_over(&mut self, states: Vec<Snapshot>) -> Vec<Snapshot> {
         if states.is_empty() {
             return states;
         }
-        let ended = states.iter().filter(|(_, exit)| has_ended(*exit));
-        let ended: Vec<_> = ended.map(|(look, _)| look.instance()).collect();
+        let ended = states.iter().filter(|it| it.has_ended());
+        let ended: Vec<_> = ended.map(Snapshot::instance).collect();
         match self.places.try_send(states) {
             Ok(()) => {
                 self.done.extend(ended);
@@ -223,8 +217,4 @@ impl Pushing {
             Err(TrySendError::Disconnected(_)) => Vec::new(),
         }
     }
-}
-
-fn has_ended(exit: Exit) -> bool {
-    exit != Exit::Running
 }

@@ -1,4 +1,4 @@
-//! The thread that makes profiles of looks and sends them, and says when that fails.
+//! The thread that makes profiles of snapshots and sends them, and says when that fails.
 
 use std::sync::mpsc::Receiver;
 
@@ -6,20 +6,18 @@ use allotrope_formats::otlp::messages::Value;
 use allotrope_formats::otlp::{PROFILES, Process, RequestBuilder, zipped};
 use allotrope_symbols::Locator;
 use allotrope_text::text_of;
-use allotrope_trace::model::Exit;
-use allotrope_watch::look::Look;
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::uname;
 
-use super::State;
 use super::client::Client;
 use super::endpoint::Endpoint;
 use crate::message;
-use crate::watch::profile;
+use crate::watch::save;
 
 /// From this number on, further processes go to the next request.
-const SAMPLES: usize = 20_000;
+const MAX_SAMPLES: usize = 20_000;
 /// Most characters of a process's name.
 const MAX_NAME: usize = 200;
 const SERVICE: &str = "service.name";
@@ -84,7 +82,7 @@ impl Sender {
     }
 
     /// Sends what comes, until the session lets go.
-    pub fn run(mut self, states: &Receiver<Vec<State>>) -> Counts {
+    pub fn run(mut self, states: &Receiver<Vec<Snapshot>>) -> Counts {
         for states in states {
             self.push(states);
         }
@@ -93,19 +91,20 @@ impl Sender {
 
     /// Sends the states of some processes, in as few requests as their sizes allow. After a failure
     /// the rest is left out: it would take as long to fail.
-    fn push(&mut self, states: Vec<State>) {
+    fn push(&mut self, states: Vec<Snapshot>) {
         let new = || RequestBuilder::new(env!("CARGO_PKG_VERSION"));
         let mut request = new();
-        for (look, exit) in states {
+        for snapshot in states {
             // Without a figure there is nothing to send.
-            if look.state.longest_period.is_none() {
+            if snapshot.state.longest_period.is_none() {
                 continue;
             }
-            if let Err(error) = self.add(&mut request, &look, exit) {
+            if let Err(error) = self.add(&mut request, &snapshot) {
                 self.failed(&format!("gets no profile: {error:#}"));
                 continue;
             }
-            if request.samples() > SAMPLES && !self.send(std::mem::replace(&mut request, new())) {
+            if request.samples() > MAX_SAMPLES && !self.send(std::mem::replace(&mut request, new()))
+            {
                 return;
             }
         }
@@ -115,15 +114,15 @@ impl Sender {
     }
 
     /// Adds a process to the request.
-    fn add(&self, request: &mut RequestBuilder, look: &Look, exit: Exit) -> anyhow::Result<()> {
-        let source = profile::source([(look, exit)].into_iter(), &self.locator)?;
+    fn add(&self, request: &mut RequestBuilder, snapshot: &Snapshot) -> anyhow::Result<()> {
+        let source = save::source(std::slice::from_ref(snapshot), &self.locator)?;
         let total = source.sampled.as_ref().map(|it| &it.total);
         let sampling = source.set.run.sampling.as_ref();
         request.add(Process {
             set: &source.set,
             total: total.context("it has no figures")?,
-            time_unix_ns: look.real_time,
-            resource: self.resource(look),
+            time_unix_ns: snapshot.real_time,
+            resource: self.resource(snapshot),
             comments: sampling.map_or_else(Vec::new, |it| it.notes.clone()),
             ids: ids()?,
         });
@@ -131,18 +130,18 @@ impl Sender {
     }
 
     /// What the process is. The command line is left out: it may contain secrets.
-    fn resource(&self, look: &Look) -> Vec<(String, Value)> {
-        let process = &look.state.process;
+    fn resource(&self, snapshot: &Snapshot) -> Vec<(String, Value)> {
+        let process = &snapshot.state.process;
         let executable = text_of(&process.executable).into_owned();
         let file = executable.rsplit('/').next().unwrap_or_default();
         let began = i64::try_from(process.began_real).unwrap_or(i64::MAX);
         let own = [
-            ("process.pid", Value::Int(look.process.into())),
+            ("process.pid", Value::Int(snapshot.process.into())),
             ("process.executable.name", cut(file)),
             ("allotrope.start_time_unix_nano", Value::Int(began)),
         ];
         let usual = [
-            (SERVICE, cut(&look.name())),
+            (SERVICE, cut(&snapshot.name())),
             ("host.name", cut(&self.host)),
             ("os.type", "linux".into()),
         ];

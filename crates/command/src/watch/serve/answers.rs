@@ -8,13 +8,14 @@ use allotrope_formats::write_pprof;
 use allotrope_profile::Metric;
 use allotrope_symbols::Locator;
 use allotrope_watch::prometheus;
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 
-use super::{Seen, Served};
+use super::Served;
 use crate::http::Answer;
-use crate::watch::profile;
+use crate::watch::save;
 
-/// How long a look may take to come. The session answers within 0.1 s unless it is writing a
+/// How long a snapshot may take to come. The session answers within 0.1 s unless it is writing a
 /// report to a slow reader.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -70,14 +71,18 @@ fn check_query(query: &str) -> Result<(), Answer> {
 
 /// Makes answers, one at a time.
 pub struct Answers {
-    session: SyncSender<SyncSender<Seen>>,
+    session: SyncSender<SyncSender<Vec<Snapshot>>>,
     locator: Locator,
     /// From this age on a block is old, in nanoseconds.
     old_age: u64,
 }
 
 impl Answers {
-    pub fn new(session: SyncSender<SyncSender<Seen>>, locator: Locator, old_age: u64) -> Self {
+    pub fn new(
+        session: SyncSender<SyncSender<Vec<Snapshot>>>,
+        locator: Locator,
+        old_age: u64,
+    ) -> Self {
         Self {
             session,
             locator,
@@ -90,26 +95,26 @@ impl Answers {
         if let Page::Index(served) = page {
             return index(served);
         }
-        let Some(seen) = self.seen() else {
+        let Some(snapshots) = self.snapshots() else {
             return Answer::text(503, "the watcher is busy or ends; try again");
         };
         let made = match page {
-            Page::Profile(metric) => self.profile(&seen, metric),
-            _ => self.metrics(&seen),
+            Page::Profile(metric) => self.profile(&snapshots, metric),
+            _ => self.metrics(&snapshots),
         };
         made.unwrap_or_else(|error| Answer::text(503, format_args!("{error:#}")))
     }
 
-    /// Asks the session for a look. `None`: none comes.
-    fn seen(&self) -> Option<Seen> {
-        let (sender, looks) = sync_channel(1);
+    /// Asks the session for a snapshot of each process. `None`: none comes.
+    fn snapshots(&self) -> Option<Vec<Snapshot>> {
+        let (sender, snapshots) = sync_channel(1);
         self.session.try_send(sender).ok()?;
-        looks.recv_timeout(PATIENCE).ok()
+        snapshots.recv_timeout(PATIENCE).ok()
     }
 
-    fn metrics(&self, seen: &Seen) -> anyhow::Result<Answer> {
+    fn metrics(&self, snapshots: &[Snapshot]) -> anyhow::Result<Answer> {
         let mut body = Vec::new();
-        prometheus::write(&seen.looks, self.old_age, &mut body)?;
+        prometheus::write(snapshots, self.old_age, &mut body)?;
         Ok(Answer {
             status: 200,
             kind: "text/plain; version=0.0.4; charset=utf-8",
@@ -118,9 +123,8 @@ impl Answers {
         })
     }
 
-    fn profile(&self, seen: &Seen, metric: Metric) -> anyhow::Result<Answer> {
-        let looks = seen.looks.iter().zip(seen.exits.iter().copied());
-        let source = profile::source(looks, &self.locator)?;
+    fn profile(&self, snapshots: &[Snapshot], metric: Metric) -> anyhow::Result<Answer> {
+        let source = save::source(snapshots, &self.locator)?;
         let mut body = Vec::new();
         write_pprof(&source.set, Some(metric), &mut body).context("the profile cannot be made")?;
         Ok(Answer {

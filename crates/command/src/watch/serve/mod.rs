@@ -2,9 +2,9 @@
 //!
 //! The server is that of `http.rs`: each connection has a thread of its own, with limits of
 //! number, size and time. These threads never touch the watched processes: the session owns them.
-//! A thread that needs a look asks for it over a channel, which the session polls in its loop, and
+//! A thread that needs a snapshot asks for it over a channel, which the session polls in its loop, and
 //! makes the answer itself (`answers.rs`). A lock lets one thread at a time do so. So at most one
-//! set of looks is under way, whoever asks how often, and a slow client holds up nobody else.
+//! set of snapshots is under way, whoever asks how often, and a slow client holds up nobody else.
 
 mod answers;
 
@@ -13,8 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use allotrope_symbols::Locator;
-use allotrope_trace::model::Exit;
-use allotrope_watch::look::Look;
+use allotrope_watch::snapshot::Snapshot;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
@@ -25,19 +24,23 @@ use answers::{Answers, Page};
 /// Options of `watch`.
 #[derive(Debug, clap::Args)]
 pub struct ServeArguments {
-    /// Serve heap profiles for `go tool pprof` over HTTP at this address: /debug/pprof/heap and
-    /// /debug/pprof/allocs. Port 0 takes a free port, which is printed
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+    /// Serve heap profiles for `go tool pprof` over HTTP
+    ///
+    /// At /debug/pprof/heap and /debug/pprof/allocs of this address. Port 0 takes a free port,
+    /// which is printed.
+    #[arg(long, hide_short_help = true, value_name = "ADDR:PORT", value_parser = address,
           conflicts_with_all = ["once", "save", "perf_script"])]
     pprof_listen: Option<SocketAddr>,
-    /// Serve metrics for Prometheus over HTTP at this address: /metrics. It may be that of
-    /// --pprof-listen
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address,
+    /// Serve metrics for Prometheus over HTTP
+    ///
+    /// At /metrics of this address, which may be that of --pprof-listen.
+    #[arg(long, hide_short_help = true, value_name = "ADDR:PORT", value_parser = address,
           conflicts_with_all = ["once", "save", "perf_script"])]
     prometheus: Option<SocketAddr>,
-    /// Allow addresses that other machines can reach. There is no password: whoever reaches the
-    /// port sees the names of functions and files
-    #[arg(long)]
+    /// Allow addresses that other machines can reach
+    ///
+    /// There is no password: whoever reaches the port sees the names of functions and files.
+    #[arg(long, hide_short_help = true)]
     listen_anywhere: bool,
 }
 
@@ -84,16 +87,9 @@ impl Responder for Pages {
     }
 }
 
-/// What the session saw, for one answer.
-pub struct Seen {
-    pub looks: Vec<Look>,
-    /// How each process ended, in the order of the looks.
-    pub exits: Vec<Exit>,
-}
-
 /// The session's end of the server.
 pub struct Serving {
-    requests: Receiver<SyncSender<Seen>>,
+    requests: Receiver<SyncSender<Vec<Snapshot>>>,
 }
 
 impl Serving {
@@ -141,8 +137,8 @@ impl Serving {
         Ok(Some(Self { requests }))
     }
 
-    /// Who waits for a look, if anybody does.
-    pub fn waiting(&self) -> Option<SyncSender<Seen>> {
+    /// Who waits for a snapshot, if anybody does.
+    pub fn waiting(&self) -> Option<SyncSender<Vec<Snapshot>>> {
         self.requests.try_recv().ok()
     }
 }

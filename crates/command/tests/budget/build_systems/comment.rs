@@ -56,7 +56,7 @@ impl Server {
             .env_remove("PULL_REQUEST")
             .env("no_proxy", "*");
         change(&mut command);
-        run(&mut command, markdown.as_bytes()).into()
+        run(&mut command, markdown.as_bytes())
     }
 
     fn comments(&self) -> Vec<(u64, String)> {

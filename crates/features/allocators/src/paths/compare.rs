@@ -128,12 +128,12 @@ pub struct Comparison {
 pub enum CompareError {
     /// They were made of other operations.
     #[error(
-        "the two reports step through different operations ({0} and {1}): make both from the same recording, with the same --operations"
+        "the two reports step through different operations ({0} and {1}): make both from the same recording, with the same --sample"
     )]
     OtherOperations(String, String),
     /// They are of other recordings with as many operations.
     #[error(
-        "the two reports step through different operations ({what}: {before} before, {after} after): make both from the same recording, with the same --operations"
+        "the two reports step through different operations ({what}: {before} before, {after} after): make both from the same recording, with the same --sample"
     )]
     OtherCalls {
         /// An entry point, with or without a size class.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use allotrope_text::numbers::percent;
+
 use crate::paths::analysis::{LOCKED, SYSTEM_CALL};
 use crate::paths::report::{Allocator, Callee, Path};
 
@@ -94,7 +96,7 @@ fn hot_paths(allocator: &Allocator) -> Vec<String> {
 }
 
 /// The functions of a path; of a long one, the first and the last ones.
-fn names(path: &Path) -> String {
+pub(crate) fn names(path: &Path) -> String {
     let functions = path.functions.iter().map(|it| &*it.function);
     let mut names: Vec<&str> = functions.filter(|it| !it.starts_with('[')).collect();
     if names.len() > NAMED {
@@ -111,8 +113,4 @@ fn place(callee: &Callee) -> String {
         ("", _) | (_, 0) => String::new(),
         (file, line) => format!(" ({file}:{line})"),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
 }

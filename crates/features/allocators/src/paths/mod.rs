@@ -23,7 +23,7 @@ mod analysis;
 mod chosen_operations;
 mod code;
 pub mod compare;
-mod findings;
+pub(crate) mod findings;
 mod instruction;
 mod measure;
 mod names;

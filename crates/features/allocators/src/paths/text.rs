@@ -1,239 +1,146 @@
 //! Reports and comparisons for people.
 
-use std::io::{self, Write};
-
-use allotrope_text::{cut, shown, write_wrapped};
+use allotrope_text::document::{Document, Table, left, right};
+use allotrope_text::numbers::percent;
 
 use crate::paths::compare::Comparison;
-use crate::paths::report::{Allocator, Callee, Path, Report};
+use crate::paths::report::{Allocator, Path, Report};
+use crate::tables::{callees, changes, lines, named_place};
 
-/// Narrowest lines.
-const NARROWEST: usize = 60;
-
-/// Writes a report: `top` rows of each table, lines of at most `width` columns.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write(report: &Report, top: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let width = width.max(NARROWEST);
-    writeln!(
-        out,
+/// The report as a document, with at most `top` rows in each table.
+pub fn document(report: &Report, top: usize) -> Document {
+    let mut document = Document::default();
+    document.text(format!(
         "{}: one of {} of {} operations stepped",
-        shown(&report.recording),
-        report.every,
-        report.recorded_operations
-    )?;
-    overview(report, width, out)?;
+        report.recording, report.every, report.recorded_operations
+    ));
+    document.heading(2, "instructions an operation");
+    document.table(overview(report));
     for allocator in &report.allocators {
-        section(allocator, top, width, out)?;
+        section(allocator, top, &mut document);
     }
-    Ok(())
+    document
 }
 
 /// Instructions an operation, side by side.
-fn overview(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn overview(report: &Report) -> Table {
     const ENTRIES: [&str; 5] = ["all", "malloc", "calloc", "realloc", "free"];
-    writeln!(
-        out,
-        "\ninstructions an operation\n      all   malloc   calloc  realloc     free   spread"
-    )?;
-    for allocator in &report.allocators {
-        let mut line = String::new();
-        for entry in ENTRIES {
-            let row = allocator
-                .instructions
-                .iter()
-                .find(|it| it.entry_point == entry);
-            match row {
-                Some(row) => line.push_str(&format!("{:>9.2}", row.mean)),
-                None => line.push_str(&format!("{:>9}", "-")),
-            }
-        }
-        let spread = allocator.instructions.first().map_or(0.0, |it| it.spread());
+    let rows = report.allocators.iter().map(|allocator| {
+        let instructions = &allocator.instructions;
+        let means = ENTRIES.map(|entry| {
+            let row = instructions.iter().find(|it| it.entry_point == entry);
+            row.map_or_else(|| "-".to_owned(), |row| format!("{:.2}", row.mean))
+        });
+        let spread = instructions.first().map_or(0.0, |it| it.spread());
         let spread = match (allocator.runs, spread) {
             (1, _) => "one run".to_owned(),
             (_, 0.0) => "none".to_owned(),
             (_, spread) => format!("{:.2}%", spread * 100.0),
         };
-        line.push_str(&format!("{spread:>9}  {}", shown(&allocator.name)));
-        writeln!(out, "{}", cut(&line, width))?;
-    }
-    Ok(())
+        let means = means.into_iter();
+        means.chain([spread, allocator.name.clone()])
+    });
+    let numbers = ENTRIES.into_iter().chain(["spread"]).map(right);
+    Table::new(numbers.chain([left("allocator")])).rows(rows)
 }
 
-fn section(allocator: &Allocator, top: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{}", shown(&allocator.name))?;
+fn section(allocator: &Allocator, top: usize, document: &mut Document) {
+    document.heading(2, &*allocator.name);
     for finding in &allocator.findings {
-        write_wrapped(out, &shown(finding), ["! ", "  "], width)?;
+        document.warning(finding);
     }
     if allocator.cut > 0 {
         let cut = allocator.cut;
-        writeln!(
-            out,
+        document.text(format!(
             "{cut} operations were too long to be stepped to their end"
-        )?;
+        ));
     }
-    entry_points(allocator, width, out)?;
-    size_classes(allocator, top, width, out)?;
-    writeln!(
-        out,
-        "\n  paths (of the entry point's operations, of its instructions)"
-    )?;
+    document.table(entry_points(allocator));
+    document.gap();
+    document.table(size_classes(allocator).top(top));
+    document.heading(
+        3,
+        "paths (of the entry point's operations, of its instructions)",
+    );
     for path in allocator.paths.iter().take(top) {
-        path_rows(path, width, out)?;
+        path_rows(path, document);
     }
-    more(allocator.paths.len(), top, out)?;
+    if let Some(more @ 1..) = allocator.paths.len().checked_sub(top) {
+        document.text(format!("… {more} more"));
+    }
     if !allocator.callees.is_empty() {
-        writeln!(out, "\n  callees (of all operations, of all instructions)")?;
-        for callee in allocator.callees.iter().take(top) {
-            callee_row(callee, width, out)?;
-        }
-        more(allocator.callees.len(), top, out)?;
+        document.heading(3, "callees (of all operations, of all instructions)");
+        document.table(callees(&allocator.callees).top(top));
     }
     if !allocator.lines.is_empty() {
-        writeln!(out, "\n  source lines (of all instructions)")?;
-        for line in allocator.lines.iter().take(top) {
-            let text = format!(
-                "  {:>6} {:>8.2}  {} {}:{}",
-                percent(line.share_of_instructions),
-                line.instructions,
-                line.function,
-                base(&line.file),
-                line.line
-            );
-            writeln!(out, "{}", cut(&shown(&text), width))?;
-        }
+        document.heading(3, "source lines (of all instructions)");
+        document.table(lines(&allocator.lines).top(top));
     }
-    Ok(())
 }
 
-fn entry_points(allocator: &Allocator, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n  entry point     operations     mean   median      p99   locked  syscalls"
-    )?;
-    for row in &allocator.instructions {
-        let line = format!(
-            "  {:<15} {:>10} {:>8.2} {:>8} {:>8} {:>8.3} {:>9.4}",
-            row.entry_point,
-            row.operations,
-            row.mean,
-            row.median,
-            row.p99,
-            row.locked,
-            row.system_calls
-        );
-        writeln!(out, "{}", cut(&line, width))?;
-    }
-    Ok(())
+fn entry_points(allocator: &Allocator) -> Table {
+    let rows = allocator.instructions.iter().map(|row| {
+        [
+            row.entry_point.clone(),
+            row.operations.to_string(),
+            format!("{:.2}", row.mean),
+            row.median.to_string(),
+            row.p99.to_string(),
+            format!("{:.3}", row.locked),
+            format!("{:.4}", row.system_calls),
+        ]
+    });
+    let numbers = ["operations", "mean", "median", "p99", "locked", "syscalls"].map(right);
+    Table::new([left("entry point")].into_iter().chain(numbers)).rows(rows)
 }
 
-fn size_classes(
-    allocator: &Allocator,
-    top: usize,
-    width: usize,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n  entry point     up to bytes  operations     mean   median"
-    )?;
+fn size_classes(allocator: &Allocator) -> Table {
     let mut classes: Vec<_> = allocator.size_classes.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.operations));
-    for class in classes.iter().take(top) {
-        let line = format!(
-            "  {:<15} {:>11} {:>11} {:>8.2} {:>8}",
-            class.entry_point, class.up_to_bytes, class.operations, class.mean, class.median
-        );
-        writeln!(out, "{}", cut(&line, width))?;
-    }
-    more(classes.len(), top, out)
+    let rows = classes.iter().map(|class| {
+        [
+            class.entry_point.clone(),
+            class.up_to_bytes.to_string(),
+            class.operations.to_string(),
+            format!("{:.2}", class.mean),
+            class.median.to_string(),
+        ]
+    });
+    let numbers = ["up to bytes", "operations", "mean", "median"].map(right);
+    Table::new([left("entry point")].into_iter().chain(numbers)).rows(rows)
 }
 
-fn path_rows(path: &Path, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "  {}: {} of operations, {} of instructions, {:.1} an operation",
+fn path_rows(path: &Path, document: &mut Document) {
+    document.text(format!(
+        "{}: {} of operations, {} of instructions, {:.1} an operation",
         path.entry_point,
         percent(path.share_of_operations),
         percent(path.share_of_instructions),
         path.instructions
-    )?;
-    for function in &path.functions {
-        let place = match (&*function.file, function.line) {
-            ("", _) => base(&function.module).to_owned(),
-            (file, line) => format!("{}:{line}", base(file)),
-        };
-        let outside = if function.allocator { "" } else { " *" };
-        let text = format!(
-            "    {:>8.1}  {} {place}{outside}",
-            function.instructions, function.function
-        );
-        writeln!(out, "{}", cut(&shown(&text), width))?;
-    }
-    Ok(())
+    ));
+    let rows = path.functions.iter().map(|it| {
+        let outside = if it.allocator { "" } else { " *" };
+        let place = named_place(&it.file, it.line, &it.module);
+        [
+            format!("{:.1}", it.instructions),
+            format!("{} {place}{outside}", it.function),
+        ]
+    });
+    document.table(Table::new([right("").at_least(8), left("")]).rows(rows));
 }
 
-fn callee_row(callee: &Callee, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let place = match (&*callee.file, callee.line) {
-        ("", _) => String::new(),
-        (file, line) => format!(" {}:{line}", base(file)),
-    };
-    let text = format!(
-        "  {:>6} {:>6}  {} ({}), called by {}{place}",
-        percent(callee.share_of_operations),
-        percent(callee.share_of_instructions),
-        callee.function,
-        callee.kind,
-        callee.caller
-    );
-    writeln!(out, "{}", cut(&shown(&text), width))
-}
-
-/// Writes a comparison.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write_comparison(
-    comparison: &Comparison,
-    width: usize,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let width = width.max(NARROWEST);
-    writeln!(
-        out,
-        "instructions an operation\n    before      after    change    noise  entry point"
-    )?;
-    for row in &comparison.rows {
-        let change = row.change();
-        let change = change.map_or_else(|| "-".to_owned(), |it| format!("{:+.2}%", it * 100.0));
-        let line = format!(
-            "{:>10.2} {:>10.2} {change:>9} {:>8.2}  {} ({})",
-            row.before, row.after, row.noise, row.entry_point, row.allocator
-        );
-        writeln!(out, "{}", cut(&shown(&line), width))?;
-    }
+/// A comparison as a document.
+pub fn comparison(comparison: &Comparison) -> Document {
+    let mut document = Document::default();
+    document.text("instructions an operation");
+    document.table(changes(&comparison.rows, |row| {
+        format!("{} ({})", row.entry_point, row.allocator)
+    }));
     for missing in &comparison.missing {
-        let sentence = format!("! not compared: {missing}");
-        write_wrapped(out, &shown(&sentence), ["", "  "], width)?;
+        document.warning(format!("not compared: {missing}"));
     }
     for callee in &comparison.callees {
-        write_wrapped(out, &shown(callee), ["", "  "], width)?;
+        document.text(callee);
     }
-    Ok(())
-}
-
-fn more(all: usize, top: usize, out: &mut dyn Write) -> io::Result<()> {
-    match all.saturating_sub(top) {
-        0 => Ok(()),
-        more => writeln!(out, "  … {more} more"),
-    }
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
+    document
 }

@@ -70,6 +70,16 @@ pub struct Recorded {
     pub allocator_is_known: bool,
 }
 
+impl Recorded {
+    /// The command line, or the executable if it is not known.
+    pub(crate) fn command_line(&self) -> String {
+        match self.command.is_empty() {
+            true => self.executable.clone(),
+            false => self.command.join(" "),
+        }
+    }
+}
+
 /// How it was replayed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setup {

@@ -10,6 +10,7 @@ use std::path::Path;
 use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Hints, Selection, text};
 use allotrope_text::LogWriter;
+use allotrope_text::document::write_lines;
 use serde::Serialize;
 
 use super::github::weight;
@@ -59,11 +60,11 @@ pub fn write_text(
                 let missing = wording::missing_beside_worktree(path);
                 writeln!(out, "      {missing}")?;
             }
-            end_of_output(out, options.style.width.max(40), &failure.output)?;
+            end_of_output(out, options.style, &failure.output)?;
         }
     }
     for test in &comparison.tests {
-        lines(test, options.style.width.max(40), out)?;
+        lines(test, options.style.columns(), out)?;
     }
     if comparison.is_empty() {
         writeln!(out, "nothing could be compared")?;
@@ -168,9 +169,17 @@ fn worst_first(comparison: &Comparison) -> Vec<&ComparedCase> {
     cases
 }
 
+/// What else differs, if a case of the test does.
+fn differing_suspects(test: &ComparedTest) -> Vec<String> {
+    match test.cases.iter().any(ComparedCase::differs) {
+        true => test.suspects.iter().map(wording::suspect).collect(),
+        false => Vec::new(),
+    }
+}
+
 fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
-    let differs = test.cases.iter().any(ComparedCase::differs);
-    if !differs || test.suspects.is_empty() {
+    let suspects = differing_suspects(test);
+    if suspects.is_empty() {
         return Ok(());
     }
     writeln!(
@@ -178,10 +187,7 @@ fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
         "\n{}: these differ, too (suspect them before the code):",
         test.name
     )?;
-    for suspect in &test.suspects {
-        writeln!(out, "  {}", wording::suspect(suspect))?;
-    }
-    Ok(())
+    write_lines(out, suspects.iter().map(|it| format!("  {it}")))
 }
 
 #[derive(Serialize)]

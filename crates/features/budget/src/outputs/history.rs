@@ -3,8 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_report::Style;
-use allotrope_text::{LogWriter, Shown, TextWriter, shown};
+use allotrope_text::{LogWriter, Role, Shown, Style, TextWriter, shown};
 use serde::Serialize;
 
 use super::wording;
@@ -47,10 +46,7 @@ fn write_version(version: &Version, style: Style, out: &mut dyn Write) -> io::Re
             format!("{date}  {hash}  {author}: {subject}")
         }
     };
-    match style.color {
-        true => writeln!(out, "\x1b[1m{head}\x1b[0m")?,
-        false => writeln!(out, "{head}")?,
-    }
+    writeln!(out, "{}", style.paint(Role::Title, &head))?;
     if let Some(problem) = &version.problem {
         writeln!(out, "  cannot be read: {}", shown(problem))?;
     }

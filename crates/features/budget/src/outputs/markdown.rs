@@ -3,7 +3,9 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::{Shown, shown};
+use allotrope_text::document::{Document, Table, Text, left, right};
+use allotrope_text::numbers::plural;
+use allotrope_text::{Role, Shown};
 
 use super::{TextOptions, text, wording};
 use crate::check::{Check, CheckStatus};
@@ -18,93 +20,79 @@ pub(super) const TITLE: &str = "### Allocations: ";
 /// # Errors
 /// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{TITLE}{}", wording::summary(report))?;
+    let mut document = Document::default();
+    document.heading(3, format!("Allocations: {}", wording::summary(report)));
     let cases = report.tests.iter().flat_map(|test| &test.cases);
     let (passed, others): (Vec<&CaseResult>, Vec<&CaseResult>) =
         cases.partition(|case| case.outcome() == Outcome::Passed);
     if !others.is_empty() {
-        writeln!(out)?;
-        table(&others, out)?;
+        document.table(table(&others));
     }
     for test in &report.tests {
-        for trouble in wording::troubles(test) {
-            writeln!(out, "\n**{}**: {}", escaped(&test.name), escaped(&trouble))?;
-        }
-        for note in &test.notes {
-            writeln!(
-                out,
-                "\n**{}**: note: {}",
-                escaped(&test.name),
-                escaped(note)
-            )?;
+        let troubles = wording::troubles(test).into_iter();
+        let notes = test.notes.iter().map(|note| format!("note: {note}"));
+        for sentence in troubles.chain(notes) {
+            document.text(named(&test.name, &sentence));
         }
         for case in &test.cases {
             if case.outcome() != Outcome::Passed {
-                write_log(test, case, out)?;
+                write_log(test, case, &mut document)?;
             }
         }
         if test.outcome() == Outcome::Failed {
-            writeln!(out, "\nRun again: {}", code(&test.reproduce))?;
+            document.text(command("Run again: ", &test.reproduce));
         }
-        if let Some(command) = wording::accept_intended_command(test) {
-            writeln!(out, "\nIf the rise is intended: {}", code(&command))?;
+        if let Some(accept) = wording::accept_intended_command(test) {
+            document.text(command("If the rise is intended: ", &accept));
         }
     }
     if !passed.is_empty() {
-        let count = match passed.len() {
-            1 => "1 case".to_owned(),
-            count => format!("{count} cases"),
-        };
-        writeln!(out, "\n<details><summary>{count} passed</summary>\n")?;
-        table(&passed, out)?;
-        writeln!(out, "\n</details>")?;
+        let count = plural(passed.len(), "case", "cases");
+        let mut part = Document::default();
+        part.table(table(&passed));
+        document.folded(format!("{count} passed"), part);
     }
-    for (text, command) in [
-        (
-            "To accept these first numbers",
-            wording::first_accept_command(report),
-        ),
-        (
-            "To accept what has improved",
-            wording::accept_command(report),
-        ),
-    ] {
-        if let Some(command) = command {
-            writeln!(out, "\n{text}: {}", code(&command))?;
-        }
+    if let Some(accept) = wording::first_accept_command(report) {
+        document.text(command("To accept these first numbers: ", &accept));
+    }
+    if let Some(accept) = wording::accept_command(report) {
+        document.text(command("To accept what has improved: ", &accept));
     }
     if !report.orphaned_budgets.is_empty() {
-        writeln!(out, "\nBudgets of tests that no longer exist:\n")?;
-        for file in &report.orphaned_budgets {
-            writeln!(out, "- {}", code(&file.shown()))?;
-        }
+        document.text("Budgets of tests that no longer exist:");
+        let files = report.orphaned_budgets.iter();
+        document.list(files.map(|file| Text::of(Role::Code, file.shown())));
+    }
+    document.write_markdown(out)
+}
+
+/// A sentence about something with this name.
+pub(super) fn named(name: &str, sentence: &str) -> Text {
+    Text::of(Role::Title, name).and(Role::Plain, format!(": {sentence}"))
+}
+
+fn command(before: &str, command: &str) -> Text {
+    Text::from(before).and(Role::Code, command)
+}
+
+/// Appends the text about a case that has not passed. The text of one that has improved is
+/// collapsed.
+fn write_log(test: &TestResult, case: &CaseResult, document: &mut Document) -> io::Result<()> {
+    let mut log = Vec::new();
+    text::write_case(test, case, &TextOptions::default(), &mut log)?;
+    let log = String::from_utf8_lossy(&log);
+    if case.outcome() == Outcome::Failed {
+        document.lines(log);
+    } else {
+        let mut part = Document::default();
+        part.lines(log);
+        document.folded(&*case.name, part);
     }
     Ok(())
 }
 
-/// Writes the text about a case that has not passed. The text of one that has improved is
-/// collapsed.
-fn write_log(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
-    let mut log = Vec::new();
-    text::write_case(test, case, &TextOptions::default(), &mut log)?;
-    let log = String::from_utf8_lossy(&log);
-    let log = log.trim_end().trim_start_matches('\n');
-    let fence = fence(log);
-    if case.outcome() == Outcome::Failed {
-        return writeln!(out, "\n{fence}\n{log}\n{fence}");
-    }
-    // Markdown is not interpreted within an HTML block.
-    let name = html(&case.name);
-    writeln!(out, "\n<details><summary>{name}</summary>\n")?;
-    writeln!(out, "{fence}\n{log}\n{fence}\n\n</details>")
-}
-
-fn table(cases: &[&CaseResult], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "| | case | metric | accepted | now | difference | per iteration |"
-    )?;
-    writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
+fn table(cases: &[&CaseResult]) -> Table {
+    let mut table = numbers(["accepted", "now"]);
     for case in cases {
         for check in &case.checks {
             let sign = match check.status {
@@ -113,65 +101,31 @@ fn table(cases: &[&CaseResult], out: &mut dyn Write) -> io::Result<()> {
                 CheckStatus::Improved => "🔽",
                 _ => "❌",
             };
-            write_row(sign, &case.name, case.iterations, check, out)?;
+            table.row(row(sign, &case.name, case.iterations, check));
         }
     }
-    Ok(())
+    table
 }
 
-/// Writes the row of a number after the sign of its status.
-pub(super) fn write_row(
-    sign: &str,
-    case: &str,
-    iterations: Option<u64>,
-    check: &Check,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// A table for numbers of cases that are compared.
+pub(super) fn numbers(compared: [&str; 2]) -> Table {
+    let texts = ["", "case", "metric"].map(left).into_iter();
+    let numbers = compared.into_iter().chain(["difference", "per iteration"]);
+    Table::new(texts.chain(numbers.map(right)))
+}
+
+/// The row of a number after the sign of its status.
+pub(super) fn row(sign: &str, case: &str, iterations: Option<u64>, check: &Check) -> [String; 7] {
     let number = |of: Option<Spread>| of.map(wording::spread).unwrap_or_default();
     let difference = check.difference().filter(|_| check.differs());
     let each = difference.map(|it| wording::per_iteration(it, iterations));
-    writeln!(
-        out,
-        "| {sign} | {} | {} | {} | {} | {} | {} |",
-        escaped(case),
-        check.metric,
+    [
+        sign.to_owned(),
+        case.to_owned(),
+        check.metric.to_string(),
         number(check.budget),
         number(check.now),
         difference.map(wording::signed).unwrap_or_default(),
-        each.unwrap_or_default()
-    )
-}
-
-/// Escapes Markdown and HTML.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in shown(text).chars() {
-        match c {
-            '<' => escaped.push_str("&lt;"),
-            '&' => escaped.push_str("&amp;"),
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' => escaped.extend(['\\', c]),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-pub(super) fn html(text: &str) -> String {
-    shown(text).replace('&', "&amp;").replace('<', "&lt;")
-}
-
-/// A code span for any text (CommonMark 6.1).
-pub(super) fn code(text: &str) -> String {
-    let text = shown(text);
-    if !text.contains('`') {
-        return format!("`{text}`");
-    }
-    let fence = fence(&text);
-    format!("{fence} {text} {fence}")
-}
-
-/// A fence of backticks that is longer than any in the text.
-pub(super) fn fence(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    "`".repeat(longest.max(2) + 1)
+        each.unwrap_or_default(),
+    ]
 }

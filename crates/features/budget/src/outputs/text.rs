@@ -5,9 +5,8 @@ mod details;
 
 use std::io::{self, Write};
 
-use allotrope_text::{Shown, shown, shown_lines};
-
-use allotrope_report::Style;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, Shown, Style, columns, cut, shown, shown_lines, shown_with_tabs, wrap};
 
 use super::{brief, wording};
 use crate::check::{Check, CheckStatus};
@@ -37,8 +36,8 @@ impl Default for TextOptions {
     }
 }
 
-/// ECMA-48 colours, by outcome.
-const COLORS: [&str; 3] = ["32", "33", "31"];
+/// The roles of outcomes.
+const ROLES: [Role; 3] = [Role::Good, Role::Warning, Role::Bad];
 
 /// How the lines of cases begin, by outcome.
 const STATUS: [&str; 3] = ["ok  ", "less", "FAIL"];
@@ -96,46 +95,20 @@ pub fn write_case(
 }
 
 impl Text<'_> {
-    fn width(&self) -> usize {
-        self.options.style.width.max(40)
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.options.style.color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
     fn status(&self, outcome: Outcome) -> String {
-        let word = STATUS[outcome as usize];
-        self.paint(COLORS[outcome as usize], word)
+        let role = ROLES[outcome as usize];
+        self.options.style.paint(role, STATUS[outcome as usize])
     }
 
     /// Writes a sentence, wrapped with a hanging indent.
     fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
-        self.painted_sentence(indent, sentence, None)
+        self.painted_sentence(indent, sentence, Role::Plain)
     }
 
-    /// Writes a sentence in a colour. It is painted after it is wrapped, which escapes
-    /// control characters.
-    fn painted_sentence(
-        &mut self,
-        indent: usize,
-        sentence: &str,
-        color: Option<&str>,
-    ) -> io::Result<()> {
-        let width = self.width().saturating_sub(indent + 2);
-        for (index, line) in wrap(sentence, width).iter().enumerate() {
-            let hang = indent + if index > 0 { 2 } else { 0 };
-            let line = match color {
-                Some(color) => self.paint(color, line),
-                None => line.clone(),
-            };
-            writeln!(self.out, "{:hang$}{line}", "")?;
-        }
-        Ok(())
+    fn painted_sentence(&mut self, indent: usize, sentence: &str, role: Role) -> io::Result<()> {
+        let [first, rest] = [indent, indent + 2].map(|columns| " ".repeat(columns));
+        let style = self.options.style;
+        write_lines(self.out, style.wrapped(sentence, [&first, &rest], role))
     }
 
     /// Writes a label and a command that can be pasted: it is not wrapped.
@@ -199,7 +172,7 @@ impl Text<'_> {
 
     fn line(&mut self, outcome: Outcome, name: &str, parts: Vec<String>) -> io::Result<()> {
         let status = self.status(outcome);
-        let width = self.width();
+        let width = self.options.style.columns();
         line(self.out, width, &status, name, &parts)
     }
 
@@ -222,7 +195,8 @@ impl Text<'_> {
             self.command(2, "If so:", &wording::rename_command(report, rename))?;
         }
         let outcome = report.outcome();
-        let summary = self.paint(COLORS[outcome as usize], &wording::summary(report));
+        let summary = wording::summary(report);
+        let summary = self.options.style.paint(ROLES[outcome as usize], &summary);
         writeln!(self.out, "\n{summary}")?;
         if let Some(command) = wording::first_accept_command(report) {
             self.command(0, "To accept these first numbers:", &command)?;
@@ -292,12 +266,14 @@ pub(super) fn line(
     parts: &[String],
 ) -> io::Result<()> {
     const COLUMN: usize = 30;
-    let head = format!("{:<24}", shown(name));
-    write!(out, "{status}  {head}")?;
-    let mut at = 6 + columns(&head);
+    let name = shown(name);
+    let pad = 24_usize.saturating_sub(columns(&name));
+    write!(out, "{status}  {name}{:pad$}", "")?;
+    let mut at = 6 + columns(&name) + pad;
     for part in parts {
         let width_of_part = width.saturating_sub(COLUMN + 2);
-        for (index, piece) in wrap(part, width_of_part).into_iter().enumerate() {
+        let pieces = wrap(&shown_with_tabs(part), ["", ""], width_of_part);
+        for (index, piece) in pieces.into_iter().enumerate() {
             if index > 0 || at + 2 + columns(&piece) > width {
                 write!(out, "\n{:COLUMN$}", "")?;
                 at = COLUMN;
@@ -310,22 +286,11 @@ pub(super) fn line(
 }
 
 /// Writes the last lines of a failed program's output.
-pub(super) fn end_of_output(out: &mut dyn Write, width: usize, output: &str) -> io::Result<()> {
+pub(super) fn end_of_output(out: &mut dyn Write, style: Style, output: &str) -> io::Result<()> {
     let lines: Vec<&str> = output.lines().collect();
-    for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
-        let line = shown_lines(line);
-        let line: String = line.chars().take(width - 6).collect();
-        writeln!(out, "    | {line}")?;
-    }
-    Ok(())
-}
-
-fn columns(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// The lines of a text. The output of a program may contain tabs.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let text: Vec<_> = text.split('\t').map(shown).collect();
-    allotrope_text::wrap(&text.join("\t"), ["", ""], width)
+    let last = &lines[lines.len().saturating_sub(OUTPUT_LINES)..];
+    let lines = last
+        .iter()
+        .map(|line| format!("    | {}", shown_lines(line)));
+    write_lines(out, lines.map(|line| cut(&line, style.columns())))
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
+use allotrope_text::numbers::plural;
 
 use allotrope_attribution::Origin;
 use allotrope_diff::{Diff, Entry, Kind};
@@ -162,10 +163,7 @@ pub fn noise(check: &Check) -> Option<String> {
 }
 
 fn runs(runs: u32) -> String {
-    match runs {
-        1 => "1 run".to_owned(),
-        runs => format!("{runs} runs"),
-    }
+    plural(runs as usize, "run", "runs")
 }
 
 /// A line for the configuration that would allow the numbers that fluctuate and do not
@@ -292,13 +290,9 @@ pub fn summary(report: &Report) -> String {
     let parts: Vec<String> = parts
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let count = |count: usize, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    };
-    let mut tests = count(report.tests.len(), "test", "tests");
+    let mut tests = plural(report.tests.len(), "test", "tests");
     if cases != report.tests.len() && cases > 0 {
-        tests = format!("{tests} with {}", count(cases, "case", "cases"));
+        tests = format!("{tests} with {}", plural(cases, "case", "cases"));
     }
     if parts.is_empty() {
         format!("{tests}: nothing measured")

@@ -217,18 +217,7 @@ impl View {
         let most = report.sites.iter().map(|it| it.sums.live.bytes().value);
         let unit = Unit::of(most.fold(0.0, f64::max));
         let mut head = format!("   live {}", unit.name);
-        for (is_there, name) in [
-            (columns.error, "      ±"),
-            (columns.share, "  share"),
-            (columns.rate, "  per min"),
-            (columns.oldest, "    oldest"),
-            (columns.trend, "  trend     "),
-            (columns.bars, "         "),
-        ] {
-            if is_there {
-                head.push_str(name);
-            }
-        }
+        head.extend(columns.shown.iter().map(|it| it.head()));
         head.push_str(" function");
         let mut lines = vec![Line::default(), self.style_dim(head)];
         let sites = self.sites();
@@ -236,10 +225,7 @@ impl View {
         let room = height.saturating_sub(3).max(1);
         let first = selected.saturating_sub(room.saturating_sub(1));
         for (place, site) in sites.iter().enumerate().skip(first).take(room) {
-            let is_selected = place == selected;
-            let mut row = row(site, report, self.rate(site), &unit, &columns);
-            row.before = format!(" {}{}", if is_selected { '▸' } else { ' ' }, row.before);
-            lines.push(self.row_line(row, site.trend, is_selected));
+            lines.push(self.row(site, report, &unit, &columns, place == selected));
         }
         let mut notes = Vec::new();
         let sort = match self.sort {
@@ -327,21 +313,62 @@ impl View {
         lines
     }
 
-    fn row_line(&self, row: Row, trend: Trend, is_selected: bool) -> Line {
-        let colour = match trend {
+    /// A row of the table; the trend has a colour.
+    fn row(
+        &self,
+        site: &SiteRow,
+        report: &Report,
+        unit: &Unit,
+        columns: &Columns,
+        is_selected: bool,
+    ) -> Line {
+        let colour = match site.trend {
             Trend::Growing if self.has_colour => Some(Colour::Red),
             Trend::Saturating if self.has_colour => Some(Colour::Yellow),
             _ => None,
         };
-        let parts = [(row.before, None), (row.trend, colour), (row.after, None)];
-        let span = |(text, colour)| Span {
+        let span = |text, colour| Span {
             text,
             style: Style {
                 bold: is_selected,
                 colour,
             },
         };
-        Line(parts.map(span).into())
+        let live = site.sums.live.bytes();
+        let pointer = if is_selected { '▸' } else { ' ' };
+        let first = format!(" {pointer}{:>9.1}", live.value / unit.bytes);
+        let cell = |column: &Column| {
+            let text = match column {
+                Column::Error => format!(" {:>6.1}", half(live.low, live.high) / unit.bytes),
+                Column::Share => {
+                    let total = report.total.as_ref();
+                    let all = total.map_or(0.0, |it| it.live.bytes().value);
+                    let share = if all > 0.0 {
+                        live.value * 100.0 / all
+                    } else {
+                        0.0
+                    };
+                    format!(" {share:>4.0} %")
+                }
+                Column::Rate => {
+                    let rate = self.rate(site).map(|it| it / unit.bytes);
+                    // No negative zero.
+                    let rate = rate.map(|it| if it.abs() < 0.05 { 0.0 } else { it });
+                    let rate = rate.map_or(String::new(), |it| format!("{it:+.1}"));
+                    format!(" {rate:>8}")
+                }
+                Column::Oldest => format!(" {:>9}", duration(site.oldest as f64 / 1e3)),
+                Column::Trend => format!("  {:<10}", site.trend.name()),
+                Column::Bars => format!(" {:<8}", bars_of(&site.history, 8)),
+            };
+            let is_trend = *column == Column::Trend;
+            span(text, colour.filter(|_| is_trend))
+        };
+        let name = format!(" {}", fit(&site_name(site), columns.function));
+        let mut spans = vec![span(first, None)];
+        spans.extend(columns.shown.iter().map(cell));
+        spans.push(span(name, None));
+        Line(spans)
     }
 
     fn stack(&self, from: usize, width: usize, height: usize) -> Vec<Line> {
@@ -349,7 +376,7 @@ impl View {
             return Vec::new();
         };
         let live = site.sums.live.bytes();
-        let blocks = site.sums.live.blocks(site.smallest).value.round() as u64;
+        let blocks = site.sums.live.blocks(site.smallest()).value.round() as u64;
         let figures = format!(
             "  {} ± {}, about {} {}",
             bytes(live.value as u64),
@@ -386,14 +413,35 @@ impl View {
     }
 }
 
-/// The columns of the table that there is room for, besides live bytes and function.
+/// A column of the table, besides live bytes and function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    Error,
+    Share,
+    Rate,
+    Oldest,
+    Trend,
+    Bars,
+}
+
+impl Column {
+    /// Its title, which is as wide as the column.
+    fn head(self) -> &'static str {
+        match self {
+            Self::Error => "      ±",
+            Self::Share => "  share",
+            Self::Rate => "  per min",
+            Self::Oldest => "    oldest",
+            Self::Trend => "  trend     ",
+            Self::Bars => "         ",
+        }
+    }
+}
+
+/// The columns of the table that there is room for.
 struct Columns {
-    rate: bool,
-    trend: bool,
-    error: bool,
-    bars: bool,
-    share: bool,
-    oldest: bool,
+    /// In the order of [`Column`].
+    shown: Vec<Column>,
     /// Characters of a function.
     function: usize,
 }
@@ -401,92 +449,28 @@ struct Columns {
 impl Columns {
     /// The columns that matter most, as long as there is room for a function.
     fn of(width: usize, sort: Sort) -> Self {
+        use Column::{Bars, Error, Oldest, Rate, Share, Trend};
         /// Of the pointer, live bytes and the blank before the function.
         const ALWAYS: usize = 12;
         let function = if width < 60 { 18 } else { 28 };
-        let mut left = width.saturating_sub(ALWAYS + function);
+        let mut order = [Rate, Trend, Error, Bars, Share, Oldest];
+        if sort == Sort::Age {
+            order.rotate_right(1);
+        }
+        let mut room = width.saturating_sub(ALWAYS);
         // A column without room leaves out those that matter less, too.
-        let mut fits = |columns: usize| {
-            let rest = left.checked_sub(columns);
-            left = rest.unwrap_or(0);
+        let fits = |column: &Column| {
+            let rest = room.checked_sub(wide(column.head()));
+            let rest = rest.filter(|rest| *rest >= function);
+            room = rest.unwrap_or(room);
             rest.is_some()
         };
-        let by_age = sort == Sort::Age && fits(10);
-        let [rate, trend, error, bars, share] = [9, 12, 7, 9, 7].map(&mut fits);
+        let mut shown: Vec<Column> = order.into_iter().take_while(fits).collect();
+        shown.sort_unstable();
         Self {
-            rate,
-            trend,
-            error,
-            bars,
-            share,
-            oldest: by_age || fits(10),
-            function: 0,
+            shown,
+            function: room,
         }
-        .with_function(width.saturating_sub(ALWAYS))
-    }
-
-    fn with_function(mut self, room: usize) -> Self {
-        let columns = [
-            (self.rate, 9),
-            (self.trend, 12),
-            (self.error, 7),
-            (self.bars, 9),
-            (self.share, 7),
-            (self.oldest, 10),
-        ];
-        let used: usize = columns.iter().filter(|it| it.0).map(|it| it.1).sum();
-        self.function = room.saturating_sub(used);
-        self
-    }
-}
-
-/// A row of the table; the trend has a colour.
-struct Row {
-    before: String,
-    trend: String,
-    after: String,
-}
-
-fn row(site: &SiteRow, report: &Report, rate: Option<f64>, unit: &Unit, columns: &Columns) -> Row {
-    let live = site.sums.live.bytes();
-    let error = half(live.low, live.high);
-    let mut before = format!("{:>9.1}", live.value / unit.bytes);
-    if columns.error {
-        before.push_str(&format!(" {:>6.1}", error / unit.bytes));
-    }
-    if columns.share {
-        let all = report
-            .total
-            .as_ref()
-            .map_or(0.0, |it| it.live.bytes().value);
-        let share = if all > 0.0 {
-            live.value * 100.0 / all
-        } else {
-            0.0
-        };
-        before.push_str(&format!(" {share:>4.0} %"));
-    }
-    let rate = rate.map(|it| it / unit.bytes);
-    // No negative zero.
-    let rate = rate.map(|it| if it.abs() < 0.05 { 0.0 } else { it });
-    let rate = rate.map_or(String::new(), |it| format!("{it:+.1}"));
-    if columns.rate {
-        before.push_str(&format!(" {rate:>8}"));
-    }
-    if columns.oldest {
-        before.push_str(&format!(" {:>9}", duration(site.oldest as f64 / 1e3)));
-    }
-    let mut after = String::new();
-    if columns.bars {
-        after.push_str(&format!(" {:<8}", bars_of(&site.history, 8)));
-    }
-    Row {
-        before,
-        trend: match columns.trend {
-            true => format!("  {:<10}", site.trend.name()),
-            false => String::new(),
-        },
-        after: after + " " + &fit(&site_name(site), columns.function),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What keys do.
 
 use crate::live::key::Key;
-use crate::live::{Action, AtEnd, Screen, Sort, TYPED, View};
+use crate::live::{Action, AtEnd, MAX_TYPED, Screen, Sort, View};
 
 impl View {
     /// Takes a key.
@@ -69,7 +69,7 @@ impl View {
                 }
                 Key::Esc => self.screen = Screen::Table,
                 Key::Backspace => drop(name.pop()),
-                Key::Char(c) if name.chars().count() < TYPED => name.push(c),
+                Key::Char(c) if name.chars().count() < MAX_TYPED => name.push(c),
                 _ => {}
             },
         }
@@ -103,7 +103,7 @@ impl View {
                 self.filter.clear();
             }
             Key::Backspace => drop(self.filter.pop()),
-            Key::Char(c) if self.filter.chars().count() < TYPED => self.filter.push(c),
+            Key::Char(c) if self.filter.chars().count() < MAX_TYPED => self.filter.push(c),
             _ => {}
         }
         self.keep_selection();

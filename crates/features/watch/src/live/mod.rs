@@ -10,9 +10,9 @@ pub mod line;
 
 use std::collections::BTreeSet;
 
-use crate::look::SiteKey;
 use crate::names::NamedFrame;
 use crate::report::{Report, SiteRow};
+use crate::snapshot::SiteKey;
 use allotrope_text::shown;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -74,13 +74,13 @@ enum Screen {
 #[derive(Debug)]
 pub struct View {
     report: Option<Report>,
-    /// Live and resident bytes at the looks, the oldest first.
+    /// Live and resident bytes at the snapshots, the oldest first.
     memory: Vec<(f64, u64)>,
     began: Option<u64>,
     selected: Option<SiteKey>,
     /// The sites as they are shown. While a person reads, they keep their places.
     order: Vec<SiteKey>,
-    /// Looks since the last key.
+    /// Snapshots since the last key.
     quiet: u32,
     /// All processes, chosen or not.
     processes: Vec<(u32, String)>,
@@ -96,11 +96,11 @@ pub struct View {
     has_colour: bool,
 }
 
-/// Most looks of the timeline; then every other one is dropped.
-const LOOKS: usize = 4096;
+/// Most points of the timeline; then every other one is dropped.
+const MAX_POINTS: usize = 4096;
 /// Most characters that are typed into a line.
-const TYPED: usize = 200;
-/// After this many looks without a key nobody reads, and the sites are sorted anew at each look.
+const MAX_TYPED: usize = 200;
+/// After this many snapshots without a key nobody reads, and the sites are sorted anew at each snapshot.
 const QUIET: u32 = 10;
 
 impl View {
@@ -161,7 +161,7 @@ impl View {
         self.began.get_or_insert(report.real_time);
         let live = report.total.as_ref().map(|it| it.live.bytes().value);
         self.memory.push((live.unwrap_or(0.0), resident));
-        if self.memory.len() >= LOOKS {
+        if self.memory.len() >= MAX_POINTS {
             self.memory = self.memory.iter().step_by(2).copied().collect();
         }
         self.report = Some(report);
@@ -246,7 +246,7 @@ impl View {
     }
 
     /// What a site gains a minute: in the last third of the time that was watched, as for its
-    /// trend. `None` before there are enough looks.
+    /// trend. `None` before there are enough snapshots.
     fn rate(&self, site: &SiteRow) -> Option<f64> {
         let (now, began) = (self.report.as_ref()?.real_time, self.began?);
         let minutes = now.checked_sub(began)? as f64 / 60e9;

@@ -32,7 +32,6 @@ fn site(key: SiteKey, function: &str, blocks: u64) -> SiteRow {
         sums.live.add(MIB, Period::DEFAULT);
     }
     SiteRow {
-        smallest: MIB,
         oldest: key * SECOND,
         trend: Trend::Flat,
         key,
@@ -131,7 +130,7 @@ fn the_first_lines_answer() {
     let mut view = view();
     let mut growing = site(1, "open_session", 30);
     growing.trend = Trend::Growing;
-    // From the first look to the last, 90 s: 10 MiB in each of the thirds.
+    // From the first snapshot to the last, 90 s: 10 MiB in each of the thirds.
     growing.history = (0..7).map(|it| (it * 5 * MIB) as f64).collect();
     view.update(report(0, Vec::new()), 0);
     view.update(report(90, vec![growing, site(2, "load", 10)]), 64 * MIB);
@@ -225,15 +224,15 @@ fn the_function_has_room_and_what_is_cut_is_marked() {
     let mut growing = site(1, &long, 30);
     growing.trend = Trend::Growing;
     growing.history = (0..7).map(|it| (it * 5 * MIB) as f64).collect();
-    let look = |seconds| {
+    let snapshot = |seconds| {
         let mut report = report(seconds, vec![growing.clone(), site(2, "load", 5)]);
         report.more_sites = 1234;
         report.suppressed.sites = 17;
         report.suppressed.live = Some(growing.sums.live);
         report
     };
-    view.update(look(0), 0);
-    view.update(look(90), 0);
+    view.update(snapshot(0), 0);
+    view.update(snapshot(90), 0);
     for (width, least) in [(40, 18), (60, 28), (79, 28), (80, 28), (81, 28), (120, 28)] {
         let lines = drawn(&view, width, 24);
         let row = lines.iter().find(|it| it.starts_with(" ▸")).expect("a row");
@@ -332,14 +331,14 @@ fn sites_are_sorted_by_what_is_chosen() {
 #[test]
 fn sites_keep_their_places_while_a_person_reads() {
     let mut view = view();
-    let look = |first| vec![site(1, "first", first), site(2, "second", 5)];
-    view.update(report(0, look(9)), 0);
+    let snapshot = |first| vec![site(1, "first", first), site(2, "second", 5)];
+    view.update(report(0, snapshot(9)), 0);
     press(&mut view, Key::Down);
     assert_eq!(
         rows(&view),
         [("first".into(), false), ("second".into(), true)]
     );
-    let mut with_new = look(1);
+    let mut with_new = snapshot(1);
     with_new.push(site(3, "new", 7));
     for _ in 0..QUIET {
         view.update(report(1, with_new.clone()), 0);
@@ -384,7 +383,7 @@ fn a_filter_takes_the_stacks_with_a_function_of_that_name() {
     type_text(&mut view, "main");
     assert_eq!(names(&view).len(), 2);
     type_text(&mut view, &"x".repeat(10_000));
-    assert!(view.filter.chars().count() <= TYPED);
+    assert!(view.filter.chars().count() <= MAX_TYPED);
 }
 
 #[test]
@@ -495,10 +494,10 @@ fn the_end_of_the_processes_leaves_what_was_live() {
 #[test]
 fn a_long_watch_keeps_its_beginning_in_bounds() {
     let mut view = view();
-    for look in 0..3 * LOOKS as u64 {
-        view.update(report(look, Vec::new()), look);
+    for snapshot in 0..3 * MAX_POINTS as u64 {
+        view.update(report(snapshot, Vec::new()), snapshot);
     }
-    assert!(view.memory.len() < LOOKS);
+    assert!(view.memory.len() < MAX_POINTS);
     assert_eq!(view.memory[0].1, 0);
 }
 

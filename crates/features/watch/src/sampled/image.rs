@@ -10,8 +10,9 @@ use allotrope_trace::model::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::sampled::MAX_DEPTH;
 use crate::sampled::modules::{ModuleTable, arguments, path_of};
-use crate::sampled::{MAX_DEPTH, Watched};
+use crate::snapshot::Snapshot;
 
 /// Samples, and totals, of one record.
 const PART: usize = 4096;
@@ -19,16 +20,16 @@ const PART: usize = 4096;
 /// Appends the records of a process.
 pub(crate) fn add(
     image: ImageId,
-    watched: &Watched<'_>,
+    snapshot: &Snapshot,
     modules: &mut ModuleTable,
     records: &mut Vec<Record>,
 ) {
-    let state = watched.state;
+    let state = &snapshot.state;
     let process = &state.process;
     records.push(Record::ImageStart(ImageStart {
         image,
-        pid: watched.pid,
-        parent_pid: watched.parent_pid,
+        pid: snapshot.process,
+        parent_pid: snapshot.parent,
         origin: Origin::First,
         forked_from: None,
         fork_points: Vec::new(),
@@ -51,8 +52,8 @@ pub(crate) fn add(
     add_samples(image, state, &stacks, records);
     records.push(Record::ImageEnd(ImageEnd {
         image,
-        tick: watched.read_at,
-        exit: watched.exit,
+        tick: snapshot.time,
+        exit: snapshot.exit,
         complete: true,
     }));
 }

@@ -17,7 +17,8 @@ use allotrope_shm::samples::reader::State;
 use allotrope_shm::samples::stacks::Frame;
 use allotrope_shm::samples::writer::{Host, Private, Process, Sample, Writer};
 use allotrope_trace::model::Exit;
-use allotrope_watch::sampled::{About, Watched, save};
+use allotrope_watch::sampled::write;
+use allotrope_watch::snapshot::{Keys, Snapshot};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 
 /// When a story's process begins, and when it is read, in nanoseconds.
@@ -139,22 +140,28 @@ impl Story {
     }
 }
 
-/// Saves the states of these processes, whose process ids are 101, 102, ….
-pub fn save_all(path: &Path, stories: &[&Story]) {
-    let states: Vec<State> = stories.iter().map(|it| it.state()).collect();
-    let watched = (101..).zip(&states).map(|(pid, state)| Watched {
-        state,
-        pid,
-        parent_pid: 1,
-        read_at: READ,
-        exit: Exit::Running,
-    });
-    let watched: Vec<Watched<'_>> = watched.collect();
-    let about = About {
-        tool_version: "0.1.0",
-        depth_limit: 256,
+/// The snapshots of these processes, whose process ids are 101, 102, ….
+pub fn snapshots(stories: &[&Story]) -> Vec<Snapshot> {
+    let snapshot = |(process, story): (u32, &&Story)| {
+        let mut snapshot = Snapshot::new(process, None, story.state(), &Keys::default());
+        snapshot.time = READ;
+        snapshot.parent = 1;
+        snapshot.exit = Exit::Running;
+        snapshot
     };
-    save(path, &watched, about, None).expect("a saved profile");
+    (101..).zip(stories).map(snapshot).collect()
+}
+
+/// The sampled profile of these processes as a file.
+pub fn saved(stories: &[&Story]) -> Vec<u8> {
+    let mut saved = Vec::new();
+    write(&mut saved, &snapshots(stories), None).expect("a saved profile");
+    saved
+}
+
+/// Writes it to a file.
+pub fn save_all(path: &Path, stories: &[&Story]) {
+    std::fs::write(path, saved(stories)).expect("a file");
 }
 
 /// A block so much larger than the period that it is sampled for certain, and weighs 1.

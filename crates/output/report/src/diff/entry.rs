@@ -11,10 +11,11 @@ use allotrope_diff::{Diff, Entry, EntryStack, Kind};
 use allotrope_profile::StackFrame;
 
 use super::text_options::DiffTextOptions;
-use super::wording::{chance, each, function, kind_word, location, plural, short_location, signed};
-use crate::numbers::count;
-use crate::shorten::{callers, clean, columns, middle, name};
-use crate::style::Role;
+use super::wording::{chance, each, function, kind_word, location, short_location, signed};
+use crate::numbers::{count, plural};
+use crate::shorten::{callers, clean, name};
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, columns, cut_middle};
 
 /// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
@@ -54,21 +55,18 @@ pub(super) fn write(
         let called = style.paint(Role::Location, &called);
         writeln!(out, "{:INDENT$}{THROUGH}{called}", "")?;
     }
+    let indent = " ".repeat(INDENT);
     let text = facts(diff, entry, style.columns() - INDENT);
-    for text in crate::shorten::wrap(&text, style.columns() - INDENT) {
-        writeln!(out, "{:INDENT$}{text}", "")?;
-    }
-    if let Some(interval) = &entry.interval {
-        for text in crate::shorten::wrap(&chance(interval), style.columns() - INDENT) {
-            writeln!(out, "{:INDENT$}{text}", "")?;
-        }
+    let interval = entry.interval.as_ref().map(chance);
+    for text in [Some(text), interval].into_iter().flatten() {
+        write_lines(out, style.fitted(&text, [&indent, &indent], Role::Plain))?;
     }
     if let Some(rule) = &entry.suppressed {
-        let text = middle(&clean(&suppressed(rule)), style.columns() - INDENT);
+        let text = cut_middle(&clean(&suppressed(rule)), style.columns() - INDENT);
         writeln!(out, "{:INDENT$}{text}", "")?;
     }
     if let Some(text) = differing(diff, entry) {
-        let text = middle(&text, style.columns() - INDENT);
+        let text = cut_middle(&text, style.columns() - INDENT);
         writeln!(out, "{:INDENT$}{text}", "")?;
     }
     if options.all_frames {
@@ -244,7 +242,7 @@ fn write_group(
             .trim_start()
             .to_owned();
     }
-    let head = middle(&head, room / 2);
+    let head = cut_middle(&head, room / 2);
     let gap = if head.is_empty() { "" } else { "  " };
     let room = room.saturating_sub(columns(&head) + columns(gap));
     let names = group.names.iter().map(|&number| &*names[number as usize]);
@@ -259,7 +257,7 @@ fn write_group(
     if head.is_empty() && calls.is_empty() {
         return Ok(());
     }
-    let calls = style.paint(Role::Location, &middle(&calls, room));
+    let calls = style.paint(Role::Location, &cut_middle(&calls, room));
     writeln!(out, "{:INDENT$}{head}{gap}{calls}", "")
 }
 
@@ -283,13 +281,13 @@ pub(super) fn write_folded(
     let (was, is) = differing_parts(diff, entry);
     let room = style.columns().saturating_sub(columns(&head));
     let Some(was) = was else {
-        let text = middle(&text, room);
+        let text = cut_middle(&text, room);
         let tail = style.paint(Role::Location, tail.trim_start());
         return writeln!(out, "{head}{text}\n{:INDENT$}{tail}", "");
     };
-    writeln!(out, "{head}{}", middle(&was, room))?;
+    writeln!(out, "{head}{}", cut_middle(&was, room))?;
     let room = style.columns().saturating_sub(INDENT + 2 + columns(&tail));
-    let is = middle(&is.unwrap_or_default(), room);
+    let is = cut_middle(&is.unwrap_or_default(), room);
     writeln!(
         out,
         "{:INDENT$}→ {is}{}",
@@ -414,7 +412,7 @@ fn stack_head(diff: &Diff, entry: &Entry, stack: &EntryStack, room: usize) -> St
     if !found.is_empty() {
         head = format!("{head} at {found}").trim_start().to_owned();
     }
-    middle(&head, room)
+    cut_middle(&head, room)
 }
 
 /// The location of a stack in the blamed function, and the location before if it

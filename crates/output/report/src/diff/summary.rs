@@ -7,10 +7,11 @@ use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text_options::DiffTextOptions;
-use super::wording::{chance, each, kind_word, plural, signed};
-use crate::numbers::count;
-use crate::shorten::{clean, columns, middle, path, wrap};
-use crate::style::Role;
+use super::wording::{chance, each, kind_word, signed};
+use crate::numbers::{count, plural};
+use crate::shorten::{clean, path};
+use allotrope_text::document::{Table, left, right, write_lines};
+use allotrope_text::{Role, cut_middle};
 
 /// A line of the table: its name, three figures, a note.
 struct Row {
@@ -43,9 +44,7 @@ pub(super) fn write(
             "Figures of sampled profiles are estimates; the difference is {}.",
             chance(interval)
         );
-        for text in wrap(&text, options.style.columns()) {
-            writeln!(out, "{text}")?;
-        }
+        write_lines(out, options.style.fitted(&text, ["", ""], Role::Plain))?;
     }
     if let Some(pattern) = &options.selection.filter {
         let sum = sum(matching.iter().copied());
@@ -59,9 +58,7 @@ pub(super) fn write(
             plural(matching.len(), "entry", "entries"),
         );
         writeln!(out)?;
-        for text in wrap(&text, options.style.columns()) {
-            writeln!(out, "{text}")?;
-        }
+        write_lines(out, options.style.fitted(&text, ["", ""], Role::Plain))?;
     }
     Ok(())
 }
@@ -73,7 +70,7 @@ pub(super) fn line(
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let text = middle(&clean(text), options.style.columns());
+    let text = cut_middle(&clean(text), options.style.columns());
     writeln!(out, "{}", options.style.paint(role, &text))
 }
 
@@ -84,35 +81,27 @@ fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
         title.push_str(&format!(" (each: divided by {per})"));
     }
     line(&title, Role::Title, options, out)?;
-    let rows = rows(diff);
-    let widths = [0, 1, 2].map(|column| {
-        let cells = rows.iter().map(|row| columns(&row.figures[column]));
-        cells.max().unwrap_or(0)
-    });
-    for row in &rows {
-        let mut text = format!("  {:<8}", row.name);
-        for (cell, width) in row.figures.iter().zip(widths) {
-            text.push_str(&format!("  {cell:>width$}"));
-        }
-        text.push_str(&format!("  {}", row.note));
-        if row.name == "total" {
-            line(text.trim_end(), Role::Title, options, out)?;
-        } else {
-            let text = middle(text.trim_end(), options.style.columns());
-            writeln!(out, "{text}")?;
-        }
+    let titles = ["before", "after", "difference"].map(right).into_iter();
+    let columns = [left("").at_least(8)].into_iter().chain(titles);
+    let mut table = Table::new(columns.chain([left("")]));
+    for row in rows(diff) {
+        let role = match row.name {
+            "total" => Role::Title,
+            _ => Role::Plain,
+        };
+        let [before, after, difference] = row.figures;
+        table.row_in(
+            role,
+            [row.name.to_owned(), before, after, difference, row.note],
+        );
     }
-    Ok(())
+    write_lines(out, table.lines(options.style))
 }
 
 /// The rows of the table. In each column, the last one is the sum of the others.
 fn rows(diff: &Diff) -> Vec<Row> {
     let entries: Vec<&Entry> = diff.entries.iter().collect();
-    let mut rows = vec![Row {
-        name: "",
-        figures: ["before", "after", "difference"].map(str::to_owned),
-        note: String::new(),
-    }];
+    let mut rows = Vec::new();
     for kind in [
         Kind::New,
         Kind::Gone,
@@ -161,10 +150,8 @@ fn row(diff: &Diff, name: &'static str, sum: Sum, note: String) -> Row {
 }
 
 fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
-    for text in wrap(&noise_in_words(diff), options.style.columns()) {
-        writeln!(out, "{}", options.style.paint(Role::Location, &text))?;
-    }
-    Ok(())
+    let text = noise_in_words(diff);
+    write_lines(out, options.style.fitted(&text, ["", ""], Role::Location))
 }
 
 /// What is known about the random variation of the runs, as sentences.

@@ -7,15 +7,14 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_text::TextWriter;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, TextWriter};
 
 use super::selection::sum;
 use super::text_options::DiffTextOptions;
-use super::wording::{plural, signed};
+use super::wording::signed;
 use super::{entry, summary};
-use crate::numbers::count;
-use crate::shorten::wrap;
-use crate::style::Role;
+use crate::numbers::{count, plural};
 
 /// Writes the comparison.
 pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -71,15 +70,11 @@ pub fn write_entries(
 
 /// Writes the remarks, indented by so many columns.
 fn write_remarks(options: &DiffTextOptions, indent: usize, out: &mut dyn Write) -> io::Result<()> {
-    for remark in &options.remarks {
-        // The lines after the first are indented by two more.
-        let room = options.style.columns().saturating_sub(indent + 2);
-        for (index, line) in wrap(remark, room).iter().enumerate() {
-            let indent = indent + if index > 0 { 2 } else { 0 };
-            writeln!(out, "{:indent$}{line}", "")?;
-        }
-    }
-    Ok(())
+    // The lines after the first are indented by two more.
+    let [first, rest] = [indent, indent + 2].map(|columns| " ".repeat(columns));
+    let remarks = options.remarks.iter();
+    let lines = remarks.flat_map(|it| options.style.fitted(it, [&first, &rest], Role::Plain));
+    write_lines(out, lines)
 }
 
 /// The entries in their order, but those whose leaks are suppressed after the others.

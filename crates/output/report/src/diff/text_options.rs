@@ -1,7 +1,7 @@
 //! What the text of a comparison shows, and how.
 
 use super::selection::Selection;
-use crate::style::Style;
+use allotrope_text::Style;
 
 /// What a text shows.
 #[derive(Debug, Clone)]

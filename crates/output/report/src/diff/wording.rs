@@ -4,7 +4,8 @@ use allotrope_diff::{Diff, Interval, Kind};
 use allotrope_profile::StackFrame;
 
 use crate::numbers::count;
-use crate::shorten::{clean, columns, name, path};
+use crate::shorten::{clean, name, path};
+use allotrope_text::columns;
 
 /// The word for a kind, as in JSON.
 pub fn kind_word(kind: Kind) -> &'static str {
@@ -36,14 +37,6 @@ pub(super) fn each(diff: &Diff, difference: i64) -> String {
         Some(part) => format!(" ({part:+.2} each)"),
         None => String::new(),
     }
-}
-
-pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        count(number as u64),
-        if number == 1 { one } else { many }
-    )
 }
 
 /// The name of a frame: its function, or its offset in the module.

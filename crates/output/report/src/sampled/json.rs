@@ -5,18 +5,16 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_profile::Profile;
-use allotrope_profile::sampled::{
-    Estimate, SampledFigures, SampledProcess, SampledProfile, SampledSite,
-};
+use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProcess, SampledProfile};
+use allotrope_profile::warnings::all_sampled_warnings;
+use allotrope_profile::{Process, Site};
 use allotrope_text::{text_of_os, text_of_path};
-use allotrope_trace::model::{Exit, Sampling};
+use allotrope_trace::model::Sampling;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::json::{ExitForm, Frames};
 use crate::json_recording::ModuleForm;
-use crate::nameless::all_sampled_warnings;
 
 #[derive(Serialize)]
 struct RecordingForm<'a> {
@@ -95,9 +93,10 @@ impl Serialize for FiguresForm<'_> {
 
 /// The estimate, rounded, and its interval, rounded outwards. The casts saturate.
 fn estimate<M: SerializeMap>(map: &mut M, name: &str, it: &Estimate) -> Result<(), M::Error> {
-    map.serialize_entry(name, &(it.value.round() as u64))?;
-    map.serialize_entry(&format!("{name}_low"), &(it.low.floor() as u64))?;
-    map.serialize_entry(&format!("{name}_high"), &(it.high.ceil() as u64))
+    let Estimate { value, low, high } = it.rounded();
+    map.serialize_entry(name, &(value as u64))?;
+    map.serialize_entry(&format!("{name}_low"), &(low as u64))?;
+    map.serialize_entry(&format!("{name}_high"), &(high as u64))
 }
 
 fn total(figures: &SampledFigures) -> FiguresForm<'_> {
@@ -119,28 +118,28 @@ fn sampling(it: &Sampling) -> SamplingForm {
     }
 }
 
-fn process(it: &SampledProcess) -> ProcessForm<'_> {
+fn process<'a>((it, samples): (&'a Process, &'a SampledProcess)) -> ProcessForm<'a> {
     ProcessForm {
         id: it.id,
         pid: it.pid,
         parent_pid: it.parent_pid,
         executable: text_of_path(&it.executable),
         command: it.command.iter().map(|it| text_of_os(it)).collect(),
-        exit: ExitForm(it.exit.unwrap_or(Exit::Unknown)),
-        started_us: it.began_ns / 1000,
-        duration_us: it.read_ns.saturating_sub(it.began_ns) / 1000,
-        sampling: sampling(&it.sampling),
-        totals: it.totals.as_ref().map(total),
-        sites: it.sites.iter().map(site).collect(),
+        exit: ExitForm(it.exit),
+        started_us: it.started_us,
+        duration_us: it.duration_us,
+        sampling: sampling(&samples.sampling),
+        totals: samples.totals.as_ref().map(total),
+        sites: it.sites.iter().zip(&samples.sites).map(site).collect(),
     }
 }
 
-fn site(it: &SampledSite) -> SiteForm<'_> {
+fn site<'a>((site, figures): (&'a Site, &'a SampledFigures)) -> SiteForm<'a> {
     SiteForm {
-        number: it.number,
-        stack: &it.stack,
+        number: site.number,
+        stack: &site.stack,
         figures: FiguresForm {
-            figures: &it.figures,
+            figures,
             is_total: false,
         },
     }
@@ -149,22 +148,19 @@ fn site(it: &SampledSite) -> SiteForm<'_> {
 /// Writes the whole profile and a newline.
 pub fn write(profile: &SampledProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
-    let recording = &profile.recording;
+    let tables = &profile.profile;
+    let recording = &tables.recording;
     let started = recording.started_unix_ns;
-    let ends = profile.processes.iter().map(|it| it.read_ns);
-    let tables = Profile {
-        frames: profile.frames.clone(),
-        modules: profile.modules.clone(),
-        ..Profile::default()
-    };
-    let modules: Vec<_> = profile.modules.iter().map(ModuleForm::of).collect();
-    let processes: Vec<_> = profile.processes.iter().map(process).collect();
+    let ends = tables.processes.iter();
+    let ends = ends.map(|it| it.started_us.saturating_add(it.duration_us));
+    let modules: Vec<_> = tables.modules.iter().map(ModuleForm::of).collect();
+    let processes: Vec<_> = profile.sampled_processes().map(process).collect();
     let totals = profile.totals();
     out.write_all(b"{\"format\":\"allotrope-sampled/1\",\"recording\":")?;
     let form = RecordingForm {
         command: recording.command.iter().map(|it| text_of_os(it)).collect(),
         started_unix_us: (started > 0).then_some(started / 1000),
-        duration_us: ends.max().unwrap_or(0) / 1000,
+        duration_us: ends.max().unwrap_or(0),
         tool_version: &recording.tool_version,
         system: &recording.system,
         architecture: &recording.architecture,
@@ -180,7 +176,7 @@ pub fn write(profile: &SampledProfile, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b",\"processes\":")?;
     allotrope_text::to_json_writer(&mut out, &processes)?;
     out.write_all(b",\"frames\":")?;
-    allotrope_text::to_json_writer(&mut out, &Frames(&tables, None))?;
+    allotrope_text::to_json_writer(&mut out, &Frames(tables, None))?;
     out.write_all(b",\"modules\":")?;
     allotrope_text::to_json_writer(&mut out, &modules)?;
     out.write_all(b"}\n")?;

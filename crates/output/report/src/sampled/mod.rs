@@ -6,4 +6,4 @@ pub mod text;
 mod wording;
 
 pub use rows::{SiteRow, rows};
-pub use wording::{interval, note, value, words};
+pub use wording::{interval, value, words};

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use allotrope_profile::sampled::{SampledFigures, SampledProcess, SampledProfile, SampledSite};
-use allotrope_profile::{Metric, Stack};
+use allotrope_profile::sampled::{SampledFigures, SampledProfile};
+use allotrope_profile::{Metric, Process, Stack};
 
 /// A row of a list.
 #[derive(Debug, Clone)]
@@ -16,46 +16,33 @@ pub struct SiteRow<'a> {
     /// The samples of its sites, added up.
     pub figures: SampledFigures,
     /// The processes that have it.
-    pub processes: Vec<&'a SampledProcess>,
+    pub processes: Vec<&'a Process>,
 }
 
 /// The rows of a profile, the largest estimates of the metric first.
 pub fn rows(profile: &SampledProfile, metric: Metric) -> Vec<SiteRow<'_>> {
     let mut rows: BTreeMap<&Stack, SiteRow<'_>> = BTreeMap::new();
-    for process in &profile.processes {
-        for site in &process.sites {
-            match rows.get_mut(&site.stack) {
-                Some(row) => row.add(process, site),
-                None => {
-                    let row = SiteRow {
-                        number: site.number,
-                        stack: &site.stack,
-                        figures: site.figures,
-                        processes: vec![process],
-                    };
-                    rows.insert(&site.stack, row);
-                }
+    for (process, samples) in profile.sampled_processes() {
+        for (site, figures) in process.sites.iter().zip(&samples.sites) {
+            let row = rows
+                .entry(&site.stack)
+                .and_modify(|row| row.figures.merge(figures))
+                .or_insert_with(|| SiteRow {
+                    number: site.number,
+                    stack: &site.stack,
+                    figures: *figures,
+                    processes: Vec::new(),
+                });
+            if row
+                .processes
+                .last()
+                .is_none_or(|last| last.id != process.id)
+            {
+                row.processes.push(process);
             }
         }
     }
     let mut rows: Vec<SiteRow<'_>> = rows.into_values().collect();
-    rows.sort_by_cached_key(|row| {
-        let estimate = row.figures.metric(metric);
-        let rounded = estimate.map_or(0, |it| it.value.round() as u64);
-        (Reverse(rounded), row.number)
-    });
+    rows.sort_by_cached_key(|row| (Reverse(row.figures.rounded(metric)), row.number));
     rows
-}
-
-impl<'a> SiteRow<'a> {
-    fn add(&mut self, process: &'a SampledProcess, site: &SampledSite) {
-        self.figures.merge(&site.figures);
-        if self
-            .processes
-            .last()
-            .is_none_or(|last| last.id != process.id)
-        {
-            self.processes.push(process);
-        }
-    }
 }

@@ -4,17 +4,18 @@ use std::io::{self, Write};
 
 use allotrope_attribution::{Glue, Origin};
 use allotrope_profile::sampled::{Figures, SampledFigures, SampledProfile};
+use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{Metric, StackFrame, StackSet, command_text};
 use allotrope_text::TextWriter;
 
 use super::rows::{SiteRow, rows};
-use super::wording::{interval, periods, value, words};
+use super::wording::{interval, value, words};
 use crate::numbers::{count, duration};
 use crate::shorten::wrap;
-use crate::style::{Role, Style};
+use allotrope_text::{Role, Style};
 
 /// Most frames of a stack that are shown unless all are wanted.
-const FRAMES: usize = 8;
+const MAX_FRAMES: usize = 8;
 
 /// What the text shows.
 #[derive(Debug, Clone)]
@@ -102,32 +103,29 @@ impl<'a> Text<'a> {
     }
 
     fn header(&self, out: &mut dyn Write) -> io::Result<()> {
-        let profile = self.profile;
-        let command = command_text(&profile.recording.command);
+        let recorded = &self.profile.profile;
+        let command = command_text(&recorded.recording.command);
         self.line(Role::Title, &allotrope_text::shown(&command), out)?;
-        let watched = profile.processes.iter();
-        let longest = watched
-            .map(|it| it.read_ns.saturating_sub(it.began_ns))
-            .max();
-        let processes = match &profile.processes[..] {
+        let longest = recorded.processes.iter().map(|it| it.duration_us).max();
+        let processes = match &recorded.processes[..] {
             [one] => format!("process {}", one.pid),
             many => format!("{} processes", count(many.len() as u64)),
         };
-        let since = duration(longest.unwrap_or(0) as f64 / 1000.0);
+        let since = duration(longest.unwrap_or(0) as f64);
         let line = format!(
             "{processes}, watched for {since}; sampled: {}",
-            periods(profile)
+            self.profile.periods()
         );
         self.wrapped(&line, 0, out)?;
-        let nameless = crate::sampled_warnings(profile);
-        for warning in profile.warnings().into_iter().chain(nameless) {
+        let nameless = sampled_warnings(self.profile);
+        for warning in self.profile.warnings().into_iter().chain(nameless) {
             let lines = wrap(&format!("warning: {warning}"), self.options.style.columns());
             for line in lines {
                 self.line(Role::Warning, &line, out)?;
             }
         }
         writeln!(out)?;
-        match profile.totals() {
+        match self.profile.totals() {
             None => self.wrapped("Sampling was never on: nothing is known.", 0, out)?,
             Some(totals) => {
                 self.figures(&totals, out)?;
@@ -217,7 +215,7 @@ impl<'a> Text<'a> {
         };
         let most = match self.options.all_frames {
             true => usize::MAX,
-            false => FRAMES,
+            false => MAX_FRAMES,
         };
         if shown.is_empty() {
             self.line(Role::Location, "        [no stack]", out)?;

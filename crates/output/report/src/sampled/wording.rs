@@ -1,34 +1,9 @@
 //! Estimates and intervals in words.
 
-use allotrope_profile::sampled::{Estimate, SampledProfile};
+use allotrope_profile::sampled::Estimate;
 use allotrope_profile::{Metric, Unit};
 
 use crate::numbers::{bytes, count};
-
-/// What a sampled profile is, in one sentence.
-pub fn note(profile: &SampledProfile) -> String {
-    format!(
-        "the figures are estimates from samples ({}), and from–to are their 95 % intervals",
-        periods(profile)
-    )
-}
-
-/// At which periods the processes were sampled.
-pub(super) fn periods(profile: &SampledProfile) -> String {
-    let on = profile.processes.iter().map(|it| it.sampling);
-    let mut periods: Vec<u64> = on
-        .flat_map(|it| [it.period, it.longest_period])
-        .filter(|&period| period > 0)
-        .collect();
-    periods.sort_unstable();
-    match (periods.first(), periods.last()) {
-        (Some(one), Some(other)) if one == other => format!("one byte of {} is a hit", bytes(*one)),
-        (Some(least), Some(most)) => {
-            format!("one byte of {} to {} is a hit", bytes(*least), bytes(*most))
-        }
-        _ => "sampling was never on".to_owned(),
-    }
-}
 
 /// An estimate without its interval.
 pub fn value(estimate: &Estimate, metric: Metric) -> String {
@@ -37,13 +12,10 @@ pub fn value(estimate: &Estimate, metric: Metric) -> String {
 
 /// The interval of an estimate: `1.2 MiB–3.4 MiB`.
 pub fn interval(estimate: &Estimate, metric: Metric) -> String {
-    let [low, high] = [estimate.low.floor(), estimate.high.ceil()];
+    let it = estimate.rounded();
     // The casts saturate.
-    format!(
-        "{}–{}",
-        number(low as u64, metric),
-        number(high as u64, metric)
-    )
+    let [low, high] = [it.low, it.high].map(|it| number(it as u64, metric));
+    format!("{low}–{high}")
 }
 
 fn number(number: u64, metric: Metric) -> String {

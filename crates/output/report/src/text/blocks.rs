@@ -7,9 +7,9 @@ use allotrope_profile::{Block, RunTimes};
 
 use crate::free_frames::FreeFrames;
 use crate::numbers::{count, duration};
-use crate::shorten::{clean, middle};
-use crate::style::{Role, Style};
 use crate::text::TextOptions;
+use allotrope_text::Style;
+use allotrope_text::document::{Table, left, right};
 
 /// Writes single allocations as it receives them: a site may have millions.
 pub struct BlockList<'a> {
@@ -17,6 +17,7 @@ pub struct BlockList<'a> {
     /// The stacks that freed blocks, if the recording has them.
     freed_at: Option<FreeFrames<'a>>,
     style: Style,
+    table: Table,
     /// The start of the first process, from which times count.
     started_ns: u64,
     written: u64,
@@ -31,12 +32,19 @@ impl<'a> BlockList<'a> {
         out: &'a mut dyn Write,
     ) -> io::Result<Self> {
         let style = options.style;
-        let heading = line("time", "bytes", "lifetime", "thread", style);
-        writeln!(out, "{}", style.paint(Role::Title, &heading))?;
+        let table = Table::new([
+            right("time").at_least(14),
+            right("bytes").at_least(15),
+            right("lifetime").at_least(10),
+            left("thread").filling(),
+        ]);
+        let table = table.indent(0);
+        writeln!(out, "{}", table.titles(style))?;
         Ok(Self {
             attributed,
             freed_at: FreeFrames::of(attributed.profile),
             style,
+            table,
             started_ns: RunTimes::of(attributed.profile).started_ns,
             written: 0,
             out,
@@ -64,9 +72,10 @@ impl<'a> BlockList<'a> {
             && let Some(&frame) = stack.get(own)
             && let Some(frame) = self.attributed.profile.frames.get(frame as usize)
         {
-            thread.push_str(&format!(", freed at {}", clean(&frame.function)));
+            thread.push_str(&format!(", freed at {}", frame.function));
         }
-        let line = line(&seconds, &count(block.size), &lifetime, &thread, self.style);
+        let cells = [seconds, count(block.size), lifetime, thread];
+        let line = self.table.line(cells, self.style);
         self.written += 1;
         writeln!(self.out, "{line}")
     }
@@ -82,13 +91,8 @@ impl<'a> BlockList<'a> {
         let thread = process.and_then(|process| process.threads.get(thread as usize));
         match thread {
             Some(thread) if thread.tid > 0 && thread.name.is_empty() => thread.tid.to_string(),
-            Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),
+            Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, thread.name),
             _ => "unknown".to_owned(),
         }
     }
-}
-
-fn line(time: &str, size: &str, lifetime: &str, thread: &str, style: Style) -> String {
-    let line = format!("{time:>14}  {size:>15}  {lifetime:>10}  {thread}");
-    middle(line.trim_end(), style.columns())
 }

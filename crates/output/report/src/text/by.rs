@@ -5,13 +5,13 @@ use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_profile::{Metric, Process, Profile};
-use allotrope_text::TextWriter;
+use allotrope_text::document::{Table, Text, left, right, write_lines};
+use allotrope_text::{Role, TextWriter, columns, cut};
 
 use crate::groups::{Group, Grouping, groups};
 use crate::numbers::count;
 use crate::selection::processes;
-use crate::shorten::{clean, columns, end, name, path};
-use crate::style::Role;
+use crate::shorten::{self, path};
 use crate::text::{TextOptions, amount, chart, describe};
 
 /// Columns of a curve.
@@ -42,9 +42,7 @@ pub fn write_by(
         Grouping::Function => rows(profile, &title, &top, metric, whole, options),
         Grouping::Module => module_rows(profile, &title, &top, metric, whole, options),
     };
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(&mut out, lines)?;
     let rest = &all[top.len()..];
     if !rest.is_empty() {
         let value: u64 = rest.iter().map(|group| group.value(metric)[0]).sum();
@@ -69,17 +67,8 @@ pub(super) fn rows(
     whole: u64,
     options: &TextOptions,
 ) -> Vec<String> {
-    let label = |group: &&Group<'_>| function(profile, group);
-    let locations = groups.iter().map(|group| location(profile, group));
-    lay_out(
-        title,
-        groups,
-        metric,
-        whole,
-        options,
-        &label,
-        locations.collect(),
-    )
+    let name = |group: &Group<'_>| (function(profile, group), location(profile, group));
+    lay_out(title, groups, metric, whole, options, &name)
 }
 
 fn module_rows(
@@ -90,44 +79,37 @@ fn module_rows(
     whole: u64,
     options: &TextOptions,
 ) -> Vec<String> {
-    let label = |group: &&Group<'_>| match group.frame {
-        Some(frame) => match clean(&profile.module_name(frame)) {
-            empty if empty.is_empty() => "[no module]".to_owned(),
-            module => module,
-        },
-        None => "[no stack]".to_owned(),
+    let name = |group: &Group<'_>| {
+        let module = match group.frame {
+            Some(frame) => profile.module_name(frame),
+            None => "[no stack]".into(),
+        };
+        let module = match &*module {
+            "" => "[no module]".to_owned(),
+            module => module.to_owned(),
+        };
+        (module, String::new())
     };
-    let none = vec![Location::default(); groups.len()];
-    lay_out(title, groups, metric, whole, options, &label, none)
-}
-
-/// A source file with the lines in it, or a module.
-#[derive(Clone, Default)]
-struct Location {
-    file: String,
-    lines: String,
+    lay_out(title, groups, metric, whole, options, &name)
 }
 
 fn function(profile: &Profile, group: &Group<'_>) -> String {
     match group.frame {
         Some(frame) if group.is_unnamed => {
-            format!("{} (no names)", clean(&profile.module_name(frame)))
+            format!("{} (no names)", profile.module_name(frame))
         }
         Some(frame) => frame.function.to_string(),
         None => "[no stack]".to_owned(),
     }
 }
 
-fn location(profile: &Profile, group: &Group<'_>) -> Location {
+/// A source file with the lines in it, or a module.
+fn location(profile: &Profile, group: &Group<'_>) -> String {
     const MAX: usize = 3;
     let Some((file, lines)) = group.lines(profile) else {
         let frame = group.frame.filter(|_| !group.is_unnamed);
-        let module = frame.map(|frame| clean(&profile.module_name(frame)));
-        let module = module.filter(|module| !module.is_empty());
-        return Location {
-            file: module.unwrap_or_default(),
-            lines: String::new(),
-        };
+        let module = frame.map(|frame| profile.module_name(frame).into_owned());
+        return module.unwrap_or_default();
     };
     let mut shown: Vec<String> = lines.iter().take(MAX).map(u32::to_string).collect();
     if lines.len() > MAX {
@@ -135,109 +117,70 @@ fn location(profile: &Profile, group: &Group<'_>) -> Location {
     }
     // The folders are in the site's own lines.
     let file = file.rsplit('/').next().unwrap_or(file);
-    Location {
-        file: file.to_owned(),
-        lines: format!(":{}", shown.join(" ")),
+    format!("{file}:{}", shown.join(" "))
+}
+
+/// The location in at most `room` columns: the lines are left out last.
+fn short_location(location: &str, room: usize) -> String {
+    let (file, lines) = location.split_at(location.rfind(':').unwrap_or(location.len()));
+    match room.saturating_sub(columns(lines)) {
+        0..4 => cut(lines, room),
+        left if lines.is_empty() => cut(file, left),
+        left => format!("{}{lines}", path(file, left)),
     }
 }
 
+/// A function's name that is indented by two columns.
+fn short_name(name: &str, room: usize) -> String {
+    format!(
+        "  {}",
+        shorten::name(name.trim_start(), room.saturating_sub(2))
+    )
+}
+
+/// `name` gives the name and the location of a group.
 fn lay_out(
     title: &str,
     groups: &[&Group<'_>],
     metric: Metric,
     whole: u64,
     options: &TextOptions,
-    label: &dyn Fn(&&Group<'_>) -> String,
-    locations: Vec<Location>,
+    name: &dyn Fn(&Group<'_>) -> (String, String),
 ) -> Vec<String> {
-    let style = options.style;
-    let width = style.columns();
     let curves: Vec<Option<String>> = groups.iter().map(|group| curve(group)).collect();
-    let has_curves = curves.iter().any(Option::is_some);
-    let values: Vec<String> = groups
-        .iter()
-        .map(|group| amount(metric, group.value(metric)[0]))
-        .collect();
-    let value_width = values.iter().map(|value| columns(value)).max().unwrap_or(0);
-    let value_width = value_width.max(NOW.len());
-    let curve_width = if has_curves { CURVE + 2 } else { 0 };
-    // Indent, value, share, and their gaps.
-    let fixed = 2 + curve_width + 2 + value_width + 2 + SHARE.len() + 1;
-    let locations_width = locations
-        .iter()
-        .map(|it| columns(&it.file) + columns(&it.lines))
-        .max()
-        .unwrap_or(0);
-    let labels: Vec<String> = groups.iter().map(label).collect();
-    let longest = labels.iter().map(|label| columns(label)).max().unwrap_or(0);
-    let room = width.saturating_sub(fixed);
-    // The location has up to a third, more if names leave it.
-    let for_locations = match locations_width {
-        0 => 0,
-        needed => needed.min((room / 3).max(room.saturating_sub(longest + 2))) + 2,
-    };
-    let names = room
-        .saturating_sub(for_locations)
-        .min(longest)
-        .max(columns(title).saturating_sub(2).min(room));
-    // A narrow terminal has no room for locations.
-    let for_locations = match room.saturating_sub(names) {
-        left if left < 8 => 0,
-        left => for_locations.min(left),
-    };
-    let mut lines = Vec::new();
-    let grows = if has_curves {
-        format!("  {:<CURVE$}", "grows")
-    } else {
-        String::new()
+    let grows = match curves.iter().any(Option::is_some) {
+        true => format!("{:<CURVE$}", "grows"),
+        false => String::new(),
     };
     let now = match metric {
-        Metric::PeakBytes | Metric::PeakAllocations => NOW,
+        Metric::PeakBytes | Metric::PeakAllocations => "at peak",
         _ => "",
     };
-    let first = format!(
-        "{:<pad$}{grows}  {now:>value_width$}  {SHARE}",
-        end(title, names + 2),
-        pad = names + 2
-    );
-    lines.push(style.paint(Role::Title, first.trim_end()));
-    for (index, group) in groups.iter().enumerate() {
-        let function = name(&labels[index], names);
-        let pad = names - columns(&function);
-        let curve = match (&curves[index], has_curves) {
-            (Some(curve), _) => format!("  {curve}"),
-            (None, true) => " ".repeat(CURVE + 2),
-            (None, false) => String::new(),
-        };
-        let location = &locations[index];
-        let left = for_locations.saturating_sub(2 + columns(&location.lines));
-        let location = match for_locations {
-            0 => String::new(),
-            _ if left < 4 => end(&location.lines, for_locations.saturating_sub(2)),
-            _ if location.lines.is_empty() => end(&location.file, left),
-            _ => format!("{}{}", path(&location.file, left), location.lines),
-        };
+    let columns = [
+        left(title).cut_by(short_name),
+        right(grows),
+        right(now),
+        right("share"),
+        left("").cut_by(short_location),
+    ];
+    let rows = groups.iter().zip(curves).map(|(group, curve)| {
+        let (name, location) = name(group);
+        let [value, _] = group.value(metric);
         let share = match whole {
             0 => String::new(),
-            whole => format!(
-                "{:.0} %",
-                group.value(metric)[0] as f64 * 100.0 / whole as f64
-            ),
+            whole => format!("{:.0} %", value as f64 * 100.0 / whole as f64),
         };
-        let line = format!(
-            "  {}{:pad$}{curve}  {:>value_width$}  {share:>5}  {}",
-            style.paint(Role::Function, &function),
-            "",
-            values[index],
-            style.paint(Role::Location, &location),
-        );
-        lines.push(line.trim_end().to_owned());
-    }
-    lines
+        [
+            Text::of(Role::Function, format!("  {name}")),
+            curve.unwrap_or_default().into(),
+            amount(metric, value).into(),
+            share.into(),
+            Text::of(Role::Location, location),
+        ]
+    });
+    let table = Table::new(columns).indent(0).rows(rows);
+    table.lines(options.style)
 }
-
-const NOW: &str = "at peak";
-const SHARE: &str = "share";
 
 /// What the sites of a group held over time: of one process only, for the times of others
 /// differ.

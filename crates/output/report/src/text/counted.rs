@@ -5,12 +5,11 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
-use allotrope_text::TextWriter;
+use allotrope_text::document::{Table, left, right, write_lines};
+use allotrope_text::{Role, TextWriter};
 
 use crate::numbers::{bytes, count};
 use crate::selection::processes;
-use crate::shorten::{clean, columns, middle, wrap};
-use crate::style::{Role, Style};
 use crate::text::{TextOptions, chart};
 
 /// Explains which figures are missing, and how to record them.
@@ -35,9 +34,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out)?;
-    for line in wrap(WHY, options.style.columns()) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(out, options.style.fitted(WHY, ["", ""], Role::Plain))?;
     let many = processes(profile, options).nth(1).is_some();
     for process in processes(profile, options).take(options.top) {
         let of = match many {
@@ -82,7 +79,6 @@ pub fn write_sizes(
     for process in processes(profile, options) {
         let title = format!("Sizes of blocks of process {}", process.id);
         writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
-        let titles = ["", "allocations", "bytes", "at peak", "live at the end"];
         let sizes = process.sizes.iter().flatten();
         let rows = sizes.map(|it| {
             let name = match it.up_to_bytes {
@@ -97,9 +93,8 @@ pub fn write_sizes(
                 bytes(it.leaked_bytes),
             ]
         });
-        let titles = std::iter::once(titles.map(String::from));
-        let cells: Vec<[String; 5]> = titles.chain(rows).collect();
-        lines(&cells, style, &mut out)?;
+        let titles = ["allocations", "bytes", "at peak", "live at the end"];
+        write_lines(&mut out, columns(titles).rows(rows).lines(style))?;
     }
     out.flush()
 }
@@ -134,7 +129,7 @@ fn threads(process: &Process) -> Vec<Row> {
     let threads = (0..).zip(&process.threads);
     threads
         .map(|(index, it)| Row {
-            name: format!("{} {}", it.tid, clean(&it.name)),
+            name: format!("{} {}", it.tid, it.name),
             counts: [it.allocations, it.allocated_bytes, it.deallocations],
             curve: chart::of_thread(process, index, CURVE).map(|values| chart::bars(&values)),
         })
@@ -170,37 +165,17 @@ fn table(
         true => "live bytes",
         false => "",
     };
-    let titles = ["", "allocations", "bytes", "deallocations", held];
-    let cells: Vec<[String; 5]> = std::iter::once(titles.map(String::from))
-        .chain(rows.into_iter().map(|row| {
-            let [allocations, size, given] = row.counts;
-            let curve = row.curve.unwrap_or_default();
-            [
-                row.name,
-                count(allocations),
-                bytes(size),
-                count(given),
-                curve,
-            ]
-        }))
-        .collect();
-    lines(&cells, style, out)
+    let rows = rows.into_iter().map(|row| {
+        let [allocations, size, freed] = row.counts;
+        let curve = row.curve.unwrap_or_default();
+        let figures = [count(allocations), bytes(size), count(freed), curve];
+        std::iter::once(row.name).chain(figures)
+    });
+    let titles = ["allocations", "bytes", "deallocations", held];
+    write_lines(out, columns(titles).rows(rows).lines(style))
 }
 
-fn lines(cells: &[[String; 5]], style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let mut widths = [0; 5];
-    for row in cells {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = columns(cell).max(*width);
-        }
-    }
-    for [name, figures @ ..] in cells {
-        let padding = widths[0] - columns(name);
-        let mut text = format!("  {name}{}", " ".repeat(padding));
-        for (cell, width) in figures.iter().zip(&widths[1..]) {
-            text.push_str(&format!("  {cell:>width$}"));
-        }
-        writeln!(out, "{}", middle(text.trim_end(), style.columns()))?;
-    }
-    Ok(())
+/// A column of names and columns of figures.
+fn columns(titles: [&str; 4]) -> Table {
+    Table::new([left("")].into_iter().chain(titles.map(right)))
 }

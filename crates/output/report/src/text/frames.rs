@@ -2,20 +2,28 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::Profile;
+use allotrope_profile::{Frame, Profile};
 
-use crate::numbers::count;
-use crate::shorten::{columns, end, name};
-use crate::style::Role;
+use crate::numbers::plural;
+use crate::shorten::name;
 use crate::text::lists;
 use crate::text::options::TextOptions;
+use allotrope_text::{Role, Style, columns, cut};
 
 /// A number of stacks in words.
 pub(super) fn stacks(number: usize) -> String {
-    match number {
-        1 => "1 stack".to_owned(),
-        many => format!("{} stacks", count(many as u64)),
-    }
+    plural(number, "stack", "stacks")
+}
+
+/// The line of a frame after `before`: its function, and its location in at most half of the room.
+pub(super) fn line(profile: &Profile, frame: &Frame, before: &str, style: Style) -> String {
+    let room = style.columns().saturating_sub(columns(before));
+    let location = lists::location(profile, frame, room / 2).unwrap_or_default();
+    let function = name(&frame.function, room.saturating_sub(columns(&location) + 2));
+    let function = style.paint(Role::Function, &function);
+    let location = style.paint(Role::Location, &location);
+    let line = format!("{before}{function}  {location}");
+    line.trim_end().to_owned()
 }
 
 /// Writes the frames of a stack from the first one that is shown, with a mark at the one
@@ -27,8 +35,7 @@ pub(super) fn write_frames(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let style = options.style;
-    let width = style.columns();
+    let width = options.style.columns();
     let first = match options.all_frames {
         true => 0,
         false => first_shown,
@@ -37,18 +44,10 @@ pub(super) fn write_frames(
         let Some(frame) = profile.frames.get(frame as usize) else {
             continue;
         };
-        let room = width - 6;
-        let location = lists::location(profile, frame, room / 2).unwrap_or_default();
-        let function = name(&frame.function, room.saturating_sub(columns(&location) + 2));
-        let mark = if index == own { "▸" } else { " " };
-        let line = format!(
-            "    {mark} {}  {}",
-            style.paint(Role::Function, &function),
-            style.paint(Role::Location, &location)
-        );
-        writeln!(out, "{}", line.trim_end())?;
+        let mark = if index == own { "    ▸ " } else { "      " };
+        writeln!(out, "{}", line(profile, frame, mark, options.style))?;
         if let Some(code) = options.source.as_ref().and_then(|it| it.line(frame)) {
-            writeln!(out, "        │ {}", end(&code, width - 10))?;
+            writeln!(out, "        │ {}", cut(&code, width - 10))?;
         }
     }
     Ok(())

@@ -9,10 +9,10 @@ use allotrope_profile::{FreePlace, Lifetimes, Process, Profile, Site};
 use allotrope_trace::model::ImageId;
 
 use crate::numbers::{bytes, count, duration, share};
-use crate::shorten::wrap;
-use crate::style::Role;
 use crate::text::frames::{self, write_frames};
 use crate::text::{TextOptions, row_details};
+use allotrope_text::Role;
+use allotrope_text::document::write_lines;
 
 /// The most threads of a stack.
 const MAX_THREADS: usize = 3;
@@ -73,10 +73,7 @@ pub(super) fn write<'a>(
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     for (place, blocks) in places.iter().take(most) {
         let text = sentence(*place, blocks, freed, &processes);
-        for (index, line) in wrap(&text, style.columns() - 4).iter().enumerate() {
-            let indent = if index == 0 { "  " } else { "    " };
-            writeln!(out, "{indent}{line}")?;
-        }
+        write_lines(out, style.fitted(&text, ["  ", "    "], Role::Plain))?;
         if let Place::Stack { frames, .. } = place {
             let heads = headlines.of_frames(frames);
             write_frames(profile, frames, heads, options, out)?;

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use allotrope_profile::{Process, Profile, command_text};
 use allotrope_trace::model::Exit;
 
-use crate::numbers::{duration, moment};
+use crate::numbers::{duration, moment, plural};
 use crate::selection::processes;
-use crate::shorten::{clean, middle};
+use crate::shorten::clean;
 use crate::signal::signal_name;
-use crate::style::Role;
 use crate::text::TextOptions;
+use allotrope_text::{Role, cut_middle};
 
 /// Writes the first lines of a report.
 pub(super) fn write(
@@ -19,7 +19,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let width = options.style.columns();
-    let command = middle(&clean(&command_text(&profile.recording.command)), width);
+    let command = cut_middle(&clean(&command_text(&profile.recording.command)), width);
     writeln!(out, "{}", options.style.paint(Role::Title, &command))?;
     let mut facts = Vec::new();
     if profile.recording.started_unix_ns > 0 {
@@ -38,25 +38,22 @@ pub(super) fn write(
         .zip(starts.min())
         .map_or(0, |(end, start)| end - start);
     facts.push(format!("ran {}", duration(ran as f64)));
-    facts.push(match profile.processes.len() {
-        1 => "1 process".to_owned(),
-        many => format!("{many} processes"),
-    });
+    facts.push(plural(profile.processes.len(), "process", "processes"));
     if profile.is_growing {
         facts.push("still being recorded".to_owned());
     } else if profile.processes.len() == 1 {
         facts.extend(profile.processes.iter().map(exit));
     }
-    writeln!(out, "{}", middle(&facts.join(" · "), width))?;
+    writeln!(out, "{}", cut_middle(&facts.join(" · "), width))?;
     if let Some(marks) = marks(profile, width) {
         writeln!(out, "{marks}")?;
     }
     if let Some(window) = &options.window {
-        writeln!(out, "{}", middle(&clean(window), width))?;
+        writeln!(out, "{}", cut_middle(&clean(window), width))?;
     }
     if let (Some(id), Some(process)) = (options.process, processes(profile, options).next()) {
         let line = format!("process {id}: {}", clean(&command_text(&process.command)));
-        writeln!(out, "{}", middle(&line, width))?;
+        writeln!(out, "{}", cut_middle(&line, width))?;
     }
     Ok(())
 }
@@ -76,7 +73,7 @@ pub(super) fn marks(profile: &Profile, width: usize) -> Option<String> {
         more => format!(" · {more} more"),
     };
     let line = || format!("marks: {}{more}", named.join(" · "));
-    (!named.is_empty()).then(|| middle(&clean(&line()), width))
+    (!named.is_empty()).then(|| cut_middle(&clean(&line()), width))
 }
 
 /// How a process ended, in words.

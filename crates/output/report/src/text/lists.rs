@@ -6,11 +6,12 @@ use std::io::{self, Write};
 
 use allotrope_profile::{Frame, Metric, Profile};
 
-use crate::numbers::{bytes, count, share};
+use crate::numbers::{bytes, count, plural, share};
 use crate::selection::{Figures, Row, sum};
-use crate::shorten::{callers, columns, end, middle, name, path};
-use crate::style::Role;
+use crate::shorten::{callers, name, path};
 use crate::text::{TextOptions, amount, describe, each, write_suppressed};
+use allotrope_text::document::{Table, Text, left, right, write_lines};
+use allotrope_text::{Role, columns, cut_middle};
 
 /// Columns before the second line.
 const INDENT: usize = 8;
@@ -53,36 +54,25 @@ pub(super) fn write(
     writeln!(
         out,
         "\n{}",
-        style.paint(Role::Title, &middle(&title, style.columns()))
+        style.paint(Role::Title, &cut_middle(&title, style.columns()))
     )?;
-    let cells = |row: &&Row<'_>| cells(row, metric, &whole, options.per(row.process));
-    let cells: Vec<[String; 5]> = shown.iter().map(cells).collect();
-    let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3, 4].map(width);
-    for (row, cells) in shown.iter().zip(&cells) {
-        let numbers: String = (cells.iter().zip(widths))
-            .filter(|(_, width)| *width > 0)
-            .map(|(cell, width)| format!("  {cell:>width$}"))
-            .collect();
-        let function = match row
-            .stack
-            .get(row.headline)
-            .and_then(|&f| profile.frames.get(f as usize))
-        {
-            Some(frame) => &*frame.function,
-            None => "[no stack]",
-        };
-        let room = style.columns().saturating_sub(columns(&numbers) + 2);
-        let function = style.paint(Role::Function, &name(function, room));
-        writeln!(out, "{numbers}  {function}")?;
+    let numbers = [(); 5].map(|()| right(""));
+    let columns = numbers.into_iter().chain([left("").cut_by(name)]);
+    let rows_of = shown.iter().map(|row| {
+        let frame = row.stack.get(row.headline);
+        let frame = frame.and_then(|&frame| profile.frames.get(frame as usize));
+        let function = frame.map_or("[no stack]", |frame| &*frame.function);
+        let cells = cells(row, metric, &whole, options.per(row.process));
+        let cells = cells.into_iter().map(Text::from);
+        cells.chain([Text::of(Role::Function, function)])
+    });
+    let lines = Table::new(columns).rows(rows_of).lines(style);
+    for (row, line) in shown.iter().zip(lines) {
+        writeln!(out, "{line}")?;
         let second = second_line(profile, row, many_processes, style.columns() - INDENT);
         if !second.is_empty() {
-            writeln!(
-                out,
-                "{:INDENT$}{}",
-                "",
-                style.paint(Role::Location, &second)
-            )?;
+            let second = style.paint(Role::Location, &second);
+            writeln!(out, "{:INDENT$}{second}", "")?;
         }
         write_source(profile, row, options, out)?;
     }
@@ -107,30 +97,25 @@ fn write_source(
     let room = options.style.columns().saturating_sub(INDENT + 2);
     let frames = row.stack.iter();
     let frames = frames.filter_map(|&index| profile.frames.get(index as usize));
-    let lines: Vec<(String, String)> = frames
-        .filter_map(|frame| {
-            let code = source.line(frame)?;
-            Some((location(profile, frame, room / 3).unwrap_or_default(), code))
-        })
-        .collect();
-    let width = lines.iter().map(|(location, _)| columns(location)).max();
-    for (location, code) in lines {
-        let pad = width.unwrap_or(0) - columns(&location);
-        let code = end(&code, room.saturating_sub(width.unwrap_or(0) + 3));
-        let location = options.style.paint(Role::Location, &location).to_string();
-        writeln!(out, "{:INDENT$}  {location}{:pad$} │ {code}", "", "")?;
-    }
-    Ok(())
+    let lines = frames.filter_map(|frame| {
+        let code = source.line(frame)?;
+        let location = location(profile, frame, room / 3).unwrap_or_default();
+        Some([
+            Text::of(Role::Location, location),
+            Text::from(format!("│ {code}")),
+        ])
+    });
+    let table = Table::new([left(""), left("")]).indent(INDENT + 2).gap(1);
+    write_lines(out, table.rows(lines).lines(options.style))
 }
 
 fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -> String {
     let what = describe(metric, options);
     let value = amount(metric, whole.value(metric));
-    let noun = if sites == 1 { "site" } else { "sites" };
     if sites == 0 {
         return format!("By {what}: none");
     }
-    format!("By {what}: {value} at {} {noun}", count(sites as u64))
+    format!("By {what}: {value} at {}", plural(sites, "site", "sites"))
 }
 
 /// The number, the value, the value divided by `per`, its share, and a second figure that
@@ -177,7 +162,7 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
     if !calls.is_empty() {
         parts.push(calls);
     }
-    middle(&parts.join(" "), room)
+    cut_middle(&parts.join(" "), room)
 }
 
 /// The location of a frame: file and line, or its module. `None` if the frame's name
@@ -188,7 +173,7 @@ pub(super) fn location(profile: &Profile, frame: &Frame, room: usize) -> Option<
         // A name such as `module+0x1f` contains the module.
         let is_in_name = module.is_empty() || frame.function.starts_with(&*module);
         return (!is_in_name)
-            .then(|| middle(&crate::shorten::clean(&format!("in {module}")), room));
+            .then(|| cut_middle(&crate::shorten::clean(&format!("in {module}")), room));
     }
     let line = match frame.line {
         0 => String::new(),

@@ -7,7 +7,7 @@ use allotrope_profile::{Filter, Metric};
 use allotrope_trace::model::ImageId;
 
 use crate::source_lines::SourceLines;
-use crate::style::Style;
+use allotrope_text::Style;
 
 /// The root of a call tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

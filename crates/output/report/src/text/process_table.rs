@@ -5,11 +5,10 @@ use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
 use allotrope_text::TextWriter;
+use allotrope_text::document::{Table, left, right, write_lines};
 
 use crate::numbers::{bytes, count, duration};
 use crate::selection::processes;
-use crate::shorten::{columns, middle, start};
-use crate::style::Role;
 use crate::text::{TextOptions, header, totals};
 
 /// One process, or several that ran the same program.
@@ -38,9 +37,7 @@ pub fn write_processes(
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let shown: Vec<&Process> = processes(profile, options).collect();
-    for line in lines(&shown, merge, usize::MAX, options) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(&mut out, lines(&shown, merge, usize::MAX, options))?;
     out.flush()
 }
 
@@ -51,49 +48,31 @@ pub(super) fn lines(
     most: usize,
     options: &TextOptions,
 ) -> Vec<String> {
-    let style = options.style;
     let mut rows = rows(shown, merge);
     let rest = rows.split_off(rows.len().min(most));
-    let cells: Vec<[String; 6]> = rows.iter().map(cells).collect();
-    let titles = ["id", "ran", "allocations", "bytes", "peak", "end"].map(String::from);
-    let widths: Vec<usize> = (0..titles.len())
-        .map(|at| {
-            let all = cells.iter().chain([&titles]).map(|row| columns(&row[at]));
-            all.max().unwrap_or(0)
-        })
-        .collect();
-    let line = |row: &[String; 6], last: &str| -> String {
-        let cells = row.iter().zip(&widths);
-        let text: String = cells
-            .map(|(cell, width)| format!("  {cell:>width$}"))
-            .collect();
-        let left = style.columns().saturating_sub(columns(&text) + 2);
-        let text = format!("{text}  {}", start(last, left));
-        middle(text.trim_end(), style.columns())
-    };
-    let title = line(&titles, "processes, by bytes");
-    let mut lines = vec![style.paint(Role::Title, &title)];
-    for (row, cells) in rows.iter().zip(&cells) {
+    let cells = rows.iter().map(|row| {
         let command = row.first().map_or_else(String::new, totals::command);
         let command = match row.processes.len() {
             1 => command,
             many => format!("×{} {command}", count(many as u64)),
         };
-        lines.push(line(cells, &command));
-    }
+        cells(row).into_iter().chain([command])
+    });
+    let titles = ["id", "ran", "allocations", "bytes", "peak", "end"].map(right);
+    let columns = titles.into_iter().chain([left("processes, by bytes")]);
+    let mut table = Table::new(columns).rows(cells);
     if !rest.is_empty() {
         let processes: usize = rest.iter().map(|row| row.processes.len()).sum();
         let sum = rest
             .iter()
             .fold(0, |sum: u64, row| sum.saturating_add(row.sum(allocated)));
-        let text = format!(
-            "  … {} more with {}: report --by process",
+        table = table.more(format!(
+            "{} more with {}: report --by process",
             count(processes as u64),
             bytes(sum)
-        );
-        lines.push(start(&text, style.columns()));
+        ));
     }
-    lines
+    table.lines(options.style)
 }
 
 fn allocated(process: &Process) -> u64 {

@@ -6,16 +6,16 @@ use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_findings::{Finding, Severity};
+use allotrope_profile::warnings::warnings;
 use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
-use allotrope_text::TextWriter;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
 
 use crate::groups::{Group, Grouping, groups};
-use crate::numbers::{bytes, count, duration};
+use crate::numbers::{bytes, count, duration, plural};
 use crate::selection::processes;
-use crate::shorten::{clean, columns, end, middle, name, wrap};
-use crate::style::Role;
-use crate::text::{TextOptions, by, chart, header, lists, process_table};
-use crate::warnings::warnings;
+use crate::shorten::{clean, wrap};
+use crate::text::{TextOptions, by, chart, frames, header, process_table};
 
 /// Lines of the screen; a terminal of 24 lines has one left for the prompt.
 const LINES: usize = 23;
@@ -53,9 +53,7 @@ pub fn write_screen(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
-    for line in lines(screen, options) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(&mut out, lines(screen, options))?;
     out.flush()
 }
 
@@ -71,9 +69,10 @@ pub fn write_findings(
     }
     let many = screen.attributed.profile.processes.len() > 1;
     for finding in screen.findings {
-        for line in finding_lines(screen, finding, true, many, options) {
-            writeln!(out, "{line}")?;
-        }
+        write_lines(
+            &mut out,
+            finding_lines(screen, finding, true, many, options),
+        )?;
     }
     out.flush()
 }
@@ -136,34 +135,29 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
         .map_or(0, |(end, start)| end.saturating_sub(start));
     facts.push(duration(ran as f64));
     let allocations: u64 = shown.iter().map(|it| it.totals.allocations).sum();
-    facts.push(match allocations {
-        1 => "1 allocation".to_owned(),
-        many => format!("{} allocations", count(many)),
-    });
+    facts.push(plural(allocations as usize, "allocation", "allocations"));
     facts.push(match shown {
         [one] => header::exit(one),
         many => format!("{} processes", count(many.len() as u64)),
     });
     let facts = format!(" · {}", facts.join(" · "));
     let room = width.saturating_sub(columns(&facts));
-    middle(&format!("{}{facts}", end(&clean(&command), room)), width)
+    cut_middle(&format!("{}{facts}", cut(&clean(&command), room)), width)
 }
 
 /// The first warnings.
 fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
-    let width = options.style.columns() - 2;
-    let all: Vec<String> = warnings(profile)
-        .iter()
-        .flat_map(|warning| {
-            let lines = wrap(warning, width).into_iter().enumerate();
-            lines.map(|(index, line)| format!("{}{line}", if index == 0 { "! " } else { "  " }))
-        })
+    let style = Style::plain(options.style.columns());
+    let all = warnings(profile);
+    let all = all.iter();
+    let all: Vec<String> = all
+        .flat_map(|warning| style.fitted(warning, ["! ", "  "], Role::Plain))
         .collect();
     let is_whole = all.len() <= WARNINGS;
     let mut all: Vec<String> = all.into_iter().take(WARNINGS).collect();
     if let Some(last) = all.last_mut().filter(|_| !is_whole) {
         const MORE: &str = " … (report --lists)";
-        let cut = end(last, width + 2 - columns(MORE));
+        let cut = cut(last, style.width - columns(MORE));
         *last = format!("{}{MORE}", cut.trim_end_matches(['…', ' ']));
     }
     let paint = |line: String| options.style.paint(Role::Warning, &line);
@@ -184,7 +178,7 @@ fn curve(process: &Process, width: usize) -> Vec<String> {
         bytes(totals.leaked_bytes),
     );
     let mut lines: Vec<String> = curve.lines().map(str::to_owned).collect();
-    let text = end(&text, width - BEFORE_CURVE);
+    let text = cut(&text, width - BEFORE_CURVE);
     lines.push(format!("{:BEFORE_CURVE$}{text}", ""));
     lines
 }
@@ -198,9 +192,7 @@ fn together(profile: &Profile, shown: &[&Process], width: usize) -> Option<Strin
     let sums = sum_of_live(profile);
     let most = sums.iter().copied().max().filter(|&most| most > 0)?;
     let text = format!("  up to {} live together", bytes(most));
-    let count = width
-        .saturating_sub(text.chars().count() + 2)
-        .min(MAX_CURVE);
+    let count = width.saturating_sub(columns(&text) + 2).min(MAX_CURVE);
     let parts = sums.chunks(sums.len().div_ceil(count.max(1)));
     let parts: Vec<u64> = parts
         .map(|it| it.iter().copied().max().unwrap_or(0))
@@ -273,7 +265,7 @@ fn standing_out(
             count(rest as u64),
             screen.trace
         );
-        lines.push(end(&text, width));
+        lines.push(cut(&text, width));
     }
     lines
 }
@@ -300,7 +292,7 @@ fn finding_lines(
         false => format!(": {}", clean(&finding.measure)),
     };
     let head = format!("{}{hint}{measure}", clean(&finding.title));
-    let mut lines = vec![format!("{number:>2}  {}", end(&head, width - INDENT.len()))];
+    let mut lines = vec![format!("{number:>2}  {}", cut(&head, width - INDENT.len()))];
     let process = match many_processes {
         true => format!("process {}: ", finding.process),
         false => String::new(),
@@ -308,31 +300,27 @@ fn finding_lines(
     let frame = finding.frame;
     let frame = frame.and_then(|index| screen.attributed.profile.frames.get(index as usize));
     if let Some(frame) = frame {
-        let room = width - INDENT.len() - columns(&process);
-        let location =
-            lists::location(screen.attributed.profile, frame, room / 2).unwrap_or_default();
-        let room = room.saturating_sub(columns(&location) + 2);
-        let function = style.paint(Role::Function, &name(&frame.function, room));
-        let location = style.paint(Role::Location, &location);
-        lines.push(
-            format!("{INDENT}{process}{function}  {location}")
-                .trim_end()
-                .to_owned(),
-        );
+        let before = format!("{INDENT}{process}");
+        lines.push(frames::line(
+            screen.attributed.profile,
+            frame,
+            &before,
+            style,
+        ));
     }
     if in_full {
         let most = if width < 120 { 2 } else { 1 };
         let text = wrap(&finding.text, width - INDENT.len());
-        let cut = text.len() > most;
+        let is_cut = text.len() > most;
         for (index, line) in text.into_iter().take(most).enumerate() {
-            let line = match cut && index + 1 == most {
-                true => end(&format!("{line} …"), width - INDENT.len()),
+            let line = match is_cut && index + 1 == most {
+                true => cut(&format!("{line} …"), width - INDENT.len()),
                 false => line,
             };
             lines.push(format!("{INDENT}{line}"));
         }
         if !finding.advice.is_empty() {
-            let advice = end(&clean(&finding.advice), width - INDENT.len() - 2);
+            let advice = cut(&clean(&finding.advice), width - INDENT.len() - 2);
             lines.push(format!("{INDENT}→ {advice}"));
         }
     }
@@ -394,7 +382,7 @@ fn windows(shown: &[&Process], width: usize) -> Option<String> {
         many => format!("{} ×{}", clean(name), count(*many)),
     });
     let names: Vec<String> = names.take(10).collect();
-    Some(end(
+    Some(cut(
         &format!("windows (--window NAME): {}", names.join(", ")),
         width,
     ))
@@ -416,7 +404,7 @@ fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec
             .map(str::to_owned)
             .to_vec(),
     };
-    let columns = options.style.columns();
+    let width = options.style.columns();
     // As many options as fit the line.
     let line = |options: usize| {
         let more = more[..options].join(" · ");
@@ -428,7 +416,7 @@ fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec
     let fitting = (1..=more.len()).rev().map(line);
     let line = fitting
         .clone()
-        .find(|line| line.chars().count() <= columns)
+        .find(|line| columns(line) <= width)
         .unwrap_or_else(|| line(1));
-    vec![middle(&line, columns)]
+    vec![cut_middle(&line, width)]
 }

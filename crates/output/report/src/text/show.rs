@@ -7,18 +7,16 @@ use std::io::{self, Write};
 use allotrope_attribution::{Attributed, Headlines};
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
-use allotrope_text::TextWriter;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, TextWriter, cut, cut_middle};
 use allotrope_trace::model::{ImageId, StackId};
 
 use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
-use crate::shorten::{clean, columns, end, middle, name, wrap};
-use crate::style::Role;
-use crate::text::frames::{stacks, write_frames};
-use crate::text::{Screen, TextOptions, chart, freed_at, lists};
+use crate::shorten::clean;
+use crate::text::frames::{self, stacks, write_frames};
+use crate::text::{Screen, TextOptions, chart, freed_at};
 
-/// Columns of a word before a text.
-const WORD: usize = 12;
 /// Most sizes and threads.
 const MAX: usize = 6;
 
@@ -57,7 +55,7 @@ pub fn write_subject(
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let style = options.style;
     let width = style.columns();
-    let title = style.paint(Role::Title, &middle(&clean(&subject.title), width));
+    let title = style.paint(Role::Title, &cut_middle(&clean(&subject.title), width));
     writeln!(out, "{title}")?;
     if let Some(finding) = subject.finding {
         write_finding(profile, finding, options, &mut out)?;
@@ -76,12 +74,8 @@ pub fn write_subject(
         (Reverse(held), site.number)
     });
     writeln!(out)?;
-    for (word, text) in figures(profile, &sites, blocks) {
-        for (index, line) in wrap(&text, width - WORD - 4).iter().enumerate() {
-            let word = if index == 0 { word } else { "" };
-            writeln!(out, "  {word:<WORD$}  {line}")?;
-        }
-    }
+    let figures = figures(profile, &sites, blocks);
+    write_lines(&mut out, style.terms(&figures))?;
     write_curve(&sites, width, &mut out)?;
     let title = format!("Allocated at {}", stacks(sites.len()));
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
@@ -108,27 +102,17 @@ fn write_finding(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let style = options.style;
-    let width = style.columns();
     let frame = finding.frame;
     let frame = frame.and_then(|index| profile.frames.get(index as usize));
     if let Some(frame) = frame {
-        let location = lists::location(profile, frame, width / 2).unwrap_or_default();
-        let function = name(
-            &frame.function,
-            width.saturating_sub(columns(&location) + 4),
-        );
-        let function = style.paint(Role::Function, &function);
-        let location = style.paint(Role::Location, &location);
-        writeln!(out, "{}", format!("  {function}  {location}").trim_end())?;
+        writeln!(out, "{}", frames::line(profile, frame, "  ", style))?;
     }
-    for line in wrap(&finding.text, width - 2) {
-        writeln!(out, "  {line}")?;
+    write_lines(out, style.fitted(&finding.text, ["  ", "  "], Role::Plain))?;
+    if finding.advice.is_empty() {
+        return Ok(());
     }
-    for (index, line) in wrap(&finding.advice, width - 4).iter().enumerate() {
-        let mark = if index == 0 { "→ " } else { "  " };
-        writeln!(out, "  {mark}{line}")?;
-    }
-    Ok(())
+    let advice = style.fitted(&finding.advice, ["  → ", "    "], Role::Plain);
+    write_lines(out, advice)
 }
 
 /// Words and texts about all sites together.
@@ -310,7 +294,7 @@ fn write_stack(
         bytes(site.allocated_bytes),
         bytes(site.bytes_at_peak)
     );
-    writeln!(out, "{}", end(&head, width))?;
+    writeln!(out, "{}", cut(&head, width))?;
     let heads = [headlines.headline(site), headlines.first_shown(site)];
     write_frames(profile, &site.stack, heads, options, out)
 }

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
-use allotrope_text::wrap;
+use allotrope_text::document::write_lines;
+use allotrope_text::{Role, cut, cut_middle};
 
 use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, share};
 use crate::selection::{Row, options_of_site, row_of};
-use crate::shorten::{clean, columns, end, middle, name};
-use crate::style::Role;
-use crate::text::{TextOptions, curve, freed_at, lists, row_details};
+use crate::shorten::clean;
+use crate::text::{TextOptions, curve, frames, freed_at, row_details};
 
 /// The most stacks of a row that are written.
 const MAX: usize = 5;
@@ -44,15 +44,10 @@ pub fn write_site(
     writeln!(
         out,
         "{}",
-        style.paint(Role::Title, &middle(&title, style.columns()))
+        style.paint(Role::Title, &cut_middle(&title, style.columns()))
     )?;
-    for (word, text) in figures(profile, &row, options.per(row.process)) {
-        let first = format!("  {word:<11}  ");
-        let rest = " ".repeat(first.len());
-        for line in wrap(&text, [&first, &rest], style.columns()) {
-            writeln!(out, "{}", middle(&line, style.columns()))?;
-        }
-    }
+    let figures = figures(profile, &row, options.per(row.process));
+    write_lines(out, style.terms(&figures))?;
     for site in row.sites.iter().take(MAX) {
         write_stack(profile, site, &row, options, out)?;
     }
@@ -195,16 +190,9 @@ fn write_stack(
         let Some(frame) = profile.frames.get(index as usize) else {
             continue;
         };
-        let room = style.columns() - 4;
-        let location = lists::location(profile, frame, room / 2).unwrap_or_default();
-        let function = name(&frame.function, room.saturating_sub(columns(&location) + 2));
-        let (function, location) = (
-            style.paint(Role::Function, &function),
-            style.paint(Role::Location, &location),
-        );
-        writeln!(out, "{}", format!("    {function}  {location}").trim_end())?;
+        writeln!(out, "{}", frames::line(profile, frame, "    ", style))?;
         if let Some(code) = options.source.as_ref().and_then(|it| it.line(frame)) {
-            writeln!(out, "      │ {}", end(&code, room.saturating_sub(4)))?;
+            writeln!(out, "      │ {}", cut(&code, style.columns() - 8))?;
         }
     }
     if hidden > 0 {

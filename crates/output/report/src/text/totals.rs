@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
-use allotrope_text::{text_of_os, text_of_path};
+use allotrope_text::document::{Table, left, right, write_lines};
+use allotrope_text::{Role, text_of_os, text_of_path};
 
 use crate::numbers::{bytes, bytes_each, count, count_each, duration, share};
 use crate::selection::processes;
-use crate::shorten::{clean, columns, middle, start};
-use crate::style::Role;
 use crate::text::{TextOptions, divided_by, header};
 
 /// Printed in place of a figure that a recording does not have.
@@ -44,29 +43,17 @@ fn write_one(
     if counts_only {
         lines.iter_mut().for_each(Line::mark_if_not_measured);
     }
-    let most = |of: fn(&Line) -> &str| lines.iter().map(|l| columns(of(l))).max().unwrap_or(0);
-    let widths = [
-        most(|line| line.word),
-        most(|line| &line.count),
-        most(|line| &line.share),
-        most(|line| &line.bytes),
-    ];
-    for line in &lines {
-        let text = format!(
-            "  {:<w0$}  {:>w1$}  {:>w2$}  {:>w3$}  {}",
-            line.word,
+    let columns = [left(""), right(""), right(""), right(""), left("")];
+    let rows = lines.into_iter().map(|line| {
+        [
+            line.word.to_owned(),
             line.count,
             line.share,
             line.bytes,
             line.note,
-            w0 = widths[0],
-            w1 = widths[1],
-            w2 = widths[2],
-            w3 = widths[3],
-        );
-        writeln!(out, "{}", middle(text.trim_end(), style.columns()))?;
-    }
-    Ok(())
+        ]
+    });
+    write_lines(out, Table::new(columns).rows(rows).lines(style))
 }
 
 #[derive(Default)]
@@ -201,41 +188,17 @@ fn write_table(
     let style = options.style;
     let title = format!("Processes{}", divided_by(options.per));
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
-    let mut cells: Vec<[String; 8]> = shown
-        .iter()
-        .take(MAX)
-        .map(|process| cells(process))
-        .collect();
-    if counts_only {
-        for row in &mut cells {
+    let columns = TITLES.map(right).into_iter().chain([left("command")]);
+    let rows = shown.iter().map(|process| {
+        let mut cells = cells(process);
+        if counts_only {
             // Temporary, leaked, peak.
-            row[4..7].fill("–".into());
+            cells[4..7].fill("–".into());
         }
-    }
-    let mut widths = TITLES.map(columns);
-    for row in &cells {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = columns(cell).max(*width);
-        }
-    }
-    writeln!(
-        out,
-        "{}",
-        line(
-            &TITLES.map(String::from),
-            &widths,
-            "command",
-            style.columns()
-        )
-    )?;
-    for (row, process) in cells.iter().zip(shown) {
-        let command = command(process);
-        writeln!(out, "{}", line(row, &widths, &command, style.columns()))?;
-    }
-    if shown.len() > MAX {
-        writeln!(out, "  … {} more", count((shown.len() - MAX) as u64))?;
-    }
-    Ok(())
+        cells.into_iter().chain([command(process)])
+    });
+    let table = Table::new(columns).rows(rows).top(MAX);
+    write_lines(out, table.lines(style))
 }
 
 fn cells(process: &Process) -> [String; 8] {
@@ -260,18 +223,5 @@ pub(super) fn command(process: &Process) -> String {
         .unwrap_or_else(|| text_of_path(&process.executable));
     let program = program.rsplit('/').next().unwrap_or(&program).to_owned();
     let all: Vec<_> = std::iter::once(program.into()).chain(words).collect();
-    clean(&all.join(" "))
-}
-
-fn line(cells: &[String; 8], widths: &[usize; 8], last: &str, room: usize) -> String {
-    let cells = cells.iter().zip(widths);
-    let mut text: String = cells
-        .map(|(cell, width)| format!("  {cell:>width$}"))
-        .collect();
-    let left = room.saturating_sub(columns(&text) + 2);
-    if left >= 4 {
-        text.push_str("  ");
-        text.push_str(&start(last, left));
-    }
-    middle(&text, room)
+    all.join(" ")
 }

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 
 use crate::numbers::{count, share};
 use crate::selection::{Row, sum};
-use crate::shorten::{columns, middle, name};
-use crate::style::Role;
+use crate::shorten::name;
 use crate::text::{TextOptions, TreeOrder, amount, describe, each, lists, write_suppressed};
+use allotrope_text::{Role, columns, cut_middle};
 
 /// Columns of one step of indentation.
 const STEP: usize = 2;
@@ -71,7 +71,7 @@ pub(super) fn write(
     writeln!(
         out,
         "\n{}",
-        style.paint(Role::Title, &middle(&title, style.columns()))
+        style.paint(Role::Title, &cut_middle(&title, style.columns()))
     )?;
     let lines = tree.lines(whole, options);
     let amounts = lines.iter().map(|line| columns(&amount(line.value)));
@@ -133,7 +133,7 @@ enum What {
 impl Line {
     fn label(&self, profile: &Profile, room: usize) -> String {
         match self.what {
-            What::Rest(branches) => middle(&format!("… {} more", count(branches as u64)), room),
+            What::Rest(branches) => cut_middle(&format!("… {} more", count(branches as u64)), room),
             What::Cut => format!(
                 "… the tree has more than {} lines; --filter selects stacks",
                 count(MAX_LINES as u64)
@@ -142,7 +142,7 @@ impl Line {
                 let mark = site.map_or(String::new(), |number| format!("  #{number}"));
                 let frame = frame.and_then(|index| profile.frames.get(index as usize));
                 let Some(frame) = frame else {
-                    return middle(&format!("[no stack]{mark}"), room);
+                    return cut_middle(&format!("[no stack]{mark}"), room);
                 };
                 let room = room.saturating_sub(columns(&mark));
                 let function = name(&frame.function, room);

@@ -8,9 +8,9 @@ use allotrope_profile::{Process, Profile, QuietWait};
 
 use crate::numbers::{bytes, count};
 use crate::selection::processes;
-use crate::shorten::{clean, columns, middle, start};
-use crate::style::Role;
 use crate::text::TextOptions;
+use allotrope_text::document::{Table, left, right};
+use allotrope_text::{Role, cut_middle};
 
 /// Most names in the table.
 const MAX: usize = 30;
@@ -53,7 +53,7 @@ pub(super) fn write(
         .map(|(process, runs)| Named {
             label: label(process, &runs, many),
             cells: cells(&runs, counts_only),
-            notes: notes(&runs, counts_only),
+            notes: notes(&runs, counts_only).join(", "),
         })
         .collect();
     if named.is_empty() {
@@ -64,24 +64,20 @@ pub(super) fn write(
         true => TITLES_COUNTED,
         false => TITLES,
     };
-    let mut widths = titles.map(columns);
-    for row in named.iter().take(MAX) {
-        for (width, cell) in widths.iter_mut().zip(&row.cells) {
-            *width = columns(cell).max(*width);
+    let columns = titles.map(right).into_iter().chain([left("window")]);
+    let rows = named.iter().map(|row| {
+        let cells = row.cells.iter().cloned();
+        cells.chain([row.label.clone()])
+    });
+    let lines = Table::new(columns).rows(rows).top(MAX).lines(style);
+    // The first line has the titles.
+    let notes = std::iter::once("").chain(named.iter().take(MAX).map(|row| &*row.notes));
+    for (line, notes) in lines.iter().zip(notes.chain([""])) {
+        writeln!(out, "{line}")?;
+        if !notes.is_empty() {
+            let notes = format!("        {notes}");
+            writeln!(out, "{}", cut_middle(&notes, style.columns()))?;
         }
-    }
-    let titles = titles.map(String::from);
-    writeln!(out, "{}", line(&titles, &widths, "window", style.columns()))?;
-    for row in named.iter().take(MAX) {
-        let text = line(&row.cells, &widths, &row.label, style.columns());
-        writeln!(out, "{text}")?;
-        if !row.notes.is_empty() {
-            let notes = format!("        {}", row.notes.join(", "));
-            writeln!(out, "{}", middle(&notes, style.columns()))?;
-        }
-    }
-    if named.len() > MAX {
-        writeln!(out, "  … {} more", count((named.len() - MAX) as u64))?;
     }
     Ok(())
 }
@@ -90,7 +86,7 @@ pub(super) fn write(
 struct Named {
     label: String,
     cells: [String; 6],
-    notes: Vec<String>,
+    notes: String,
 }
 
 /// The runs of each name, in the order in which the names were first opened.
@@ -108,10 +104,10 @@ fn by_name(process: &Process) -> Vec<(&Process, Vec<&WindowRun>)> {
 }
 
 fn label(process: &Process, runs: &[&WindowRun], many: bool) -> String {
-    let name = clean(runs.first().map_or("", |run| &run.name));
+    let name = runs.first().map_or("", |run| &run.name);
     match many {
         true => format!("{name} (process {})", process.id),
-        false => name,
+        false => name.to_owned(),
     }
 }
 
@@ -206,17 +202,4 @@ fn per_iteration(runs: &[&WindowRun]) -> String {
         .map(|run| run.figures.allocations as f64 / run.iterations as f64)
         .min_by(f64::total_cmp);
     least.map_or(String::new(), |least| format!("{least:.2}"))
-}
-
-fn line(cells: &[String; 6], widths: &[usize; 6], last: &str, room: usize) -> String {
-    let cells = cells.iter().zip(widths);
-    let mut text: String = cells
-        .map(|(cell, width)| format!("  {}{cell}", " ".repeat(width - columns(cell).min(*width))))
-        .collect();
-    let left = room.saturating_sub(columns(&text) + 2);
-    if left >= 4 {
-        text.push_str("  ");
-        text.push_str(&start(last, left));
-    }
-    middle(&text, room)
 }

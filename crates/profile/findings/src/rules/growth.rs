@@ -20,6 +20,7 @@
 //! allocates for less than 0.25 s.
 
 use allotrope_profile::Site;
+use allotrope_profile::trend::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::context::{Context, Group};
@@ -27,7 +28,6 @@ use crate::curve::straightness;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, time};
 use crate::rank::Candidate;
-use crate::series::{LAST_THIRD, MAX_DIP, deepest_dip, gains_of_thirds};
 
 const SAMPLES: usize = 64;
 const MIN_SPAN: f64 = 0.5;

@@ -65,7 +65,7 @@ impl Exporter for Csv {
             let sites = process.sites.iter();
             sites.map(|site| format!("{},{},{}", process.id, process.pid, site.number))
         });
-        let mut estimates = input.estimates.iter().flat_map(|it| it.stacks);
+        let mut estimates = input.samples.iter().flat_map(|it| &it.stacks);
         for stack in &set.stacks {
             write!(out, "{}", sites.next().as_deref().unwrap_or(",,"))?;
             for metric in Metric::OF_STACKS {

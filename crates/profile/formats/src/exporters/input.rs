@@ -1,6 +1,6 @@
 //! What an exporter reads: a stack set and, of a recording, its profile and its events.
 
-use allotrope_profile::sampled::SampledFigures;
+use allotrope_profile::sampled::SampledStacks;
 use allotrope_profile::{
     AggregateError, Block, BlockEvent, ImageId, Process, Profile, StackId, StackSet,
 };
@@ -15,17 +15,8 @@ pub struct Input<'a> {
     /// The recording that they come from. `None` for stacks of other tools, sampled profiles
     /// and what was live at a moment.
     pub recorded: Option<Recorded<'a>>,
-    /// Of a sampled profile: the estimates of which its figures were made.
-    pub estimates: Option<Estimates<'a>>,
-}
-
-/// The estimates of a sampled profile, with their intervals.
-#[derive(Clone, Copy)]
-pub struct Estimates<'a> {
-    /// Of the stacks of [`Input::set`], in their order.
-    pub stacks: &'a [SampledFigures],
-    /// Of all together.
-    pub total: &'a SampledFigures,
+    /// Of a sampled profile: the samples behind its figures.
+    pub samples: Option<&'a SampledStacks>,
 }
 
 /// A recording: processes, threads and times.
@@ -59,7 +50,7 @@ impl<'a> Input<'a> {
         Self {
             set,
             recorded: None,
-            estimates: None,
+            samples: None,
         }
     }
 

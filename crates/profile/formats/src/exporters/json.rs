@@ -33,7 +33,7 @@ impl Exporter for Json {
 
     fn write(
         &self,
-        Input { set, estimates, .. }: &Input<'_>,
+        Input { set, samples, .. }: &Input<'_>,
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
@@ -49,7 +49,7 @@ impl Exporter for Json {
         if let Some(sampling) = &set.run.sampling {
             write!(out, ",\n \"sampled\":")?;
             let (period, notes) = (sampling.period, &sampling.notes);
-            let totals = estimates.map(|it| intervals(it.total, &metrics));
+            let totals = samples.map(|it| intervals(&it.total, &metrics));
             let about =
                 serde_json::json!({"period_bytes": period, "notes": notes, "totals": totals});
             value(out, &about)?;
@@ -57,7 +57,7 @@ impl Exporter for Json {
         list(out, "frames", &set.frames, |out, frame| {
             value(out, &FrameForm::new(frame, (&*frame.module).into()))
         })?;
-        let mut of_stacks = estimates.iter().flat_map(|it| it.stacks);
+        let mut of_stacks = samples.iter().flat_map(|it| &it.stacks);
         list(out, "stacks", &set.stacks, |out, stack| {
             counted(out, stack, of_stacks.next(), &metrics)
         })?;

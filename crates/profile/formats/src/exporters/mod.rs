@@ -35,7 +35,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
 }
 
-pub use input::{Estimates, Events, Input, Recorded};
+pub use input::{Events, Input, Recorded};
 pub use pprof::write_pprof;
 
 /// Writes stacks, or a recording, in one format.

@@ -4,17 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allotrope_sampling::Period;
-use allotrope_sampling::estimate::Figures;
-use allotrope_trace::model::{ImageId, Record, SampleTotal, Sampling, StackId};
-use allotrope_trace::{Entry, Source, TraceReader};
+use allotrope_trace::model::{Exit, ImageId, Record, SampleTotal, Sampling, StackId};
+use allotrope_trace::{Source, TraceReader};
 use rustc_hash::FxHashMap;
 
-use super::{
-    MAX_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile, SampledSite,
-};
+use super::{MAX_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile};
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, index};
-use crate::stack::Stacks;
+use crate::metric::Metric;
+use crate::model::{Process, Profile, Site, Totals};
+use crate::source::{MemoryTrace, SourceEntry, TraceSource};
+use crate::stack::{Stack, Stacks};
 
 /// Most frames of all stacks together, 128 MiB. Stacks after that have none.
 const MAX_FRAMES: usize = 1 << 25;
@@ -53,27 +53,15 @@ impl Sampled {
         add(site.or_insert(SampledFigures::of_site(longest)), period);
     }
 
-    fn add_total(&mut self, total: &SampleTotal) {
-        let sets = [
-            (total.allocated, total.allocated_bytes),
-            (total.freed, total.freed_bytes),
-        ];
-        self.add(total.stack, total.period, |figures, period| {
-            let [allocated, freed] = sets;
-            add_alike(&mut figures.allocated, total, allocated, period);
-            add_alike(&mut figures.freed, total, freed, period);
+    fn add_total(&mut self, it: &SampleTotal) {
+        let sizes = (it.smallest, it.largest);
+        self.add(it.stack, it.period, |figures, period| {
+            let SampledFigures {
+                allocated, freed, ..
+            } = figures;
+            allocated.add_sum(it.allocated, it.allocated_bytes, sizes, period);
+            freed.add_sum(it.freed, it.freed_bytes, sizes, period);
         });
-    }
-}
-
-/// Adds samples by their mean size. The count and the sum may belong to different moments:
-/// the mean stays within the sizes.
-fn add_alike(figures: &mut Figures, total: &SampleTotal, sums: (u64, u64), period: Period) {
-    let (count, bytes) = sums;
-    if count > 0 {
-        let mean = bytes as f64 / count as f64;
-        let mean = mean.clamp(total.smallest as f64, total.largest as f64);
-        figures.add_alike(count, mean, period);
     }
 }
 
@@ -83,58 +71,89 @@ impl SampledProfile {
     /// # Errors
     /// If the file cannot be read, is damaged, or is not whole.
     pub fn read<S: Source>(trace: &TraceReader<S>) -> Result<Self, SampledError> {
-        if let Some(cut) = trace.cut_at() {
-            return Err(SampledError::NotWhole(cut));
+        match trace.cut_at() {
+            Some(cut) => Err(SampledError::NotWhole(cut)),
+            None => Self::of(trace),
         }
-        let mut sampled = samples(trace)?;
-        let (index, _) = index(trace)?;
+    }
+
+    /// Takes the records of a sampled profile that is in no file.
+    ///
+    /// # Errors
+    /// If there are more samples than processes can have.
+    pub fn of_records(records: Vec<Record>) -> Result<Self, SampledError> {
+        Self::of(&MemoryTrace { records, cut: None })
+    }
+
+    fn of<S: TraceSource>(source: &S) -> Result<Self, SampledError> {
+        let mut sampled = samples(source)?;
+        let (index, _) = index(source)?;
         let mut table = FrameTable::new(&index.modules, index.symbols);
+        let mut profile = Profile::default();
         let (mut processes, mut frames, mut numbers) = (Vec::new(), 0, 1..);
         for (id, image) in &index.images {
             let Some(of_image) = sampled.remove(id) else {
                 continue;
             };
             let stacks = stacks(image, &of_image, &mut table, &mut frames);
-            let mut sites: Vec<_> = stacks
-                .into_iter()
-                .map(|(stack, figures)| SampledSite {
-                    number: 0,
-                    stack,
-                    figures,
-                })
-                .collect();
-            sites.sort_by_cached_key(|site| {
-                let rounded = |value: f64| Reverse(value.round() as u64);
-                let live = rounded(site.figures.live.bytes().value);
-                let allocated = rounded(site.figures.allocated.bytes().value);
-                (live, allocated, site.stack.clone())
+            let mut sites: Vec<_> = stacks.into_iter().map(site).collect();
+            sites.sort_by_cached_key(|(site, _)| {
+                let order = Reverse((site.leaked_bytes, site.allocated_bytes));
+                (order, site.stack.clone())
             });
-            for (site, number) in sites.iter_mut().zip(&mut numbers) {
+            for ((site, _), number) in sites.iter_mut().zip(&mut numbers) {
                 site.number = number;
             }
-            let ns = |tick| index.timeline.ns(tick);
-            let began_ns = ns(image.start.tick);
-            processes.push(SampledProcess {
+            let (sites, figures) = sites.into_iter().unzip();
+            let us = |tick| index.timeline.ns(tick) / 1000;
+            let started_us = us(image.start.tick);
+            let read_us = image.end.map_or(started_us, |end| us(end.tick));
+            profile.processes.push(Process {
                 id: *id,
                 pid: image.start.pid,
                 parent_pid: image.start.parent_pid,
                 executable: image.start.executable.clone(),
                 command: image.start.command.clone(),
-                began_ns,
-                read_ns: image.end.map_or(began_ns, |end| ns(end.tick)),
-                exit: image.end.map(|end| end.exit),
+                started_us,
+                duration_us: read_us.saturating_sub(started_us),
+                exit: image.end.map_or(Exit::Unknown, |end| end.exit),
+                complete: true,
+                totals: of_image.totals.as_ref().map(totals).unwrap_or_default(),
+                sites,
+                ..Process::default()
+            });
+            processes.push(SampledProcess {
                 sampling: of_image.sampling,
                 totals: of_image.totals,
-                sites,
+                sites: figures,
             });
         }
-        let (modules, frames) = table.finish();
-        Ok(Self {
-            recording: index.recording,
-            modules,
-            frames,
-            processes,
-        })
+        (profile.modules, profile.frames) = table.finish();
+        profile.recording = index.recording;
+        Ok(Self { profile, processes })
+    }
+}
+
+/// A site, whose figures are rounded, with its samples.
+fn site((stack, figures): (Stack, SampledFigures)) -> (Site, SampledFigures) {
+    let site = Site {
+        stack,
+        allocations: figures.rounded(Metric::Allocations),
+        allocated_bytes: figures.rounded(Metric::Bytes),
+        leaked_allocations: figures.rounded(Metric::LeakedAllocations),
+        leaked_bytes: figures.rounded(Metric::LeakedBytes),
+        ..Site::default()
+    };
+    (site, figures)
+}
+
+fn totals(figures: &SampledFigures) -> Totals {
+    Totals {
+        allocations: figures.rounded(Metric::Allocations),
+        allocated_bytes: figures.rounded(Metric::Bytes),
+        leaked_allocations: figures.rounded(Metric::LeakedAllocations),
+        leaked_bytes: figures.rounded(Metric::LeakedBytes),
+        ..Totals::default()
     }
 }
 
@@ -144,7 +163,7 @@ fn stacks<H>(
     of_image: &Sampled,
     table: &mut FrameTable,
     frames: &mut usize,
-) -> Vec<(crate::stack::Stack, SampledFigures)> {
+) -> Vec<(Stack, SampledFigures)> {
     let jit = image.jit_code.borrow();
     let code = Code::of(image, &jit);
     let mut ids: Vec<StackId> = of_image.sites.keys().copied().collect();
@@ -164,12 +183,12 @@ fn stacks<H>(
 }
 
 /// Adds up the samples of each image.
-fn samples<S: Source>(trace: &TraceReader<S>) -> Result<BTreeMap<ImageId, Sampled>, SampledError> {
+fn samples<S: TraceSource>(source: &S) -> Result<BTreeMap<ImageId, Sampled>, SampledError> {
     let mut images: BTreeMap<ImageId, Sampled> = BTreeMap::new();
     let mut number = 0_u64;
-    for entry in trace.entries() {
-        let Entry::Record(record) = entry? else {
-            continue;
+    source.visit(&mut |entry| {
+        let SourceEntry::Record(record) = entry else {
+            return Ok(());
         };
         number = number.saturating_add(match &record {
             Record::Samples { samples, .. } => samples.len() as u64,
@@ -177,7 +196,7 @@ fn samples<S: Source>(trace: &TraceReader<S>) -> Result<BTreeMap<ImageId, Sample
             _ => 0,
         });
         if number > MAX_SAMPLES {
-            return Err(SampledError::TooMany);
+            return Ok(());
         }
         match record {
             Record::Sampling(sampling) => {
@@ -186,7 +205,7 @@ fn samples<S: Source>(trace: &TraceReader<S>) -> Result<BTreeMap<ImageId, Sample
             }
             Record::Samples { image, samples } => {
                 let Some(image) = images.get_mut(&image) else {
-                    continue;
+                    return Ok(());
                 };
                 for it in samples {
                     image.add(it.stack, it.period, |figures, period| {
@@ -196,12 +215,16 @@ fn samples<S: Source>(trace: &TraceReader<S>) -> Result<BTreeMap<ImageId, Sample
             }
             Record::SampleTotals { image, totals } => {
                 let Some(image) = images.get_mut(&image) else {
-                    continue;
+                    return Ok(());
                 };
                 totals.iter().for_each(|total| image.add_total(total));
             }
             _ => {}
         }
+        Ok(())
+    })?;
+    match number > MAX_SAMPLES {
+        true => Err(SampledError::TooMany),
+        false => Ok(images),
     }
-    Ok(images)
 }

@@ -1,46 +1,46 @@
 //! A sampled profile as a set of stacks, for diffs and other tools' formats.
 
-use super::{SampledFigures, SampledProfile};
-use crate::metric::{Metric, MetricValues};
-use crate::model::{command_text, file_name};
+use super::{SampledFigures, SampledProfile, SampledStacks};
+use crate::filter::Filter;
 use crate::run_info::{RunInfo, SamplingInfo};
-use crate::stack_set::{CountedStack, StackSet, stack_frames};
+use crate::stack_set::StackSet;
+use allotrope_sampling::Period;
 use allotrope_text::text_of_path;
 
 impl SampledProfile {
-    /// Its stacks with their estimates, rounded to whole numbers, and in the same order the
-    /// figures of which these were made.
-    pub fn stack_set(&self) -> (StackSet, Vec<SampledFigures>) {
-        let sites = || self.processes.iter().flat_map(|process| &process.sites);
-        let stacks = sites().map(|site| CountedStack {
-            frames: (*site.stack).into(),
-            figures: rounded(&site.figures),
-            maximum: None,
+    /// Its stacks with their estimates, rounded to whole numbers, and the samples of which these were
+    /// made; `None`: sampling was never on, so that nothing is known.
+    pub fn stack_set(&self) -> (StackSet, Option<SampledStacks>) {
+        let mut set = StackSet::from(&self.profile);
+        for stack in &mut set.stacks {
+            stack.maximum = None;
+        }
+        set.known = SampledFigures::known();
+        set.run = self.run();
+        let period = Period::new(self.longest_period());
+        let samples = self.totals().zip(period);
+        let samples = samples.map(|(total, period)| SampledStacks {
+            stacks: self.sites().map(|(_, figures)| *figures).collect(),
+            total,
+            none: SampledFigures::of_site(period),
         });
-        let set = StackSet {
-            title: command_text(&self.recording.command),
-            frames: stack_frames(&self.frames, &self.modules),
-            stacks: stacks.collect(),
-            known: SampledFigures::known(),
-            run: self.run(),
-        };
-        (set, sites().map(|site| site.figures).collect())
+        (set, samples)
     }
 
     fn run(&self) -> RunInfo {
-        let all = self.processes.iter();
-        let first = self.processes.first();
+        let all = self.profile.processes.iter();
+        let first = self.profile.processes.first();
         let pid = first.map(|it| it.pid);
-        let began = all.clone().map(|it| it.began_ns).min();
-        let read = all.clone().map(|it| it.read_ns).max();
-        let started = self.recording.started_unix_ns;
+        let began = all.clone().map(|it| it.started_us).min();
+        let read = all.clone().map(|it| it.started_us + it.duration_us).max();
+        let started = self.profile.recording.started_unix_ns;
         RunInfo {
             images: self.processes.len(),
             pid: pid.filter(|&pid| all.clone().all(|it| it.pid == pid)),
             started_unix_ns: (started != 0).then_some(started),
             duration_us: began
                 .zip(read)
-                .map(|(began, read)| read.saturating_sub(began) / 1000),
+                .map(|(began, read)| read.saturating_sub(began)),
             peak_time_us: None,
             executable: first
                 .map_or_else(String::new, |it| text_of_path(&it.executable).into_owned()),
@@ -48,23 +48,25 @@ impl SampledProfile {
                 period: self.longest_period(),
                 notes: Vec::new(),
             }),
-            modules: self.modules.clone(),
+            modules: self.profile.modules.clone(),
         }
-    }
-
-    /// The name of the program: the file name of the first process's executable.
-    pub fn program(&self) -> String {
-        let first = self.processes.first();
-        let path = first.map(|it| text_of_path(&it.executable).into_owned());
-        path.map_or_else(String::new, |path| file_name(&path).to_owned())
     }
 }
 
-fn rounded(figures: &SampledFigures) -> MetricValues {
-    // The cast saturates.
-    Metric::OF_STACKS.map(|metric| {
-        figures
-            .metric(metric)
-            .map_or(0, |it| it.value.round() as u64)
-    })
+impl SampledStacks {
+    /// Keeps only the stacks of the set that [`StackSet::filter`] keeps, which has them all still.
+    pub fn filter(&mut self, set: &StackSet, filter: &Filter) {
+        let matching = set.frames.iter().map(|frame| filter.selects(frame));
+        let matching: Vec<bool> = matching.collect();
+        let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
+        let mut stacks = set.stacks.iter();
+        self.stacks.retain(|_| {
+            let stack = stacks.next();
+            stack.is_some_and(|stack| stack.frames.iter().any(is_wanted))
+        });
+        self.total = self.none;
+        for figures in &self.stacks {
+            self.total.merge(figures);
+        }
+    }
 }

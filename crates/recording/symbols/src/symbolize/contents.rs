@@ -3,6 +3,7 @@
 //! ([`Contents::name`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -75,31 +76,46 @@ impl Contents {
     /// # Errors
     /// If the trace cannot be read or is damaged.
     pub fn read<S: Source>(trace: &TraceReader<S>) -> Result<Self, ReadError> {
+        Self::collect(trace.entries().filter_map(|entry| match entry {
+            Ok(Entry::Record(record)) => Some(Ok(record)),
+            Ok(Entry::Events(_)) => None,
+            Err(error) => Some(Err(error)),
+        }))
+    }
+
+    /// Takes the records of a trace that is still to be written.
+    pub fn of_records(records: &[Record]) -> Self {
+        let records = records.iter().cloned().map(Ok::<_, Infallible>);
+        let Ok(contents) = Self::collect(records);
+        contents
+    }
+
+    fn collect<E>(records: impl Iterator<Item = Result<Record, E>>) -> Result<Self, E> {
         let mut contents = Self::default();
         let mut pids: HashMap<ImageId, u32> = HashMap::new();
         let mut mappings: HashMap<(ImageId, MappingId), (ModuleId, u64)> = HashMap::new();
         // A stack may come before the mapping that its addresses are in.
         let mut addresses: HashMap<(ImageId, MappingId), BTreeSet<FileAddress>> = HashMap::new();
-        for entry in trace.entries() {
-            match entry? {
-                Entry::Record(Record::Module(module)) => contents.modules.push(module),
-                Entry::Record(Record::ImageStart(it)) => {
+        for record in records {
+            match record? {
+                Record::Module(module) => contents.modules.push(module),
+                Record::ImageStart(it) => {
                     pids.insert(it.image, it.pid);
                 }
-                Entry::Record(Record::Mapping(it)) => {
+                Record::Mapping(it) => {
                     if let Some(pid) = pids.get(&it.image) {
                         contents.mapped.insert(it.module, (*pid, it.start));
                     }
                     mappings.insert((it.image, it.mapping), (it.module, it.bias));
                 }
-                Entry::Record(Record::Stacks { image, nodes, .. }) => {
+                Record::Stacks { image, nodes, .. } => {
                     for node in nodes.iter().filter(|node| node.mapping != NO_MAPPING) {
                         let known = addresses.entry((image, node.mapping)).or_default();
                         known.insert((node.address, node.exact));
                     }
                 }
-                Entry::Record(Record::Symbols(symbols)) => contents.add_known(&symbols),
-                Entry::Record(_) | Entry::Events(_) => {}
+                Record::Symbols(symbols) => contents.add_known(&symbols),
+                _ => {}
             }
         }
         for (mapping, addresses) in addresses {

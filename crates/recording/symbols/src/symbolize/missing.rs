@@ -1,5 +1,7 @@
 //! Why a module's addresses have no names, as the trace says it.
 
+use std::io::ErrorKind;
+
 use crate::{ModuleSymbols, SymbolError};
 use allotrope_trace::model::MissingNames;
 
@@ -13,6 +15,22 @@ pub fn missing_names(error: &SymbolError, was_seen: bool) -> Option<MissingNames
         | SymbolError::FileDiffers { .. }
         | SymbolError::Unproven { .. } => Some(MissingNames::OtherBuild),
         _ => None,
+    }
+}
+
+/// The reason for an error in a few words, for a sentence that names the module: finer than
+/// [`missing_names`], which a trace can say.
+pub fn reason(error: &SymbolError) -> &'static str {
+    match error {
+        SymbolError::Unreadable { source, .. } if source.kind() == ErrorKind::NotFound => {
+            MissingNames::FileGone.reason()
+        }
+        SymbolError::Unreadable { .. } => "its file cannot be read",
+        SymbolError::NotAFile { .. } | SymbolError::NotElf { .. } => "its file is no ELF file",
+        SymbolError::NoBuildId { .. }
+        | SymbolError::FileDiffers { .. }
+        | SymbolError::Unproven { .. }
+        | SymbolError::BuildIdDiffers { .. } => MissingNames::OtherBuild.reason(),
     }
 }
 

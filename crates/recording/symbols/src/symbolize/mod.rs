@@ -16,5 +16,5 @@ mod source_files;
 
 pub use contents::{Candidates, Contents, Naming, Warning};
 pub use frames::{FileAddress, FrameTable, SymbolsBuilder};
-pub use missing::{missing_names, sources_of};
+pub use missing::{missing_names, reason, sources_of};
 pub use rewrite::{RewriteError, rewrite};

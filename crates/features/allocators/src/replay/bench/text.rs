@@ -1,67 +1,48 @@
-//! The report of a benchmark as text for people, at most 80 columns wide.
+//! The report of a benchmark for people.
 
-use std::io::{self, Write};
-
-use allotrope_text::numbers::count;
-use allotrope_text::shown;
+use allotrope_text::cut_middle;
+use allotrope_text::document::{Document, Table, left, right};
+use allotrope_text::numbers::{count, plural};
 
 use super::{BenchReport, CaseRow};
-use crate::replay::report::text::fitted;
 
-/// Widest column of names: the others have 65 columns of 80.
-const WIDEST_NAME: usize = 15;
-
-/// Writes the report: a table for each benchmark.
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
-    let names = report.allocators.iter().map(|row| shown(&row.name));
-    let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let width = width.clamp("allocator".len(), WIDEST_NAME);
+/// The report as a document: a table for each benchmark.
+pub fn document(report: &BenchReport) -> Document {
+    let mut document = Document::default();
     let Some(system) = report.allocators.first() else {
-        return Ok(());
+        return document;
     };
     let rounds = match report.runs {
         1 => "1 round".to_owned(),
         rounds => format!("{rounds} rounds in turn"),
     };
-    writeln!(
-        out,
-        "{rounds}; {} blocks a thread; calls of malloc and free\n",
+    document.text(format!(
+        "{rounds}; {} blocks a thread; calls of malloc and free",
         count(report.pairs)
-    )?;
+    ));
     for case in &system.cases {
-        let threads = match case.case.threads {
-            1 => "1 thread".to_owned(),
-            threads => format!("{threads} threads"),
-        };
-        writeln!(
-            out,
+        let threads = plural(case.case.threads as usize, "thread", "threads");
+        document.gap();
+        document.text(format!(
             "{}, {} bytes, {threads}; noise (glibc to itself) {:.2}–{:.2}x",
             case.case.pattern.name(),
             count(case.case.size),
             case.noise.low,
             case.noise.high
-        )?;
-        writeln!(
-            out,
-            "{:width$}  {:>9}  {:>6}  {:>17}  {:>11}  {:>12}",
-            "allocator", "M calls/s", "ns", "vs glibc", "cycles", "instructions"
-        )?;
-        for row in &report.allocators {
-            let same = row.cases.iter().find(|it| it.case == case.case);
-            if let Some(measured) = same {
-                line(&fitted(&row.name, width), measured, width, out)?;
-            }
-        }
-        writeln!(out)?;
+        ));
+        let rows = report.allocators.iter().filter_map(|row| {
+            let same = row.cases.iter().find(|it| it.case == case.case)?;
+            Some(cells(&row.name, same))
+        });
+        let names = left("allocator").cut_by(cut_middle);
+        let numbers = ["M calls/s", "ns", "vs glibc", "cycles", "instructions"].map(right);
+        let columns = [names].into_iter().chain(numbers);
+        document.table(Table::new(columns).indent(0).rows(rows));
     }
-    Ok(())
+    document
 }
 
-fn line(name: &str, row: &CaseRow, width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn cells(name: &str, row: &CaseRow) -> [String; 6] {
     let against = match row.verdict {
         None => String::new(),
         Some("tied") => "tied".to_owned(),
@@ -74,12 +55,12 @@ fn line(name: &str, row: &CaseRow, width: usize, out: &mut dyn Write) -> io::Res
     let counted = |value: Option<f64>| {
         value.map_or_else(|| "unavailable".to_owned(), |it| format!("{it:.1}"))
     };
-    writeln!(
-        out,
-        "{name:width$}  {:>9.1}  {:>6.1}  {against:>17}  {:>11}  {:>12}",
-        row.operations_per_second.median / 1e6,
-        row.ns_per_operation.median,
+    [
+        name.to_owned(),
+        format!("{:.1}", row.operations_per_second.median / 1e6),
+        format!("{:.1}", row.ns_per_operation.median),
+        against,
         counted(row.cycles),
         counted(row.instructions),
-    )
+    ]
 }

@@ -1,74 +1,50 @@
-//! The report as text for people, at most 80 columns wide unless a name is long.
+//! The report for people.
 
-use std::io::{self, Write};
-
-use allotrope_text::numbers::{bytes, count, duration};
-use allotrope_text::{shown, write_wrapped};
+use allotrope_text::cut_middle;
+use allotrope_text::document::{Document, Table, left, right};
+use allotrope_text::numbers::{bytes, count, duration, plural};
 
 use super::{Report, Row, SpreadRow, SwitchRow};
 
-/// Widest lines, and indentation of what belongs to a name.
-const WIDTH: usize = 80;
-const WIDEST_INDENT: usize = 40;
-/// Widest column of names: the wider table, that of times, has 67 columns besides.
-const WIDEST_NAME: usize = WIDTH - 67;
-
-/// Writes the report.
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    head(report, out)?;
-    let width = name_width(report);
-    let measured: Vec<&Row> = report
-        .allocators
-        .iter()
-        .filter(|row| row.ns_per_operation.is_some())
-        .collect();
+/// The report as a document.
+pub fn document(report: &Report) -> Document {
+    let mut document = Document::default();
+    let recorded = &report.recording;
+    let command = recorded.command_line();
+    document.heading(1, format!("{command} (process {})", recorded.pid));
+    document.list(facts(report));
+    let is_measured = |row: &&Row| row.ns_per_operation.is_some();
+    let measured: Vec<&Row> = report.allocators.iter().filter(is_measured).collect();
     if measured.is_empty() {
-        return Ok(());
+        return document;
     }
-    table(&measured, width, out)?;
-    let resolution = report.replay.clock_resolution_ns;
-    percentiles(&measured, resolution, width, out)?;
-    switching(report, width, out)
+    document.gap();
+    document.table(times(&measured));
+    document.text("RSS: memory that the allocator got from the system; /live: peak RSS in peak live bytes. tied: the difference lies inside the noise, which is the larger spread.");
+    percentiles(&measured, report.replay.clock_resolution_ns, &mut document);
+    switching(report, &mut document);
+    document
 }
 
-fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// What was replayed, and how.
+fn facts(report: &Report) -> Vec<String> {
     let recorded = &report.recording;
-    let command = match recorded.command.is_empty() {
-        true => recorded.executable.clone(),
-        false => recorded.command.join(" "),
-    };
-    let command = shown(&command);
-    let command: String = match command.chars().count() {
-        ..=60 => command.into_owned(),
-        _ => command.chars().take(59).chain(['…']).collect(),
-    };
-    writeln!(out, "{command} (process {})", recorded.pid)?;
-    let threads = match recorded.threads {
-        1 => "1 thread".to_owned(),
-        threads => format!("{} threads", count(threads.into())),
-    };
-    writeln!(
-        out,
-        "  {} operations, {threads}, {} blocks at most",
-        count(recorded.operations),
-        count(recorded.most_blocks.into()),
-    )?;
-    writeln!(
-        out,
-        "  {} live at the peak, {} at the end",
-        bytes(recorded.peak_live_bytes),
-        bytes(recorded.final_live_bytes),
-    )?;
+    let threads = plural(recorded.threads as usize, "thread", "threads");
+    let mut facts = vec![
+        format!(
+            "{} operations, {threads}, {} blocks at most",
+            count(recorded.operations),
+            count(recorded.most_blocks.into()),
+        ),
+        format!(
+            "{} live at the peak, {} at the end",
+            bytes(recorded.peak_live_bytes),
+            bytes(recorded.final_live_bytes),
+        ),
+    ];
     if recorded.threads > 1 {
-        writeln!(
-            out,
-            "  threads run one at a time, in the recorded order: waiting for each other\n  \
-             is not measured"
-        )?;
+        let order = "threads run one at a time, in the recorded order: waiting for each other is not measured";
+        facts.push(order.to_owned());
     }
     let dropped = [
         (
@@ -88,9 +64,8 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             "calls that the recording lost are not replayed",
         ),
     ];
-    for (number, what) in dropped.iter().filter(|(number, _)| *number > 0) {
-        writeln!(out, "  {} {what}", count(*number))?;
-    }
+    let dropped = dropped.iter().filter(|(number, _)| *number > 0);
+    facts.extend(dropped.map(|(number, what)| format!("{} {what}", count(*number))));
     let setup = &report.replay;
     let touched = match (setup.touch, setup.touched_share) {
         ("none", _) => "blocks are not written".to_owned(),
@@ -106,81 +81,55 @@ fn head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         runs => format!("{runs} runs of each, in turn"),
     };
     let null = setup.null_ns_per_operation.map_or(0.0, |it| it.median);
-    writeln!(out, "  {runs}; {touched}")?;
-    writeln!(
-        out,
-        "  the replay's own {null:.2} ns an operation are subtracted"
-    )?;
+    facts.push(format!("{runs}; {touched}"));
+    facts.push(format!(
+        "the replay's own {null:.2} ns an operation are subtracted"
+    ));
     if let Some(calibration) = &setup.calibration {
         let verdict = match calibration.agrees {
             true => "agrees to 5 %",
             false => "does NOT agree to 5 %",
         };
-        let line = format!(
+        facts.push(format!(
             "calibrated with {}: memory grows by {}, recorded {}: {verdict}",
-            shown(&recorded.allocator),
+            recorded.allocator,
             bytes(calibration.replayed_bytes),
             bytes(calibration.recorded_bytes),
-        );
-        write_wrapped(out, &line, ["  ", "    "], WIDTH)?;
+        ));
     }
-    writeln!(out)
+    facts
 }
 
-fn name_width(report: &Report) -> usize {
-    let names = report.allocators.iter();
-    let widths = names.map(|row| shown(&row.name).chars().count());
-    widths
-        .max()
-        .unwrap_or(0)
-        .clamp("allocator".len(), WIDEST_NAME)
-}
-
-/// A name in a column. Of a long one the middle is left out: the names of two builds of an
-/// allocator often differ at the end only.
-pub(crate) fn fitted(name: &str, width: usize) -> String {
-    let name = shown(name);
-    let columns = name.chars().count();
-    if columns <= width {
-        return name.into_owned();
-    }
-    let tail = width.saturating_sub(1) / 2;
-    let head = name.chars().take(width.saturating_sub(tail + 1));
-    let tail = name.chars().skip(columns - tail);
-    head.chain(['…']).chain(tail).collect()
-}
-
-fn table(rows: &[&Row], width: usize, out: &mut dyn Write) -> io::Result<()> {
+/// Of long names the middle is left out: those of two builds of an allocator often differ at the
+/// end only.
+fn times(rows: &[&Row]) -> Table {
     let first = rows.first().and_then(|row| row.ns_per_operation);
     let against = rows.first().map_or("", |row| &row.name);
-    let against: String = format!("vs {}", shown(against)).chars().take(12).collect();
-    writeln!(
-        out,
-        "{:width$}  {:>7}  {:>13}  {against:>12}  {:>9}  {:>9}  {:>5}",
-        "allocator", "ns/op", "low–high", "peak RSS", "final RSS", "/live"
-    )?;
-    for row in rows {
-        let Some(time) = row.ns_per_operation else {
-            continue;
-        };
-        let range = format!("{:.1}–{:.1}", time.low, time.high);
-        writeln!(
-            out,
-            "{:width$}  {:>7.1}  {range:>13}  {:>12}  {:>9}  {:>9}  {:>5}",
-            fitted(&row.name, width),
-            time.median,
+    let against: String = format!("vs {against}").chars().take(12).collect();
+    let titles = [
+        "ns/op",
+        "low–high",
+        &against,
+        "peak RSS",
+        "final RSS",
+        "/live",
+    ];
+    let names = left("allocator").cut_by(cut_middle);
+    let columns = [names].into_iter().chain(titles.map(right));
+    let rows = rows.iter().filter_map(|row| {
+        let time = row.ns_per_operation?;
+        let overhead = row.peak_overhead.map(|it| format!("{it:.2}"));
+        Some([
+            row.name.clone(),
+            format!("{:.1}", time.median),
+            format!("{:.1}–{:.1}", time.low, time.high),
             compared(row, time, first),
             bytes(row.peak_rss_bytes.unwrap_or_default()),
             bytes(row.final_rss_bytes.unwrap_or_default()),
-            row.peak_overhead
-                .map_or_else(String::new, |it| format!("{it:.2}")),
-        )?;
-    }
-    writeln!(
-        out,
-        "RSS: memory that the allocator got from the system; /live: peak RSS in peak live\n\
-         bytes. tied: the difference lies inside the noise, which is the larger spread.\n"
-    )
+            overhead.unwrap_or_default(),
+        ])
+    });
+    Table::new(columns).indent(0).rows(rows)
 }
 
 fn compared(row: &Row, time: SpreadRow, first: Option<SpreadRow>) -> String {
@@ -193,86 +142,60 @@ fn compared(row: &Row, time: SpreadRow, first: Option<SpreadRow>) -> String {
     }
 }
 
-fn percentiles(
-    rows: &[&Row],
-    resolution: Option<f64>,
-    width: usize,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn percentiles(rows: &[&Row], resolution: Option<f64>, document: &mut Document) {
     if rows.iter().all(|row| row.percentiles.is_empty()) {
-        return Ok(());
+        return;
     }
-    writeln!(
-        out,
-        "{:width$}  {:14}  {:>11}  {:>6}  {:>6}  {:>7}  {:>8}",
-        "ns a call", "", "calls", "50 %", "90 %", "99 %", "99.9 %"
-    )?;
     let resolution = resolution.unwrap_or(0.0);
     let ns = |value: f64| match value < resolution {
         true => format!("<{resolution:.0}"),
         false => format!("{value:.0}"),
     };
+    let texts = [left("ns a call").cut_by(cut_middle), left("")];
+    let numbers = ["calls", "50 %", "90 %", "99 %", "99.9 %"].map(right);
+    let mut table = Table::new(texts.into_iter().chain(numbers)).indent(0);
     for row in rows {
         for (index, line) in row.percentiles.iter().enumerate() {
-            let name = if index == 0 {
-                fitted(&row.name, width)
-            } else {
-                String::new()
-            };
-            writeln!(
-                out,
-                "{name:width$}  {:14}  {:>11}  {:>6}  {:>6}  {:>7}  {:>8}",
-                line.call,
+            table.row([
+                if index == 0 { &row.name } else { "" }.to_owned(),
+                line.call.to_owned(),
                 count(line.calls),
                 ns(line.p50_ns),
                 ns(line.p90_ns),
                 ns(line.p99_ns),
                 ns(line.p999_ns),
-            )?;
+            ]);
         }
     }
-    writeln!(
-        out,
-        "each call measured by itself in a run of its own, without what measuring takes;\n\
-         two readings of the clock differ by {resolution:.0} ns or more\n"
-    )
+    document.gap();
+    document.table(table);
+    document.text(format!("each call measured by itself in a run of its own, without what measuring takes; two readings of the clock differ by {resolution:.0} ns or more"));
 }
 
-fn switching(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn switching(report: &Report, document: &mut Document) {
     let switching = &report.switching;
     if let Some(why) = &switching.unknown {
-        let line = format!("Is switching worth it? Not known: {}", shown(why));
-        return write_wrapped(out, &line, ["", ""], WIDTH);
+        document.gap();
+        return document.text(format!("Is switching worth it? Not known: {why}"));
     }
-    let Some(from) = &switching.from else {
-        return Ok(());
+    let Some(from) = switching.from.as_ref().filter(|_| !switching.to.is_empty()) else {
+        return;
     };
-    if switching.to.is_empty() {
-        return Ok(());
-    }
+    document.gap();
     let time = duration(report.recording.wall_seconds * 1e6);
-    let from = fitted(from, WIDEST_INDENT);
-    let line = format!("Is switching from {from} worth it? The program ran {time}.");
-    write_wrapped(out, &line, ["", ""], WIDTH)?;
+    document.text(format!(
+        "Is switching from {from} worth it? The program ran {time}."
+    ));
     if !report.recording.allocator_is_known {
-        writeln!(
-            out,
-            "The recording does not name its allocator; --recorded-with does."
-        )?;
+        document.text("The recording does not name its allocator; --recorded-with does.");
     }
     if report.recording.threads > 1 {
-        write_wrapped(out, SEVERAL, ["", ""], WIDTH)?;
+        document.text(SEVERAL);
     }
-    for row in &switching.to {
-        let indent = " ".repeat(width.min(WIDEST_INDENT) + 2);
-        let name = fitted(&row.name, WIDEST_INDENT);
-        let line = format!("{name:width$}  {}", worth(row));
-        write_wrapped(out, &line, ["", &indent], WIDTH)?;
-        if let Some(why) = &row.why {
-            write_wrapped(out, why, [&indent, &indent], WIDTH)?;
-        }
-    }
-    Ok(())
+    document.list(switching.to.iter().map(|row| {
+        let why = row.why.as_ref().map(|why| format!("; {why}"));
+        format!("{}: {}{}", row.name, worth(row), why.unwrap_or_default())
+    }));
 }
 
 /// What a saving of several threads is.
@@ -324,17 +247,4 @@ fn worth(row: &SwitchRow) -> String {
         false => signed(peak, bytes(peak.abs() as u64)) + " memory",
     };
     format!("{verdict}: {time}, {memory}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_long_name_the_middle_is_left_out() {
-        assert_eq!(fitted("glibc", 13), "glibc");
-        assert_eq!(fitted("thirteen_char", 13), "thirteen_char");
-        assert_eq!(fitted("libmine-before.so", 13), "libmin…ore.so");
-        assert_eq!(fitted("libmine-after.so", 12), "libmin…er.so");
-    }
 }

@@ -3,12 +3,14 @@
 
 use std::io::{self, Write};
 
-use allotrope_text::{LogWriter, TextWriter, shown_lines};
+use allotrope_text::document::{Document, Table, Text};
+use allotrope_text::numbers::plural;
+use allotrope_text::{LogWriter, Role, TextWriter};
 
-use super::{ComparisonOptions, stacks, worst_first};
+use super::{ComparisonOptions, differing_suspects, stacks, worst_first};
 use crate::check::CheckStatus;
 use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
-use crate::outputs::markdown::{code, escaped, fence, html, write_row};
+use crate::outputs::markdown::{named, numbers, row};
 use crate::outputs::wording;
 
 /// The number of lines of a failed build's output that are shown.
@@ -24,53 +26,52 @@ pub fn write(
     options: &ComparisonOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let out = &mut TextWriter::new(LogWriter::new(out), false);
     let (differing, same): (Vec<&ComparedCase>, Vec<&ComparedCase>) = worst_first(comparison)
         .into_iter()
         .partition(|case| case.differs());
-    let names = sides.map(|side| code(&side.name));
+    let mut document = Document::default();
+    let [before, after] = sides.map(|side| &*side.name);
     let summary = summary(comparison, &differing, &same);
-    writeln!(
-        out,
-        "### Allocations, {} → {}: {summary}\n",
-        names[0], names[1]
-    )?;
+    let title = Text::from("Allocations, ").and(Role::Code, before);
+    let title = title.and(Role::Plain, " → ").and(Role::Code, after);
+    document.heading(3, title.and(Role::Plain, format!(": {summary}")));
     for side in sides {
-        build_failure(side, out)?;
+        build_failure(side, &mut document);
     }
     for test in &comparison.tests {
-        problems(test, out)?;
+        problems(test, &mut document);
     }
     if !differing.is_empty() {
-        table(&differing, true, out)?;
+        document.table(table(&differing, true));
     }
     for test in &comparison.tests {
-        suspects(test, out)?;
+        let suspects = differing_suspects(test);
+        if !suspects.is_empty() {
+            let text = "these differ, too (suspect them before the code):";
+            document.text(format!("{}: {text}", test.name));
+        }
+        document.list(suspects);
     }
     let options = ComparisonOptions {
         style: Default::default(),
         ..*options
     };
-    for case in differing {
-        if case.diffs.is_empty() {
-            continue;
-        }
+    for case in differing.into_iter().filter(|case| !case.diffs.is_empty()) {
         let mut text = Vec::new();
         stacks(case, &options, &mut text)?;
-        folded(&html(&case.name), &String::from_utf8_lossy(&text), out)?;
+        document.folded(&*case.name, lines(&String::from_utf8_lossy(&text)));
     }
     if !same.is_empty() {
-        let noun = if same.len() == 1 { "case" } else { "cases" };
-        let number = same.len();
-        writeln!(
-            out,
-            "\n<details><summary>{number} {noun} without a difference</summary>\n"
-        )?;
-        table(&same, false, out)?;
-        writeln!(out, "\n</details>")?;
+        let count = plural(same.len(), "case", "cases");
+        let mut part = Document::default();
+        part.table(table(&same, false));
+        document.folded(format!("{count} without a difference"), part);
     }
-    let commits = sides.map(|side| code(side.commit.get(..12).unwrap_or(&side.commit)));
-    writeln!(out, "\n{} compared with {}", commits[1], commits[0])?;
+    let [before, after] = sides.map(|side| side.commit.get(..12).unwrap_or(&side.commit));
+    let compared = Text::of(Role::Code, after).and(Role::Plain, " compared with ");
+    document.text(compared.and(Role::Code, before));
+    let out = &mut TextWriter::new(LogWriter::new(out), false);
+    document.write_markdown(out)?;
     out.flush()
 }
 
@@ -94,52 +95,42 @@ fn summary(comparison: &Comparison, differing: &[&ComparedCase], same: &[&Compar
     }
 }
 
-fn build_failure(side: &Side, out: &mut dyn Write) -> io::Result<()> {
+fn build_failure(side: &Side, document: &mut Document) {
     let Some(failure) = &side.build_failure else {
-        return Ok(());
+        return;
     };
-    let (name, problem) = (code(&side.name), escaped(&failure.problem.to_string()));
-    writeln!(out, "**{name} could not be built**: {problem}")?;
+    let name = format!("{} could not be built", side.name);
+    document.text(named(&name, &failure.problem.to_string()));
     if let Some(path) = &failure.missing {
-        writeln!(out, "{}", escaped(&wording::missing_beside_worktree(path)))?;
+        document.text(wording::missing_beside_worktree(path));
     }
-    let lines: Vec<&str> = failure.output.lines().collect();
-    let last = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n");
-    folded("the end of the build's output", &last, out)?;
-    writeln!(out)
+    let all: Vec<&str> = failure.output.lines().collect();
+    let last = all[all.len().saturating_sub(OUTPUT_LINES)..].join("\n");
+    document.folded("the end of the build's output", lines(&last));
 }
 
-fn problems(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
-    let name = escaped(&test.name);
+fn problems(test: &ComparedTest, document: &mut Document) {
     for (index, word) in ["before", "after"].into_iter().enumerate() {
         if let Some(problem) = &test.problems[index] {
-            writeln!(
-                out,
-                "**{name}** {word}: {}\n",
-                escaped(&problem.to_string())
-            )?;
+            let problem = format!(" {word}: {problem}");
+            document.text(Text::of(Role::Title, &*test.name).and(Role::Plain, problem));
         }
         if !test.exists[index] {
-            writeln!(out, "{name}: not there {word}\n")?;
+            document.text(format!("{}: not there {word}", test.name));
         }
         let missing = test.cases.iter().filter(|case| !case.exists[index]);
         for case in missing.filter(|_| test.problems[index].is_none()) {
-            writeln!(out, "{}: not there {word}\n", escaped(&case.name))?;
+            document.text(format!("{}: not there {word}", case.name));
         }
     }
     if let Some(file) = &test.same_program {
-        writeln!(out, "{name}: {}\n", escaped(&wording::same_program(file)))?;
+        document.text(format!("{}: {}", test.name, wording::same_program(file)));
     }
-    Ok(())
 }
 
 /// A table of the cases' numbers: those that differ, or all.
-fn table(cases: &[&ComparedCase], differing: bool, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "| | case | metric | before | after | difference | per iteration |"
-    )?;
-    writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
+fn table(cases: &[&ComparedCase], differing: bool) -> Table {
+    let mut table = numbers(["before", "after"]);
     for case in cases {
         for check in &case.checks {
             if differing && !check.differs() {
@@ -151,33 +142,14 @@ fn table(cases: &[&ComparedCase], differing: bool, out: &mut dyn Write) -> io::R
                 CheckStatus::Improved => "🔽 less",
                 _ => "❌ more",
             };
-            write_row(sign, &case.name, case.iterations, check, out)?;
+            table.row(row(sign, &case.name, case.iterations, check));
         }
     }
-    Ok(())
+    table
 }
 
-fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
-    let differs = test.cases.iter().any(ComparedCase::differs);
-    if !differs || test.suspects.is_empty() {
-        return Ok(());
-    }
-    let name = escaped(&test.name);
-    writeln!(
-        out,
-        "\n{name}: these differ, too (suspect them before the code):\n"
-    )?;
-    for suspect in &test.suspects {
-        writeln!(out, "- {}", escaped(&wording::suspect(suspect)))?;
-    }
-    Ok(())
-}
-
-/// A collapsed text. Markdown is not interpreted in the summary, which is HTML.
-fn folded(summary: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
-    let text = shown_lines(text);
-    let text = text.trim_matches('\n');
-    let fence = fence(text);
-    writeln!(out, "\n<details><summary>{summary}</summary>\n\n{fence}")?;
-    writeln!(out, "{text}\n{fence}\n\n</details>")
+fn lines(text: &str) -> Document {
+    let mut document = Document::default();
+    document.lines(text);
+    document
 }

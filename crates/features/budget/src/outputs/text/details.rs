@@ -6,7 +6,11 @@ use std::io;
 use allotrope_report::diff::text::write_entries;
 use allotrope_report::diff::{DiffTextOptions, Hints, Selection};
 
-use super::{Text, columns, end_of_output};
+use allotrope_text::Role;
+use allotrope_text::document::{Table, left, right, write_lines};
+use allotrope_text::numbers::plural;
+
+use super::{Text, end_of_output};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::limit::number;
@@ -27,7 +31,7 @@ impl Text<'_> {
         }
         let troubles = wording::troubles(test);
         if !troubles.is_empty() || !test.notes.is_empty() {
-            let title = self.paint("1", &test.name);
+            let title = self.options.style.paint(Role::Title, &test.name);
             writeln!(self.out, "\n{} {title}", self.status(outcome))?;
         }
         for trouble in &troubles {
@@ -84,8 +88,7 @@ impl Text<'_> {
             return Ok(());
         }
         writeln!(self.out, "  The end of what it printed:")?;
-        let width = self.width();
-        end_of_output(self.out, width, &test.output)
+        end_of_output(self.out, self.options.style, &test.output)
     }
 
     pub(super) fn suspects(&mut self, test: &TestResult) -> io::Result<()> {
@@ -93,7 +96,7 @@ impl Text<'_> {
             return Ok(());
         }
         let head = "Changed since the numbers were accepted (suspect these before the code):";
-        self.painted_sentence(2, head, Some("33"))?;
+        self.painted_sentence(2, head, Role::Warning)?;
         for suspect in &test.suspects {
             self.sentence(4, &wording::suspect(suspect))?;
         }
@@ -101,16 +104,13 @@ impl Text<'_> {
     }
 
     pub(super) fn case(&mut self, case: &CaseResult) -> io::Result<()> {
-        let runs = match case.runs.len() {
-            1 => "1 run".to_owned(),
-            runs => format!("{runs} runs"),
-        };
+        let runs = plural(case.runs.len(), "run", "runs");
         let iterations = case.iterations.filter(|&iterations| iterations > 1);
         let iterations = iterations.map(|iterations| {
             let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
             format!(" of {} iterations", number(iterations))
         });
-        let title = self.paint("1", &case.name);
+        let title = self.options.style.paint(Role::Title, &case.name);
         let status = self.status(case.outcome());
         let iterations = iterations.unwrap_or_default();
         writeln!(self.out, "\n{status} {title}  ({runs}{iterations})")?;
@@ -165,8 +165,7 @@ impl Text<'_> {
     }
 
     fn table(&mut self, case: &CaseResult) -> io::Result<()> {
-        let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
-        let row = |check: &Check| {
+        let rows = case.checks.iter().map(|check: &Check| {
             let number =
                 |of: Option<Spread>| of.map_or_else(|| "-".to_owned(), |of| number(of.typical));
             let difference = check.difference();
@@ -184,27 +183,16 @@ impl Text<'_> {
                     status => wording::status(status).replace('-', " "),
                 },
             ]
+        });
+        let rows: Vec<[String; 7]> = rows.collect();
+        let each = match rows.iter().all(|row| row[4].is_empty()) {
+            true => "",
+            false => "each",
         };
-        let mut rows = vec![head];
-        rows.extend(case.checks.iter().map(row));
-        if rows[1..].iter().all(|row| row[4].is_empty()) {
-            rows[0][4].clear();
-        }
-        for row in &rows {
-            let mut line = format!("  {:<13}", row[0]);
-            for (column, cell) in row.iter().enumerate().skip(1) {
-                let width = rows
-                    .iter()
-                    .map(|row| columns(&row[column]))
-                    .max()
-                    .unwrap_or(0);
-                if width > 0 {
-                    line.push_str(&format!("  {cell:>width$}"));
-                }
-            }
-            writeln!(self.out, "{}", line.trim_end())?;
-        }
-        Ok(())
+        let titles = ["accepted", "now", "difference", each, "allowed", ""].map(right);
+        let columns = [left("").at_least(13)].into_iter().chain(titles);
+        let table = Table::new(columns).rows(rows);
+        write_lines(self.out, table.lines(self.options.style))
     }
 
     /// Writes the figures of every run.

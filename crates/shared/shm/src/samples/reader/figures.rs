@@ -73,20 +73,15 @@ impl State {
 
 impl Total {
     fn add_allocated(&self, figures: &mut Figures) {
-        self.add(figures, self.allocated, self.allocated_bytes);
+        figures.add_sum(
+            self.allocated,
+            self.allocated_bytes,
+            self.sizes,
+            self.period,
+        );
     }
 
     fn add_freed(&self, figures: &mut Figures) {
-        self.add(figures, self.freed, self.freed_bytes);
-    }
-
-    /// The two counts may belong to different moments: the mean stays within the sizes.
-    fn add(&self, figures: &mut Figures, count: u64, bytes: u64) {
-        if count > 0 {
-            let (smallest, largest) = self.sizes;
-            let mean = bytes as f64 / count as f64;
-            let mean = mean.clamp(smallest as f64, largest as f64);
-            figures.add_alike(count, mean, self.period);
-        }
+        figures.add_sum(self.freed, self.freed_bytes, self.sizes, self.period);
     }
 }

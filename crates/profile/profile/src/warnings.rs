@@ -1,14 +1,17 @@
 //! Warnings about a profile, a sentence each: facts that limit the meaning of its
 //! figures.
 
+pub mod nameless;
+
 use std::path::Path;
 
-use allotrope_profile::{Process, Profile};
+use allotrope_text::numbers::{count, duration};
 use allotrope_text::text_of_path;
 use allotrope_trace::model::LossReason;
 
-use crate::nameless;
-use crate::numbers::{count, duration};
+use crate::model::{Process, Profile};
+
+pub use nameless::{all_sampled_warnings, sampled_warnings};
 
 /// The warnings about the profile that people see, the most serious first: one sentence
 /// each, on one line, without colour. Little code without names is none.

@@ -7,18 +7,19 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::sampled::SampledProfile;
-use allotrope_profile::{Frame, Module, Profile, UNKNOWN_MODULE};
+use allotrope_text::numbers::{count, share};
 use allotrope_text::text_of_path;
 use allotrope_trace::model::MissingNames;
 use rustc_hash::FxHashSet;
 
-use crate::numbers::{count, share};
+use crate::model::{Module, Profile, Site, UNKNOWN_MODULE};
+use crate::named_frame::Frame;
+use crate::sampled::SampledProfile;
 
 /// Least percentage of the allocations whose stacks have nameless code of a stripped module,
 /// or of none, for a sentence that people see. Below it the code is in none of the stacks
 /// that a report begins with.
-const MIN_PERCENT: u64 = 5;
+pub const MIN_PERCENT: u64 = 5;
 
 /// Code that has addresses without names.
 #[derive(Debug, Default)]
@@ -27,6 +28,21 @@ struct Nameless {
     addresses: u64,
     /// Allocations whose stacks have one of them; of a sampled profile, live bytes.
     weight: u64,
+}
+
+/// The nameless code of a module.
+#[derive(Debug)]
+pub struct NamelessCode {
+    /// The module's path; its name in a sentence.
+    pub name: String,
+    /// Addresses without a name.
+    pub addresses: u64,
+    /// The weight of the stacks that have one of them.
+    pub weight: u64,
+    /// Why they have no names.
+    pub reason: &'static str,
+    /// A reason that most systems have, and that few users can change.
+    pub is_usual: bool,
 }
 
 /// The stacks of a profile with their weights.
@@ -39,12 +55,12 @@ struct Stacks<'a> {
 }
 
 /// The sentences about a recording that people see, the code with the most allocations first.
-pub(crate) fn warnings(profile: &Profile) -> Vec<String> {
+pub(super) fn warnings(profile: &Profile) -> Vec<String> {
     of_recording(profile).sentences(MIN_PERCENT)
 }
 
 /// All sentences about a recording.
-pub(crate) fn all_warnings(profile: &Profile) -> Vec<String> {
+pub(super) fn all_warnings(profile: &Profile) -> Vec<String> {
     of_recording(profile).sentences(0)
 }
 
@@ -54,71 +70,48 @@ pub fn sampled_warnings(profile: &SampledProfile) -> Vec<String> {
 }
 
 /// All sentences about a sampled profile.
-pub(crate) fn all_sampled_warnings(profile: &SampledProfile) -> Vec<String> {
+pub fn all_sampled_warnings(profile: &SampledProfile) -> Vec<String> {
     of_samples(profile).sentences(0)
 }
 
 fn of_recording(profile: &Profile) -> Stacks<'_> {
-    let sites = profile.processes.iter().flat_map(|process| &process.sites);
-    Stacks {
-        modules: &profile.modules,
-        frames: &profile.frames,
-        stacks: sites
-            .map(|site| (&site.stack[..], site.allocations))
-            .collect(),
-        noun: "allocations",
-    }
+    stacks(profile, |site| site.allocations, "allocations")
 }
 
 fn of_samples(profile: &SampledProfile) -> Stacks<'_> {
+    stacks(&profile.profile, |site| site.leaked_bytes, "live bytes")
+}
+
+fn stacks<'a>(profile: &'a Profile, weight: fn(&Site) -> u64, noun: &'static str) -> Stacks<'a> {
     let sites = profile.processes.iter().flat_map(|process| &process.sites);
-    let live = |bytes: f64| bytes.round() as u64;
     Stacks {
         modules: &profile.modules,
         frames: &profile.frames,
-        stacks: sites
-            .map(|site| (&site.stack[..], live(site.figures.live.bytes().value)))
-            .collect(),
-        noun: "live bytes",
+        stacks: sites.map(|site| (&site.stack[..], weight(site))).collect(),
+        noun,
     }
 }
 
 impl Stacks<'_> {
-    /// The sentences about code with at least this percentage of the weight, and about
-    /// modules whose file could not be used.
     fn sentences(&self, least_percent: u64) -> Vec<String> {
-        let total: u64 = self.stacks.iter().map(|(_, weight)| weight).sum();
-        let module = |index: u32| self.modules.get(index as usize);
-        let mut found: Vec<(Option<&Module>, Nameless)> = self
-            .nameless()
-            .into_iter()
-            .map(|(index, found)| (module(index), found))
-            .filter(|(module, found)| {
-                let reason = module.and_then(|it| it.missing);
-                let is_usual = matches!(reason, None | Some(MissingNames::Stripped));
-                let percent = u128::from(found.weight) * 100;
-                !is_usual || percent >= u128::from(total) * u128::from(least_percent)
-            })
-            .collect();
-        found.sort_by(|(a, first), (b, second)| {
-            let path = |module: &Option<&Module>| module.map(|it| it.path.clone());
-            let by_weight = second.weight.cmp(&first.weight);
-            by_weight.then_with(|| path(a).cmp(&path(b)))
+        let total = self.stacks.iter().map(|(_, weight)| weight).sum();
+        let code = self.nameless().into_iter().map(|(index, found)| {
+            let module = self.modules.get(index as usize);
+            let reason = module.and_then(|it| it.missing);
+            let name = module.map_or("Code in no file".into(), |it| text_of_path(&it.path));
+            NamelessCode {
+                name: name.into_owned(),
+                addresses: found.addresses,
+                weight: found.weight,
+                reason: match module {
+                    Some(_) => reason.unwrap_or(MissingNames::Stripped).reason(),
+                    None => "no perf map or jitdump that could be read names it",
+                },
+                is_usual: matches!(reason, None | Some(MissingNames::Stripped)),
+            }
         });
-        let sentence = |(module, found): &(Option<&Module>, Nameless)| {
-            let name = match module {
-                Some(module) => text_of_path(&module.path),
-                None => "Code in no file".into(),
-            };
-            let addresses = match found.addresses {
-                1 => "1 address has no name".to_owned(),
-                many => format!("{} addresses have no names", count(many)),
-            };
-            let share = share(found.weight, total);
-            let (noun, reason) = (self.noun, reason(*module));
-            format!("{name}: {addresses}, in the stacks of {share} of the {noun}: {reason}.")
-        };
-        found.iter().map(sentence).collect()
+        let sentences = sentences(code.collect(), total, self.noun, least_percent);
+        sentences.into_iter().map(|it| it + ".").collect()
     }
 
     /// The modules with addresses without names, by index: those whose file could not be
@@ -174,16 +167,25 @@ impl Stacks<'_> {
     }
 }
 
-fn reason(module: Option<&Module>) -> &'static str {
-    match module.map(|it| it.missing) {
-        None => "no perf map or jitdump that could be read names it",
-        Some(Some(MissingNames::FileGone)) => "its file is gone",
-        Some(Some(MissingNames::OtherBuild)) => {
-            "the file at its path is another build, or not proven to be the one that ran"
-        }
-        Some(Some(MissingNames::ProcessGone)) => {
-            "its process had ended before the file could be opened, and the file is gone"
-        }
-        Some(Some(MissingNames::Stripped) | None) => "its file has no symbols",
-    }
+/// The sentences about nameless code in stacks of this weight, that with most weight first; what is
+/// usual needs at least this percentage. `noun`: what the weights are.
+pub fn sentences(
+    mut code: Vec<NamelessCode>,
+    total: u64,
+    noun: &str,
+    least_percent: u64,
+) -> Vec<String> {
+    let least = u128::from(total) * u128::from(least_percent);
+    code.retain(|it| !it.is_usual || u128::from(it.weight) * 100 >= least);
+    code.sort_by(|a, b| (b.weight, &a.name).cmp(&(a.weight, &b.name)));
+    let sentence = |it: &NamelessCode| {
+        let addresses = match it.addresses {
+            1 => "1 address has no name".to_owned(),
+            many => format!("{} addresses have no names", count(many)),
+        };
+        let share = share(it.weight, total);
+        let NamelessCode { name, reason, .. } = it;
+        format!("{name}: {addresses}, in the stacks of {share} of the {noun}: {reason}")
+    };
+    code.iter().map(sentence).collect()
 }

@@ -1,20 +1,15 @@
-//! Finds the runs of a window that `--window NAME` and `--run N` select, and reads
-//! their profiles: for `report` one run of each process ([`one`]), for `diff` all runs
-//! that can be compared ([`comparable`]).
+//! Finds the runs of a window, and reads their profiles: one run of each process
+//! ([`Recording::window`]), or all runs that can be compared ([`comparable`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use allotrope_text::Shown as _;
+use allotrope_profile::{Profile, WindowKey, WindowRun, aggregate_windows};
+use allotrope_text::Shown;
+use allotrope_text::numbers::count;
 
-use allotrope_profile::{Options, Profile, WindowKey, WindowRun, aggregate_windows};
-use allotrope_report::numbers::count;
-use allotrope_trace::TraceReader;
-use anyhow::anyhow;
-
-use crate::exit_status::{BAD_INPUT, Failure};
-use crate::progress::Progress;
-use crate::trace;
+use crate::error::ReadingError;
+use crate::recording::{Recording, Selection};
 
 /// Most names of windows that an error lists.
 const LISTED: usize = 10;
@@ -23,11 +18,11 @@ const MAX_RUNS: usize = 100;
 
 /// All runs of the window `name`, process by process, in order of opening. Fails if
 /// there is none.
-pub fn named<'p>(
+fn named<'p>(
     path: &Path,
     profile: &'p Profile,
     name: &str,
-) -> Result<Vec<&'p WindowRun>, Failure> {
+) -> Result<Vec<&'p WindowRun>, ReadingError> {
     let all = || profile.processes.iter().flat_map(|it| &it.windows);
     let found: Vec<&WindowRun> = all().filter(|run| run.name == name).collect();
     if !found.is_empty() {
@@ -41,66 +36,73 @@ pub fn named<'p>(
         many => format!("it has {many}, among them {}", listed.join(", ")),
     };
     let path = path.shown();
-    Err(Failure::new(
-        BAD_INPUT,
-        anyhow!("there is no window '{}' in {path}: {known}", name.shown()),
-    ))
+    Err(ReadingError::Unusable(format!(
+        "there is no window '{}' in {path}: {known}",
+        name.shown()
+    )))
 }
 
-/// The selected runs of a window: a profile with one run of each process that has the
-/// window, and the line that describes the selection.
-pub struct Shown {
-    pub profile: Profile,
-    pub line: String,
-}
-
-/// Selects the run with the number `occurrence` in each process, or, without a number,
-/// the run with the fewest allocations in each process.
-pub fn one(
-    path: &Path,
-    trace: &TraceReader,
-    profile: &Profile,
-    name: &str,
-    occurrence: Option<u32>,
-) -> Result<Shown, Failure> {
-    let runs = named(path, profile, name)?;
-    let mut chosen: Vec<&WindowRun> = Vec::new();
-    for run in runs.iter().filter(|run| run.measured) {
-        let wanted = occurrence.is_none_or(|wanted| run.occurrence == wanted);
-        match chosen.last_mut() {
-            _ if !wanted => {}
-            Some(last) if last.key.image == run.key.image => {
-                // A run that was not closed has few allocations because it was cut
-                // short: it comes last.
-                let rank = |run: &WindowRun| (!run.closed, run.figures.allocations);
-                if rank(run) < rank(last) {
-                    *last = run;
+impl Recording {
+    /// One run of the window `name` in each process that has the window: that with the number
+    /// `occurrence`, or, without a number, that with the fewest allocations. `profile` is that of
+    /// the processes to look at.
+    ///
+    /// # Errors
+    /// If there is no such window or run, or the file cannot be read.
+    pub fn window(
+        &self,
+        profile: &Profile,
+        name: &str,
+        occurrence: Option<u32>,
+    ) -> Result<Selection, ReadingError> {
+        let runs = named(self.path(), profile, name)?;
+        let mut chosen: Vec<&WindowRun> = Vec::new();
+        for run in runs.iter().filter(|run| run.measured) {
+            let wanted = occurrence.is_none_or(|wanted| run.occurrence == wanted);
+            match chosen.last_mut() {
+                _ if !wanted => {}
+                Some(last) if last.key.image == run.key.image => {
+                    // A run that was not closed has few allocations because it was cut
+                    // short: it comes last.
+                    let rank = |run: &WindowRun| (!run.closed, run.figures.allocations);
+                    if rank(run) < rank(last) {
+                        *last = run;
+                    }
                 }
+                _ => chosen.push(run),
             }
-            _ => chosen.push(run),
         }
+        let Some(first) = chosen.first() else {
+            return Err(nothing_to_show(self.path(), &runs, name));
+        };
+        let keys: Vec<WindowKey> = chosen.iter().map(|run| run.key).collect();
+        Ok(Selection {
+            line: line(first, &runs, chosen.len(), occurrence.is_none()),
+            profile: self.windows(&keys)?,
+        })
     }
-    let Some(first) = chosen.first() else {
-        return Err(Failure::new(BAD_INPUT, nothing_to_show(path, &runs, name)));
-    };
-    let line = line(first, &runs, chosen.len(), occurrence.is_none());
-    let keys: Vec<WindowKey> = chosen.iter().map(|run| run.key).collect();
-    Ok(Shown {
-        profile: stacks(path, trace, &keys)?,
-        line,
-    })
+
+    /// The figures of these runs of windows: a profile with one process for each key, in the
+    /// order of the keys.
+    pub(crate) fn windows(&self, keys: &[WindowKey]) -> Result<Profile, ReadingError> {
+        self.detailed("reading the windows", |options| {
+            aggregate_windows(self.trace(), options, keys)
+        })
+    }
 }
 
 /// Why no run of a window could be selected.
-fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> anyhow::Error {
+fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> ReadingError {
     let (name, path) = (name.shown(), path.shown());
     let last = runs.iter().map(|run| run.occurrence).max().unwrap_or(0);
     if runs.iter().all(|run| !run.measured) {
-        return anyhow!(
+        return ReadingError::Unusable(format!(
             "no run of the window '{name}' in {path} was measured: too many windows were open at once; close them"
-        );
+        ));
     }
-    anyhow!("the window '{name}' in {path} has no such run; its runs are 1 to {last}")
+    ReadingError::Unusable(format!(
+        "the window '{name}' in {path} has no such run; its runs are 1 to {last}"
+    ))
 }
 
 /// A line that describes the selected run. `runs`: all runs of the window;
@@ -139,11 +141,11 @@ fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) ->
 
 /// The first [`MAX_RUNS`] runs of a window that can be compared, that is, were closed
 /// and measured, and notes on the runs that are left out.
-pub fn comparable<'p>(
+pub(crate) fn comparable<'p>(
     path: &Path,
     profile: &'p Profile,
     name: &str,
-) -> Result<(Vec<&'p WindowRun>, Vec<String>), Failure> {
+) -> Result<(Vec<&'p WindowRun>, Vec<String>), ReadingError> {
     let all = named(path, profile, name)?;
     let mut runs: Vec<&WindowRun> = all
         .iter()
@@ -153,12 +155,9 @@ pub fn comparable<'p>(
     let mut notes = Vec::new();
     let (shown, name) = (path.shown(), name.shown());
     if runs.is_empty() {
-        return Err(Failure::new(
-            BAD_INPUT,
-            anyhow!(
-                "no run of the window '{name}' in {shown} was closed: there is nothing to compare"
-            ),
-        ));
+        return Err(ReadingError::Unusable(format!(
+            "no run of the window '{name}' in {shown} was closed: there is nothing to compare"
+        )));
     }
     if runs.len() < all.len() {
         notes.push(format!(
@@ -175,19 +174,4 @@ pub fn comparable<'p>(
         runs.truncate(MAX_RUNS);
     }
     Ok((runs, notes))
-}
-
-/// Aggregates the trace for these runs of windows. The profile has one process for each
-/// key, in the order of the keys.
-pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Profile, Failure> {
-    let progress = Progress::new(false);
-    let show = |done, total| progress.show("reading the windows", done, total);
-    let options = Options {
-        progress: Some(&show),
-        site_details: true,
-        ..Options::default()
-    };
-    let profile = aggregate_windows(trace, &options, keys);
-    progress.finish();
-    profile.map_err(|error| trace::not_aggregated(path, error))
 }

@@ -1,21 +1,18 @@
-//! Moments of a recording as the command line names them: a time after the start (`3s`), a
-//! mark (`warm`), or `now`; and files with a moment (`FILE@warm`), which stand for what was
-//! live then.
+//! Moments of a recording as people name them: a time after the start (`3s`), a mark (`warm`),
+//! or `now`; files with a moment (`FILE@warm`), which stand for what was live then; and what was
+//! allocated between two moments.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use allotrope_profile::{Mark, Options, Profile, RunTimes, aggregate_range};
-use allotrope_report::numbers::duration;
-use allotrope_text::{Shown as _, shown};
-use allotrope_trace::TraceReader;
+use allotrope_profile::{Mark, Profile, RunTimes, aggregate_range};
+use allotrope_text::numbers::duration;
+use allotrope_text::{Shown, shown};
 use allotrope_trace::model::Exit;
-use anyhow::anyhow;
 
-use crate::exit_status::{BAD_INPUT, Failure};
-use crate::progress::Progress;
-use crate::trace;
+use crate::error::ReadingError;
+use crate::recording::Recording;
 
 /// The units and their microseconds.
 const UNITS: [(&str, f64); 6] = [
@@ -56,8 +53,7 @@ pub fn time(text: &str) -> Option<f64> {
 }
 
 impl Moment {
-    /// The moment that a word of the command line names. What is no time is the name of a
-    /// mark.
+    /// The moment that a word names. What is no time is the name of a mark.
     pub fn of(text: &str) -> Self {
         match time(text) {
             Some(time) => Self::Time(time),
@@ -66,7 +62,10 @@ impl Moment {
         }
     }
 
-    /// For clap, which wants a result.
+    /// The moment that a word names.
+    ///
+    /// # Errors
+    /// If the word is empty.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("write a time after the start, such as `2s`, or the name of a mark".into()),
@@ -107,41 +106,83 @@ pub fn split(path: &Path) -> (&Path, Option<Moment>) {
     whole
 }
 
-/// The time of a moment, in nanoseconds since the start of the recording. `what` names
-/// the option or the file with the moment.
-pub fn ns(moment: &Moment, run: &RunTimes, what: &str, path: &Path) -> Result<u64, Failure> {
-    let lasted = duration(run.lasted_ns() as f64 / 1e3);
-    let refuse = |why: String| {
-        let path = path.shown();
-        Failure::new(
-            BAD_INPUT,
-            anyhow!(
-                "{why}; the run in {path} lasted {lasted}{}",
-                listed(run, "; its marks are ")
-            ),
-        )
-    };
-    match moment {
-        Moment::Now => Ok(u64::MAX),
-        Moment::Time(us) if *us > (run.lasted_ns() as f64) / 1e3 + 1.0 => {
-            let time = duration(*us);
-            Err(refuse(format!("{what} {time} is after the end")))
+impl Recording {
+    /// The time of a moment, in nanoseconds since the start of the recording; `u64::MAX` for the
+    /// last one. `run` is that of this recording, and `what` names the moment in an error.
+    ///
+    /// # Errors
+    /// If the moment is after the end, or its mark is not there.
+    pub fn ns(&self, moment: &Moment, run: &RunTimes, what: &str) -> Result<u64, ReadingError> {
+        let lasted = duration(run.lasted_ns() as f64 / 1e3);
+        let refuse = |why: String| {
+            let path = self.path().shown();
+            let marks = listed(run, "; its marks are ");
+            ReadingError::Unusable(format!("{why}; the run in {path} lasted {lasted}{marks}"))
+        };
+        match moment {
+            Moment::Now => Ok(u64::MAX),
+            Moment::Time(us) if *us > (run.lasted_ns() as f64) / 1e3 + 1.0 => {
+                let time = duration(*us);
+                Err(refuse(format!("{what} {time} is after the end")))
+            }
+            // Beyond 2^53 ns, 104 days, the microseconds are not exact either.
+            Moment::Time(us) => Ok(run.started_ns.saturating_add((us * 1e3).round() as u64)),
+            Moment::Mark(name) => {
+                let named = run.marks.iter().rev().find(|mark| mark.name == *name);
+                named.map(|mark| mark.time_ns).ok_or_else(|| {
+                    let none = match run.marks.is_empty() {
+                        true => ", nor any other",
+                        false => "",
+                    };
+                    refuse(format!(
+                        "{what} {}: there is no such mark{none}; for a time, write a time after the start, such as `2s` or `500ms`",
+                        shown(name)
+                    ))
+                })
+            }
         }
-        // Beyond 2^53 ns, 104 days, the microseconds are not exact either.
-        Moment::Time(us) => Ok(run.started_ns.saturating_add((us * 1e3).round() as u64)),
-        Moment::Mark(name) => {
-            let named = run.marks.iter().rev().find(|mark| mark.name == *name);
-            named.map(|mark| mark.time_ns).ok_or_else(|| {
-                let none = match run.marks.is_empty() {
-                    true => ", nor any other",
-                    false => "",
-                };
-                refuse(format!(
-                    "{what} {}: there is no such mark{none}; for a time, write a time after the start, such as `2s` or `500ms`",
-                    shown(name)
-                ))
-            })
+    }
+
+    /// What was live at a moment, `ns` since the start of the recording or `u64::MAX` for the
+    /// last one: a profile whose *leaked* blocks are those. Processes that had ended are left
+    /// out. At the last moment of a recording that has ended, it has what was live at the end of
+    /// each process.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn live_at(&self, ns: u64) -> Result<Profile, ReadingError> {
+        let mut profile = self.detailed("reading the recording", |options| {
+            aggregate_range(self.trace(), options, [0, ns])
+        })?;
+        let is_running = |exit| exit == Exit::Running;
+        if ns == u64::MAX {
+            let some_run = profile.processes.iter().any(|it| is_running(it.exit));
+            profile.processes.retain(|it| match it.exit {
+                Exit::Running => true,
+                // The program's blocks went with its image.
+                Exit::Exec => false,
+                _ => !some_run,
+            });
+        } else {
+            let end_us = |started: u64, lasted: u64| started.saturating_add(lasted);
+            profile.processes.retain(|it| {
+                // The range ends at the moment, so it cuts the time of those that still ran.
+                is_running(it.exit)
+                    || end_us(it.started_us, it.duration_us) >= (ns / 1000).saturating_sub(1)
+            });
         }
+        Ok(profile)
+    }
+
+    /// What was allocated between two times, in nanoseconds since the start of the recording;
+    /// *leaked* blocks are those that were live at the end of that.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn between(&self, range: [u64; 2]) -> Result<Profile, ReadingError> {
+        self.detailed("reading the time range", |options| {
+            aggregate_range(self.trace(), options, range)
+        })
     }
 }
 
@@ -160,45 +201,6 @@ fn listed(run: &RunTimes, before: &str) -> String {
         more => format!(" and {more} more"),
     };
     format!("{before}{}{more}", some.join(", "))
-}
-
-/// Aggregates what was live at a moment, `ns` since the start of the recording or `u64::MAX`
-/// for the last one: a profile whose *leaked* blocks are those. Processes that had ended
-/// are left out. At the last moment of a recording that has ended, it has what was live at
-/// the end of each process.
-pub fn live_at(
-    path: &Path,
-    trace: &TraceReader,
-    ns: u64,
-    progress: &Progress,
-) -> Result<Profile, Failure> {
-    let show = |done, total| progress.show("reading the recording", done, total);
-    let options = Options {
-        progress: Some(&show),
-        site_details: true,
-        ..Options::default()
-    };
-    let profile = aggregate_range(trace, &options, [0, ns]);
-    progress.finish();
-    let mut profile = profile.map_err(|error| trace::not_aggregated(path, error))?;
-    let is_running = |exit| exit == Exit::Running;
-    if ns == u64::MAX {
-        let some_run = profile.processes.iter().any(|it| is_running(it.exit));
-        profile.processes.retain(|it| match it.exit {
-            Exit::Running => true,
-            // The program's blocks went with its image.
-            Exit::Exec => false,
-            _ => !some_run,
-        });
-    } else {
-        let end_us = |started: u64, lasted: u64| started.saturating_add(lasted);
-        profile.processes.retain(|it| {
-            // The range ends at the moment, so it cuts the time of those that still ran.
-            is_running(it.exit)
-                || end_us(it.started_us, it.duration_us) >= (ns / 1000).saturating_sub(1)
-        });
-    }
-    Ok(profile)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! A look at one process: its state at one moment, with a key for each stack that is the same
-//! in all processes and at all times.
+//! A snapshot of one process: its state at one moment, with a key for each stack that is the same
+//! in all processes and at all times. Every output of a watcher is made of snapshots.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
+use allotrope_sampling::Period;
 use allotrope_shm::samples::reader::{Module, State};
 use allotrope_shm::samples::writer::Sample;
 use allotrope_shm::wire::NO_MAPPING;
+use allotrope_trace::model::Exit;
 use rustc_hash::FxHashMap;
 
 /// A stack: a hash of its frames, each by its module's path and what was mapped of it and the address in the
@@ -19,7 +21,7 @@ pub struct Keys(RandomState);
 
 /// The state of a process at one moment.
 #[derive(Debug)]
-pub struct Look {
+pub struct Snapshot {
     /// Its id, as the watcher sees it.
     pub process: u32,
     /// The moment, by the process's `CLOCK_MONOTONIC`, in nanoseconds.
@@ -28,13 +30,17 @@ pub struct Look {
     pub real_time: u64,
     /// What was in its memory.
     pub state: State,
+    /// Its parent's id; 0 if unknown.
+    pub parent: u32,
+    /// How it had ended before its memory was read; [`Exit::Running`] if it had not.
+    pub exit: Exit,
     /// The folder below which the process's files are, if it is another one than ours.
     pub root: Option<String>,
     keys: FxHashMap<u32, SiteKey>,
 }
 
-impl Look {
-    /// Makes keys for the stacks of all live samples.
+impl Snapshot {
+    /// Of the state of a process that has ended. Makes keys for the stacks of all live samples.
     pub fn new(process: u32, root: Option<String>, state: State, keys: &Keys) -> Self {
         let mut modules = FxHashMap::default();
         for (number, module) in &state.modules {
@@ -57,6 +63,11 @@ impl Look {
             process,
             time: monotonic_now(),
             real_time: real_now(),
+            parent: 0,
+            exit: state
+                .process
+                .exit_status
+                .map_or(Exit::Unknown, Exit::Status),
             state,
             root,
             keys: of_stacks,
@@ -76,6 +87,18 @@ impl Look {
     /// The age of a sample, in nanoseconds: since it was allocated or reallocated.
     pub fn age(&self, sample: &Sample) -> u64 {
         self.time.saturating_sub(sample.allocated)
+    }
+
+    /// Whether the process had ended: this is its last state.
+    pub fn has_ended(&self) -> bool {
+        self.exit != Exit::Running
+    }
+
+    /// The longest period that was in force, or at which a block was sampled. `None`: sampling was
+    /// never on.
+    pub fn longest_period(&self) -> Option<Period> {
+        let of_samples = self.state.samples.iter().map(|it| it.period).max();
+        self.state.longest_period.max(of_samples)
     }
 
     /// Which process this is: another one may have the same id later.
@@ -119,6 +142,18 @@ impl Keys {
         }
         hasher.finish()
     }
+}
+
+/// The id of a process's parent.
+pub fn parent_of(process: u32) -> Option<u32> {
+    status_field(process, "PPid:")?.try_into().ok()
+}
+
+/// The number behind a name in the status of a process (`proc_pid_status(5)`).
+pub(crate) fn status_field(process: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Now, by `CLOCK_MONOTONIC`, in nanoseconds.
