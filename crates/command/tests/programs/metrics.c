@@ -122,9 +122,15 @@ ALONE static void late_peak(void) {
  * mean is more than 5 ms. */
 ALONE static void one_long_lifetime(void) {
     fill();
-    void *p = first(100);
-    for (int i = 0; i < 9; i++)
-        free(first(100));
+    void *p = NULL;
+    /* One call of `first`: all ten blocks are of one site. */
+    for (volatile int i = 0; i < 10; i++) {
+        void *q = first(100);
+        if (i == 0)
+            p = q;
+        else
+            free(q);
+    }
     fill();
     usleep(50000);
     fill();
