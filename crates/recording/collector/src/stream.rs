@@ -8,8 +8,8 @@ use allotrope_shm::arena::tick_now;
 use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
-    StackNode, StreamId, ThreadEnd, ThreadId, ThreadName, ThreadStart, Waits, WindowCounts,
-    WindowSums, stack_end,
+    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
+    stack_end,
 };
 
 use crate::counts::{self, CounterSnapshot};

@@ -134,6 +134,11 @@ impl Threads {
         })
     }
 
+    /// Whether a living thread has this tid.
+    pub(crate) fn has(&self, tid: u32) -> bool {
+        self.by_tid.contains_key(&tid)
+    }
+
     /// The name that the thread with this tid, which began at `tick`, was given before its
     /// announcement was read.
     pub(crate) fn take_early_name(&mut self, tid: u32, tick: u64) -> Option<(u64, String)> {
