@@ -432,7 +432,13 @@ fn wide_names_fit_and_are_aligned() {
         };
         shown(&profile, &tree);
         let mut out = Vec::new();
-        text::write_by(&attributed(&profile), Grouping::Function, &options, &mut out).expect("memory");
+        text::write_by(
+            &attributed(&profile),
+            Grouping::Function,
+            &options,
+            &mut out,
+        )
+        .expect("memory");
         let text = String::from_utf8(out).expect("UTF-8");
         assert!(text.lines().all(|line| columns(line) <= width), "{text}");
         let shares = text.lines().filter_map(|line| line.split_once(" %"));
