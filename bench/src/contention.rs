@@ -16,13 +16,13 @@ use crate::workshop::installed;
 
 /// Threads of the program whose system calls are counted.
 pub const THREADS: u64 = 4;
-/// Its allocations, in all threads together.
+/// Allocations of that program, in all threads together.
 pub const ALLOCATIONS: u64 = 4_000_000;
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Contention {
-    /// By the number of threads.
+    /// Measured points, by the number of threads.
     pub points: Vec<Point>,
     /// System calls by name, plain and recorded; without those whose numbers are equal.
     pub calls: BTreeMap<String, (u64, u64)>,

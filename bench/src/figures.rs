@@ -13,7 +13,7 @@ pub struct Median {
     pub greatest: f64,
     /// The number of values.
     pub runs: usize,
-    /// Its 95 % confidence interval; `None` for fewer than six values.
+    /// The median's 95 % confidence interval; `None` for fewer than six values.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -38,7 +38,8 @@ impl Median {
         })
     }
 
-    /// As `text`, with the confidence interval instead of the range, if there is one.
+    /// Same as [`text`](Self::text), with the confidence interval instead of the range, if there is
+    /// one.
     pub fn text_with_interval(&self, unit: &str, form: impl Fn(f64) -> String) -> String {
         let (least, greatest) = self.interval.unwrap_or((self.least, self.greatest));
         let shown = Self {

@@ -17,9 +17,9 @@ use crate::workshop::Workshop;
 pub struct Cause {
     /// The name for `--only`, and of the plot.
     pub name: &'static str,
-    /// Its description for readers.
+    /// Description of the quantity for readers.
     pub what: &'static str,
-    /// Its values, ascending.
+    /// Values of the quantity, ascending.
     pub values: Vec<u64>,
     /// Whether it is the amount of work. Then total times are compared with it, else
     /// times per allocation.
@@ -31,13 +31,13 @@ pub struct Cause {
 /// A cause that was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Growth {
-    /// As in [`Cause`].
+    /// Same as [`Cause::name`].
     pub name: String,
-    /// As in [`Cause`].
+    /// Same as [`Cause::what`].
     pub what: String,
-    /// As in [`Cause`].
+    /// Same as [`Cause::is_amount`].
     pub is_amount: bool,
-    /// In ascending order.
+    /// Costs at each value, in ascending order.
     pub points: Vec<Point>,
 }
 
@@ -211,7 +211,7 @@ fn point(runner: &Runner, allotrope: &Tool, job: &Job, value: u64, runs: usize) 
 pub struct Power {
     /// The cost.
     pub what: &'static str,
-    /// Over all values; `None` if it cannot be determined.
+    /// Exponent over all values; `None` if it cannot be determined.
     pub over_all: Option<f64>,
     /// The largest power between two neighbouring values, and these two values.
     pub steepest: Option<(f64, f64, f64)>,

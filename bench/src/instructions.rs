@@ -32,17 +32,17 @@ const TIMESTAMP_FUNCTIONS: [&str; 7] = [
 /// Instructions per operation on one hot path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotPath {
-    /// Its description.
+    /// Description of the hot path.
     pub what: String,
-    /// Those of the plain program.
+    /// Instructions of the plain program.
     pub plain: f64,
-    /// Those that recording adds, without timestamps.
+    /// Instructions that recording adds, without timestamps.
     pub over: f64,
-    /// Those for timestamps, under callgrind.
+    /// Instructions for timestamps, under callgrind.
     pub marking: f64,
-    /// Those that `--counts-only` adds, if the command has that option.
+    /// Instructions that `--counts-only` adds, if the command has that option.
     pub counting: Option<f64>,
-    /// Those that recording with `--free-stacks` adds, without timestamps, if the command
+    /// Instructions that recording with `--free-stacks` adds, without timestamps, if the command
     /// has that option.
     #[serde(default)]
     pub free_stacks: Option<f64>,

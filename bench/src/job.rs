@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Job {
     /// The path of the executable file.
     pub program: PathBuf,
-    /// Its arguments, without argument 0.
+    /// Arguments of the program, without argument 0.
     pub arguments: Vec<OsString>,
     /// Additional environment variables.
     pub environment: Vec<(&'static str, &'static str)>,
@@ -18,7 +18,7 @@ pub struct Job {
     pub input: Option<PathBuf>,
     /// The figure that is measured.
     pub figure: Figure,
-    /// Its client, if it is a server.
+    /// Client of the program, if it is a server.
     pub client: Option<Client>,
 }
 
@@ -69,7 +69,7 @@ impl Job {
         }
     }
 
-    /// The same program, but with the figure that it prints.
+    /// Measures the same program by the figure that it prints.
     pub fn printing(self) -> Self {
         Self {
             figure: Figure::NanosecondsPrinted,

@@ -17,7 +17,7 @@ pub struct Standard {
     pub when: String,
     /// A description of the machine.
     pub machine: String,
-    /// Its duration.
+    /// Duration of the measurement in minutes.
     pub minutes: f64,
     /// The load average at its start.
     pub load_before: f64,

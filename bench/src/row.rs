@@ -15,7 +15,7 @@ pub type MakeJob = Box<dyn Fn(&Workshop) -> Result<Job>>;
 pub struct Row {
     /// The name for `--only`.
     pub name: String,
-    /// Its description in the table.
+    /// Description of the row in the table.
     pub what: String,
     /// The largest cost of recording, if there is an aim.
     pub aim: Option<Aim>,
@@ -34,11 +34,11 @@ pub struct Row {
 /// The largest cost of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Aim {
-    /// At most this many nanoseconds per operation more than plain.
+    /// Recording costs at most this many nanoseconds per operation more than plain.
     Over(f64),
-    /// At most this multiple of the plain time.
+    /// Recording takes at most this multiple of the plain time.
     Times(f64),
-    /// At least this fraction of the plain throughput.
+    /// Recording reaches at least this fraction of the plain throughput.
     Part(f64),
 }
 
@@ -85,7 +85,7 @@ pub fn rows(extent: Extent) -> Vec<Row> {
 /// The number of pairs in the standard table.
 pub const PAIRS: u64 = 20_000_000;
 
-/// So many pairs of `malloc` and `free` of one size, so many frames deep.
+/// Returns the row of so many pairs of `malloc` and `free` of one size, so many frames deep.
 pub fn pair((depth, pairs): (u32, u64), extent: Extent, most: f64, size: u64, text: &str) -> Row {
     let pairs = extent.of(pairs);
     Row {

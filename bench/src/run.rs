@@ -51,7 +51,7 @@ pub struct Sample {
 pub struct Report {
     /// Time of the reader from start to exit, seconds.
     pub wall: f64,
-    /// Its peak resident set, KiB.
+    /// Peak of the resident set, in KiB.
     pub peak_kib: u64,
     /// The events in the trace, if the reader prints them as JSON.
     pub events: Option<Events>,

@@ -60,7 +60,7 @@ fn run_wrk(client: &Client, folder: &Path) -> Result<Requests> {
     requests(&text).with_context(|| format!("wrk gave no figure: {text}"))
 }
 
-/// From the lines `NUMBER requests in TIME, …` and `Requests/sec: RATE` of wrk.
+/// Reads the lines `NUMBER requests in TIME, …` and `Requests/sec: RATE` of wrk.
 fn requests(wrk: &str) -> Option<Requests> {
     let line = |form: fn(&str) -> Option<&str>| wrk.lines().map(str::trim).find_map(form);
     let number = line(|it| Some(it.split_once(" requests in ")?.0))?;

@@ -27,15 +27,15 @@ pub const COUNTING: f64 = 4.0;
 /// A row that was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
-    /// As in [`Row`].
+    /// Same as [`Row::name`].
     pub name: String,
-    /// As in [`Row`].
+    /// Same as [`Row::what`].
     pub what: String,
-    /// As in [`Row`].
+    /// Same as [`Row::aim`].
     pub aim: Option<Aim>,
-    /// As in [`Row`].
+    /// Same as [`Row::threads`].
     pub threads: u32,
-    /// As in [`Row`].
+    /// Same as [`Row::is_cpp`].
     pub is_cpp: bool,
     /// The kind of the samples' figure.
     pub figure: Figure,
@@ -169,7 +169,7 @@ impl Measured {
         self.against("plain", tool, figure)
     }
 
-    /// The same, compared with another tool's runs.
+    /// Same as [`Self::against_plain`], but compares with the runs of the tool `base`.
     pub fn against(
         &self,
         base: &str,
@@ -212,7 +212,7 @@ impl Measured {
         self.against_plain(tool, |ours, plain| ours.figure / plain.figure)
     }
 
-    /// For rows with pairs: additional nanoseconds per pair of `--counts-only`, and
+    /// Returns, for rows with pairs, additional nanoseconds per pair of `--counts-only`, and
     /// whether they reach the aim.
     pub fn counting(&self) -> Option<(Median, bool)> {
         let is_pair = self.figure == Figure::NanosecondsPrinted;

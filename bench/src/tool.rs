@@ -19,7 +19,7 @@ const FREE_STACKS: &str = "--free-stacks";
 /// A way to run a program.
 #[derive(Debug, Clone)]
 pub enum Tool {
-    /// Without a tool.
+    /// The program runs without a tool.
     Plain,
     /// `allotrope record`, with this binary.
     Allotrope(PathBuf),
@@ -36,7 +36,7 @@ pub enum Tool {
         /// The period.
         period: Option<&'static str>,
     },
-    /// Without a tool, with an allocator that is preloaded.
+    /// The program runs without a tool, with an allocator that is preloaded.
     Preloaded {
         /// The name in tables.
         name: &'static str,
@@ -66,12 +66,12 @@ impl Tool {
         Ok(Self::Allotrope(path))
     }
 
-    /// The same command with `--counts-only`, if it has that option.
+    /// Returns the same command with `--counts-only`, if it has that option.
     pub fn counting(&self) -> Option<Self> {
         self.with_option(COUNTS_ONLY).map(Self::Counts)
     }
 
-    /// The same command with `--free-stacks`, if it has that option.
+    /// Returns the same command with `--free-stacks`, if it has that option.
     pub fn free_stacks(&self) -> Option<Self> {
         self.with_option(FREE_STACKS).map(Self::FreeStacks)
     }
@@ -100,7 +100,7 @@ impl Tool {
         })
     }
 
-    /// Its name in tables and files.
+    /// Returns the tool's name in tables and files.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Plain => "plain",

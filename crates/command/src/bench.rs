@@ -9,9 +9,10 @@ use anyhow::Context;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::progress::Progress;
-use crate::replay::{Format, Limit, candidates, print_json, refuse, replayer, variable};
+use crate::replay::{
+    Format, Limit, candidates, print_json, refuse, replayer, text_style, variable,
+};
 use crate::standard_output;
-use crate::style::{Color, style};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -135,9 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     match arguments.format {
-        Format::Text => {
-            standard_output::print_document(&text::document(&report), style(Color::Never))?
-        }
+        Format::Text => standard_output::print_document(&text::document(&report), text_style())?,
         Format::Json => print_json(&report)?,
     }
     let rows = report.allocators.iter();

@@ -10,7 +10,7 @@ use crate::exit_status::{BAD_INPUT, Failure};
 
 /// Least similarity (Jaro-Winkler, 0 to 1) of a name that is proposed.
 const MIN_SIMILARITY: f64 = 0.7;
-/// Most names that are proposed.
+/// Largest number of names that are proposed.
 const MAX_PROPOSED: usize = 3;
 
 /// What `--filter` was given.

@@ -34,8 +34,8 @@ pub const VARIABLE: &str = "ALLOTROPE_HOLDER";
 const PAUSE: Duration = Duration::from_millis(250);
 /// How many times a new process, or one that has another name, is looked at.
 const LOOKS: u8 = 8;
-/// After how many pauses names are compared, and processes that have executed another program
-/// are looked for.
+/// Number of pauses after which names are compared, and processes that have executed another
+/// program are looked for.
 const SELDOM: u64 = 8;
 /// How long, how many and how many bytes of processes that have ended are kept.
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);

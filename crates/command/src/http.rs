@@ -36,9 +36,9 @@ use request::{Request, parse};
 
 pub use answer::{Answer, Responder};
 
-/// Most answers at once.
+/// Largest number of answers at once.
 const ANSWERS: usize = 16;
-/// Most connections that have no answer yet.
+/// Largest number of connections that have no answer yet.
 const WAITING: usize = 128;
 const READ_TIME: Duration = Duration::from_secs(5);
 /// The pause after a failed accept, when descriptors are short.
@@ -104,7 +104,7 @@ pub fn start(listener: TcpListener, responder: impl Responder) -> io::Result<()>
     start_for(listener, responder, Client::of)
 }
 
-/// As [`start`]; `client` is who connects.
+/// Same as [`start`]; `client` is who connects.
 fn start_for(
     listener: TcpListener,
     responder: impl Responder,

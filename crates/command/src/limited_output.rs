@@ -15,7 +15,7 @@ pub struct Limited<W> {
 }
 
 impl<W: Write> Limited<W> {
-    /// As many bytes as the command may take memory; any number if that is not limited.
+    /// Takes as many bytes as the command may take memory; any number if that is not limited.
     pub fn new(output: W) -> Self {
         Self::to(output, memory::limited_to().unwrap_or(u64::MAX))
     }

@@ -16,7 +16,7 @@ use allotrope_text::numbers::bytes;
 use crate::exit_status::BAD_INPUT;
 use crate::message;
 
-/// Between two looks. A process touches some tens of megabytes in that time.
+/// Time between two looks. A process touches some tens of megabytes in that time.
 const EACH: Duration = Duration::from_millis(10);
 
 /// Large files may take more: for each of their bytes so many. The recording of a program with
@@ -31,7 +31,7 @@ static MIN: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the files that are read.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// From now on the command ends if it takes more memory than `least`, and than so much as its
+/// Ends the command, from now on, if it takes more memory than `least`, and than so much as its
 /// files may take.
 pub fn limit(least: u64) {
     static STARTED: Once = Once::new();

@@ -15,14 +15,14 @@ static HELD: Mutex<Option<Held>> = Mutex::new(None);
 struct Held {
     /// All, to be printed at the end.
     all: Vec<String>,
-    /// Those that [`unseen`] has not returned yet.
+    /// Messages that [`unseen`] has not returned yet.
     unseen: Vec<String>,
 }
 
-/// Most messages that wait; later ones replace the oldest.
+/// Largest number of messages that wait; later ones replace the oldest.
 const MAX_HELD: usize = 100;
 
-/// From now on messages of one line wait, because a screen is up.
+/// Makes messages of one line wait from now on, because a screen is up.
 pub fn hold() {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.get_or_insert_default();

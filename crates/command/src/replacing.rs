@@ -84,12 +84,12 @@ pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
     regular(given, "trace", target(given, TRACE, force, remedy))
 }
 
-/// As [`replaceable`], for a sampled profile, which has the format of a trace.
+/// Same as [`replaceable`], for a sampled profile, which has the format of a trace.
 pub fn replaceable_by_profile(given: &Path, force: bool) -> Result<Target> {
     regular(given, "profile", target(given, PROFILE, force, REMEDY))
 }
 
-/// As [`replaceable_by_profile`], where there are no options.
+/// Same as [`replaceable_by_profile`], where there are no options.
 pub fn replaceable_by_profile_only(given: &Path) -> Result<Target> {
     regular(
         given,

@@ -15,7 +15,7 @@ use allotrope_allocators::replay::{
     this_processor,
 };
 use allotrope_profile::operations::RecordedProcess;
-use allotrope_text::{text_of_os, text_of_path, to_json_writer};
+use allotrope_text::{Style, text_of_os, text_of_path, to_json_writer};
 use anyhow::Context;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
@@ -197,15 +197,21 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let report = Report::new(&facts, &measured);
     match arguments.format {
-        Format::Text => {
-            standard_output::print_document(&text::document(&report), style(Color::Never))?
-        }
+        Format::Text => standard_output::print_document(&text::document(&report), text_style())?,
         Format::Json => print_json(&report)?,
     }
     let refused = measured
         .iter()
         .filter_map(|it| Some((&it.allocator.name, it.refusal.as_ref()?)));
     Ok(refuse(refused))
+}
+
+/// Widest text about a replay.
+const MAX_WIDTH: usize = 80;
+
+/// The width of the texts about replays and benchmarks. Their tables are narrow.
+pub fn text_style() -> Style {
+    Style::plain(style(Color::Never).width.min(MAX_WIDTH))
 }
 
 /// What a report says of the recording and the plan, without a calibration.

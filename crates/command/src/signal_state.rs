@@ -39,8 +39,9 @@ pub fn blocked() -> Signals {
     Signals(BLOCKED.load(Ordering::Relaxed))
 }
 
-/// From now on a write beyond the limit of file sizes (`ulimit -f`) is an error with a sentence, and does not end
-/// this command. A handler, unlike an ignored signal, does not outlive an exec: programs find the default.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`), from now on, an error with a
+/// sentence that does not end this command. A handler, unlike an ignored signal, does not outlive
+/// an exec: programs find the default.
 pub fn survive_file_limit() {
     let signal = Signal::SIGXFSZ as i32;
     if !ignored().contains(signal) {

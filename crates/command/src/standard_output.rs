@@ -47,13 +47,13 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     }
 }
 
-/// As [`print()`], for lines that may be in the log of a CI system: names in them give it no
+/// Same as [`print()`], for lines that may be in the log of a CI system: names in them give it no
 /// commands.
 pub fn print_log(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     print(|output| write(&mut LogWriter::new(output)))
 }
 
-/// As [`print_log`], for text that people read: where the user's locale has only ASCII, other
+/// Same as [`print_log`], for text that people read: where the user's locale has only ASCII, other
 /// characters are replaced.
 pub fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     if !locale_is_ascii(|name| std::env::var(name).ok()) {

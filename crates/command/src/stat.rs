@@ -52,9 +52,9 @@ Exit status: that of `allotrope record`, which is the program's own; for a recor
 
 /// The shortest interval.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// Most intervals that are in memory.
+/// Largest number of intervals that are in memory.
 const MAX_INTERVALS: u64 = 1 << 20;
-/// Most processes whose last lines are printed.
+/// Largest number of processes whose last lines are printed.
 const MAX_LAST: usize = 20;
 
 /// Arguments of `allotrope stat`.
@@ -261,7 +261,7 @@ impl Outputs {
         self.file(self.plot.as_ref(), Kind { what, is_own })
     }
 
-    /// Those that are wanted.
+    /// Returns the files that are wanted.
     fn files(&self) -> impl Iterator<Item = ToWrite<'_>> {
         [self.csv(), self.log(), self.plot()].into_iter().flatten()
     }

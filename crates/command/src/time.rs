@@ -65,7 +65,7 @@ impl TimeArguments {
         given.map(|(_, name)| *name)
     }
 
-    /// Only what was live at a moment is wanted.
+    /// Whether only what was live at a moment is wanted.
     pub fn is_moment(&self) -> bool {
         self.at.is_some()
     }

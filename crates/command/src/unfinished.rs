@@ -22,7 +22,7 @@ pub fn create(target: Target) -> io::Result<Output> {
     Output::at(target)
 }
 
-/// From now on a signal that ends the command removes the files that are not finished.
+/// Makes a signal that ends the command remove, from now on, the files that are not finished.
 pub fn remove_at_signals() {
     static STARTED: Once = Once::new();
     STARTED.call_once(start);

@@ -40,7 +40,7 @@ impl Folder {
         Ok(Self { fd, path })
     }
 
-    /// Its path without links.
+    /// Returns the folder's path without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -60,7 +60,7 @@ impl Folder {
         }
     }
 
-    /// The same; what is missing is created.
+    /// Same as [`Folder::folder`], but creates what is missing.
     ///
     /// # Errors
     /// As [`Folder::folder`].
@@ -220,7 +220,7 @@ impl Folder {
         }
     }
 
-    /// The same for a regular file; anything else is refused.
+    /// Same as `stat`, but refuses anything except a regular file.
     fn regular(&self, name: &OsStr) -> io::Result<Option<Stat>> {
         let stat = self.stat(name)?;
         match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -286,7 +286,7 @@ fn open_beneath(folder: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> Resul
     }
 }
 
-/// The same without openat2(2).
+/// Same as [`open_beneath`], without openat2(2).
 fn open_one_by_one(
     folder: BorrowedFd<'_>,
     parts: &[&OsStr],

@@ -80,7 +80,7 @@ pub fn read_stored(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_at_most(open_stored_at_most(path, most)?, most)
 }
 
-/// As [`read_stored`], for text in UTF-8.
+/// Same as [`read_stored`], for text in UTF-8.
 pub fn read_stored_text(path: &Path, most: u64) -> io::Result<String> {
     let bytes = read_stored(path, most)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no UTF-8"))

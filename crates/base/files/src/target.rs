@@ -12,8 +12,8 @@ use rustix::fs::OFlags;
 const MAX_LINKS: usize = 40;
 /// `S_IWGRP` and `S_IWOTH`.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// In a user namespace, the owner of the files whose owner it does not have: root's, too
-/// (`user_namespaces(7)`).
+/// User id, in a user namespace, of the owner of the files whose owner it does not have: root's,
+/// too (`user_namespaces(7)`).
 const OVERFLOW_USER: u32 = 65534;
 /// Bytes at the start of a file by which it is recognised, at most.
 const HEAD: u64 = 64 << 10;

@@ -129,7 +129,7 @@ enum Hashes {
     #[default]
     None,
     One,
-    /// At least two, and maybe a word.
+    /// At least two number signs, and maybe a word.
     Two,
 }
 

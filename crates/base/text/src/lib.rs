@@ -100,7 +100,7 @@ pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t') || is_shown(c))
 }
 
-/// As [`shown`]; bytes that are not UTF-8 are escaped, too.
+/// Same as [`shown`], but escapes bytes that are not UTF-8, too.
 pub fn shown_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match text_of(bytes) {
         Cow::Borrowed(text) => shown(text),
@@ -108,12 +108,12 @@ pub fn shown_bytes(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// As [`shown_bytes`].
+/// Same as [`shown_bytes`], for a path.
 pub fn shown_path(path: &Path) -> Cow<'_, str> {
     shown_bytes(path.as_os_str().as_bytes())
 }
 
-/// As [`shown_bytes`].
+/// Same as [`shown_bytes`], for a string of the system.
 pub fn shown_os(text: &OsStr) -> Cow<'_, str> {
     shown_bytes(text.as_bytes())
 }
@@ -158,12 +158,12 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// As [`text_of`].
+/// Same as [`text_of`], for a string of the system.
 pub fn text_of_os(text: &OsStr) -> Cow<'_, str> {
     text_of(text.as_bytes())
 }
 
-/// As [`text_of`].
+/// Same as [`text_of`], for a path.
 pub fn text_of_path(path: &Path) -> Cow<'_, str> {
     text_of(path.as_os_str().as_bytes())
 }

@@ -19,7 +19,7 @@ pub fn word(word: &OsStr) -> String {
     }
 }
 
-/// As [`word`], for a file's name: a name that begins with `-` gets the prefix
+/// Same as [`word`], for a file's name: a name that begins with `-` gets the prefix
 /// `./`, so that no command takes it for an option.
 pub fn quoted(name: &OsStr) -> String {
     if !name.as_bytes().starts_with(b"-") {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use crate::{is_shown, shown_bytes};
 
-/// Most bytes of parameters in a colour sequence that passes; Allotrope's own have at
+/// Largest number of bytes of parameters in a colour sequence that passes; Allotrope's own have at
 /// most two.
 const MAX_COLOR: usize = 16;
 

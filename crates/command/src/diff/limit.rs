@@ -12,9 +12,9 @@ use crate::metric;
 /// A limit on a metric of stacks, or on the instructions of `allotrope paths`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FailOn {
-    /// Of stacks.
+    /// A limit on a metric of stacks.
     Metric(Limit),
-    /// Of saved paths.
+    /// A limit on the instructions of saved paths.
     Instructions(allotrope_allocators::paths::compare::Limit),
 }
 
@@ -50,9 +50,9 @@ pub struct Limit {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rise {
-    /// By this number.
+    /// A rise by this number.
     By(u64),
-    /// By this percentage of the number before.
+    /// A rise by this percentage of the number before.
     Percent(f64),
 }
 

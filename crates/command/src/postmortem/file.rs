@@ -19,7 +19,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-/// Most segments of a core file. Linux maps 65,530 unless told otherwise.
+/// Largest number of segments of a core file. Linux maps 65,530 by default.
 const MAX_SEGMENTS: usize = 1 << 20;
 
 /// The state in a file.

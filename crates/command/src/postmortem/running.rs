@@ -70,7 +70,8 @@ impl Candidate {
 /// When a process was started by `CLOCK_MONOTONIC`, in nanoseconds, or at the earliest where the machine has been
 /// suspended since (`proc_pid_stat(5)`). `None`: it has ended, or is ending.
 fn started(process: u32) -> Option<u64> {
-    /// Of the kernel's ticks for programs: `sysconf(_SC_CLK_TCK)` is 100 on all machines of Linux.
+    /// Nanoseconds of one of the kernel's ticks for programs: `sysconf(_SC_CLK_TCK)` is 100 on all
+    /// machines of Linux.
     const TICK: u64 = 10_000_000;
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;

@@ -90,7 +90,7 @@ impl CollectorProcess {
         &self.arena
     }
 
-    /// Its process id.
+    /// Returns the collector's process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

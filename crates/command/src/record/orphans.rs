@@ -37,7 +37,7 @@ pub fn reap(program: u32, collector: u32) {
         });
 }
 
-/// From now on the launcher may have other children of its own.
+/// Lets the launcher have other children of its own from now on.
 pub fn stop() {
     STOPPED.store(true, Relaxed);
 }

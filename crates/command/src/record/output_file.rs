@@ -39,7 +39,7 @@ pub struct OutputFile {
     published: Option<PathBuf>,
     /// Replace any regular file, not only a trace.
     force: bool,
-    /// For a temporary file, which has no name once the program runs: the open file.
+    /// The open file, if it is a temporary one, which has no name once the program runs.
     temporary: Option<File>,
 }
 

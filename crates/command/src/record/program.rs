@@ -29,7 +29,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 pub struct Program {
     path: PathBuf,
     command: Vec<OsString>,
-    /// Its file, parsed; `None` if it cannot be read.
+    /// The program's file, parsed; `None` if it cannot be read.
     executable: Option<Executable>,
 }
 
@@ -39,7 +39,7 @@ impl Program {
         Self::find_to("record", command)
     }
 
-    /// As [`Self::find`]: what cannot be recorded cannot be watched.
+    /// Same as [`Self::find`]: what cannot be recorded cannot be watched.
     pub fn find_to_watch(command: Vec<OsString>) -> Result<Self, Failure> {
         Self::find_to("watch", command)
     }
@@ -56,7 +56,7 @@ impl Program {
         Ok(program)
     }
 
-    /// As [`Self::find`], also a program that cannot be recorded: `allotrope cpu` preloads
+    /// Same as [`Self::find`], also for a program that cannot be recorded: `allotrope cpu` preloads
     /// nothing.
     pub fn find_to_sample(command: Vec<OsString>) -> Result<Self, Failure> {
         let name = command.first().cloned().unwrap_or_default();
@@ -183,7 +183,7 @@ impl Program {
         self.start_with(additions, |_| {})
     }
 
-    /// As [`Program::start`]; `redirect` may give the program other standard streams.
+    /// Same as [`Program::start`]; `redirect` may give the program other standard streams.
     pub fn start_with(
         &self,
         additions: &[(&str, OsString)],

@@ -55,13 +55,13 @@ const STOPPING: [nix::sys::signal::Signal; 3] = [
     nix::sys::signal::Signal::SIGTTIN,
     nix::sys::signal::Signal::SIGTTOU,
 ];
-/// Most generations that the search for a sender's ancestors visits.
+/// Largest number of generations that the search for a sender's ancestors visits.
 const GENERATIONS: usize = 1024;
 
 /// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Its number.
+    /// Number of the signal.
     pub signal: i32,
     /// The process that sent it; `None` if the kernel or the terminal did.
     pub sender: Option<i32>,
@@ -93,7 +93,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// From here on only the calling thread receives `SIGCONT`: its handler has run
+    /// Lets only the calling thread receive `SIGCONT` from here on: its handler has run
     /// before this thread continues after a stop, so that [`Self::was_continued`] is up
     /// to date then.
     pub fn begin(&self) {
@@ -107,7 +107,7 @@ impl Job {
         self.continued.load(Ordering::Acquire)
     }
 
-    /// As [`Self::is_continued`], and clears it.
+    /// Same as [`Self::is_continued`], but also clears it.
     pub fn was_continued(&self) -> bool {
         self.continued.swap(false, Ordering::AcqRel)
     }

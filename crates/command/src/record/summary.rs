@@ -20,7 +20,7 @@ use anyhow::anyhow;
 use crate::message;
 use crate::progress::Progress;
 
-/// Most warnings in the summary; the report shows all.
+/// Largest number of warnings in the summary; the report shows all.
 const MAX_WARNINGS: usize = 10;
 
 /// Why a recording has no process image.

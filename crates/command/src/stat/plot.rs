@@ -15,10 +15,10 @@ const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 40.0;
 /// Lines across the area.
 const LINES: u32 = 4;
-/// Most points of a curve: more would be closer than a pixel.
+/// Largest number of points of a curve: more would be closer than a pixel.
 const MAX_POINTS: usize = 2000;
 
-/// From values to pixels.
+/// Scale from values to pixels.
 struct Scale {
     seconds: f64,
     bytes: f64,

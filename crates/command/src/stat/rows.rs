@@ -31,7 +31,7 @@ pub fn head() -> String {
 /// A process at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// Since the start of the first process.
+    /// Seconds since the start of the first process.
     pub seconds: f64,
     /// Number of the process in the recording.
     pub id: u32,
@@ -48,21 +48,21 @@ pub struct Row {
 /// All processes together at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Total {
-    /// Since the start of the first process.
+    /// Seconds since the start of the first process.
     pub seconds: f64,
-    /// Since the start of the run, of all processes.
+    /// Bytes allocated since the start of the run, of all processes.
     pub allocated_bytes: u64,
-    /// As above.
+    /// Bytes deallocated since the start of the run, of all processes.
     pub deallocated_bytes: u64,
-    /// Of the processes that run.
+    /// Live bytes of the processes that run.
     pub live_bytes: u64,
-    /// Of the processes that run.
+    /// Resident bytes of the processes that run.
     pub resident_bytes: u64,
 }
 
 /// The rows of a recording.
 pub struct Rows {
-    /// By process, in order of start; each in order of time.
+    /// Rows of each process, in order of start; those of one in order of time.
     processes: Vec<Vec<Row>>,
     /// The start of the first process, in seconds since 1970 UTC.
     started: f64,

@@ -96,7 +96,7 @@ fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Bud
     }
 }
 
-/// From which numbers on a change of a number that fluctuates is reported.
+/// Says from which numbers on a change of a number that fluctuates is reported.
 fn detectable(change: &Change) -> Option<String> {
     let spread = change.is.filter(|spread| !spread.is_exact())?;
     let [low, high] = spread.noise(spread.runs).map(limit::number);

@@ -36,7 +36,7 @@ pub enum Event {
     Found,
     Ended,
     Executed,
-    /// By executing a program that is not prepared.
+    /// The process executed a program that is not prepared.
     Left,
     TakenOver,
 }

@@ -61,10 +61,10 @@ pub struct Session<'a> {
     pub serving: Option<Serving>,
     /// Where profiles are sent.
     pub pushing: Option<Pushing>,
-    /// With `--all`: processes that could not be watched, by their own fault or ours.
+    /// Processes, with `--all`, that could not be watched, by their own fault or ours.
     refused: BTreeSet<u32>,
     unopened: usize,
-    /// Of the refused ones, those for which there were no descriptors; not printed yet.
+    /// Number of the refused processes for which there were no descriptors; not printed yet.
     without_descriptors: usize,
     /// Sentences about allocators, each printed once, and when to look for others.
     about_allocators: BTreeSet<String>,
@@ -72,7 +72,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Without processes. Signals are handled from now on.
+    /// Returns a session without processes. Signals are handled from now on.
     pub fn new(
         watch: Watch,
         output: Output,

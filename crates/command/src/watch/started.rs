@@ -22,13 +22,13 @@ use crate::standby::Prepared;
 
 /// How long a process may take until it has its memory.
 pub const START: Duration = Duration::from_secs(10);
-/// Most generations between a process and the watcher.
+/// Largest number of generations between a process and the watcher.
 const GENERATIONS: usize = 256;
 
 /// A program that this process has started.
 #[derive(Debug)]
 pub struct Started {
-    /// Its id.
+    /// Process id.
     pub process: u32,
     status: Option<u8>,
     /// The signal that has ended it.

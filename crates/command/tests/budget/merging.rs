@@ -35,7 +35,7 @@ pub fn commit(project: &Project, message: &str) {
     git(project, &["commit", "--quiet", "-m", message]);
 }
 
-/// On a branch of its own from main: replaces text in the program, accepts the numbers.
+/// Makes a branch of main, on which it replaces text in the program and accepts the numbers.
 fn branch(project: &Project, name: &str, changes: &[(&str, &str)]) {
     git(project, &["checkout", "--quiet", "-b", name, "main"]);
     for (from, to) in changes {

@@ -16,7 +16,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// With tests described by this text; 2 runs after 1 of warm-up, no build.
+    /// Makes a project with tests described by this text; 2 runs after 1 of warm-up, no build.
     pub fn new(tests: &str) -> Self {
         let project = Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
@@ -28,7 +28,7 @@ impl Project {
         project
     }
 
-    /// With a test for each of these cases of the program.
+    /// Makes a project with a test for each of these cases of the program.
     pub fn with_cases(cases: &[&str]) -> Self {
         let tests: String = cases
             .iter()
@@ -103,7 +103,7 @@ impl Project {
         self.command_with(subcommand, arguments, |command| command)
     }
 
-    /// The same with a change to the command, such as a variable.
+    /// Runs a subcommand with a change to the command, such as a variable.
     pub fn command_with(
         &self,
         subcommand: &str,

@@ -18,14 +18,14 @@ use serde_json::Value;
 /// The commands that replay a recording, with options that make them short.
 const REPLAYING: [&[&str]; 3] = [
     &["replay", "--runs", "1"],
-    &["paths", "--runs", "1", "--operations", "100"],
+    &["paths", "--runs", "1", "--sample", "100"],
     &[
         "allocators",
         "--runs",
         "1",
         "--stepped-runs",
         "1",
-        "--operations",
+        "--sample",
         "100",
     ],
 ];
@@ -76,7 +76,7 @@ fn recordings_without_single_calls_say_what_they_are_good_for() {
     allotrope([
         "watch",
         &process,
-        "--save",
+        "--output",
         sampled.to_str().expect("UTF-8"),
     ])
     .ok();

@@ -49,7 +49,7 @@ impl Example {
 
     /// Few operations and runs: no figure of time is looked at.
     fn report(&self, more: &[&str]) -> Ended {
-        let few = "allocators words.allotrope -q --runs 2 --operations 300";
+        let few = "allocators words.allotrope -q --runs 2 --sample 300";
         run(
             command()
                 .args(few.split(' '))
@@ -139,7 +139,7 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
     let pair = [
         "--alloc",
         "mine=./new.so",
-        "--before",
+        "--earlier",
         "mine=./old.so",
         "--format",
         "json",
@@ -240,7 +240,7 @@ fn figures_are_counted_in_two_ways_and_counters_have_a_source() {
 #[test]
 fn text_and_markdown_have_all_sections() {
     let example = Example::new();
-    let pair = ["--alloc", "mine=./new.so", "--before", "mine=./old.so"];
+    let pair = ["--alloc", "mine=./new.so", "--earlier", "mine=./old.so"];
     let output = example.report(&pair);
     if cannot_step(&output) {
         return;
@@ -316,7 +316,7 @@ fn allocators_that_cannot_be_used_leave_the_others() {
         "--format",
         "json",
     ];
-    let output = example.report(&[&list[..], &["--before", "mine=./none.so"]].concat());
+    let output = example.report(&[&list[..], &["--earlier", "mine=./none.so"]].concat());
     if cannot_step(&output) {
         return;
     }
@@ -340,7 +340,7 @@ fn a_page_replaces_neither_the_recording_nor_a_library() {
     let example = Example::new();
     for out in ["words.allotrope", "./new.so", "old.so"] {
         let before = fs::read(example.folder.path().join(out)).expect("it is there");
-        let pair = ["--alloc", "mine=./new.so", "--before", "mine=./old.so"];
+        let pair = ["--alloc", "mine=./new.so", "--earlier", "mine=./old.so"];
         let output = example
             .report(&[&pair[..], &["--html", out]].concat())
             .fails(2, "is read by this command");
@@ -367,8 +367,8 @@ fn what_cannot_be_replayed_is_refused_with_a_sentence() {
         (vec!["/nonexistent.allotrope"], "nonexistent"),
         (vec![&*good, "--pid", "1"], "has no process 1"),
         (
-            vec![&*good, "--alloc", "glibc,x=./y.so", "--before", "z=./y.so"],
-            "--before z has no later version",
+            vec![&*good, "--alloc", "glibc,x=./y.so", "--earlier", "z=./y.so"],
+            "--earlier z has no later version",
         ),
         (
             vec![&*good, "--recorded-with", "nosuch"],

@@ -15,7 +15,7 @@ fn sampled<S: AsRef<OsStr>>(command: &[S], status: i32) -> Option<Value> {
     sampled_with(&[], command, status)
 }
 
-/// The same with more options.
+/// Same as [`sampled`], with more options.
 #[track_caller]
 fn sampled_with<S: AsRef<OsStr>>(options: &[String], command: &[S], status: i32) -> Option<Value> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -53,7 +53,7 @@ fn site_lines(report: &Value) -> Vec<u64> {
     site_lines_of("cpu_sites.c", report)
 }
 
-/// The same in this source.
+/// The lines of the calling sites in this source, the hottest first.
 fn site_lines_of(source: &str, report: &Value) -> Vec<u64> {
     let rows = rows(report, "sites").iter();
     let own = rows.filter(|row| row["file"].as_str().unwrap().ends_with(source));
@@ -189,7 +189,7 @@ fn calls_are_counted_in_a_second_run_or_taken_from_a_recording() {
         (from(&counted).to_vec(), "recording"),
         (from(&whole).to_vec(), "recording"),
         (
-            vec!["--operations".to_owned(), "2000000".to_owned()],
+            vec!["--divide-by".to_owned(), "2000000".to_owned()],
             "given",
         ),
     ] {
@@ -317,7 +317,7 @@ fn text_names_clock_skid_and_missing_counters() {
     let mut command = crate::support::record::command();
     command
         .env("COLUMNS", "80")
-        .args(["cpu", "--operations", "20000000", "--"]);
+        .args(["cpu", "--divide-by", "20000000", "--"]);
     let output = run(command.args(program("pairs")), b"");
     let text = output.errors();
     if text.contains("perf_event_open") {
@@ -360,6 +360,6 @@ fn statuses_of_what_cannot_be_sampled() {
     }
     let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
     assert_eq!(code, Some(2), "{errors}");
-    let (code, _) = status(&["--count", "--operations", "3", "true"]);
+    let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
 }

@@ -28,7 +28,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Of 1,000 pairs of malloc and free, and some operations of the C library.
+    /// Records 1,000 pairs of malloc and free, and some operations of the C library.
     fn pairs() -> Self {
         let recording = record(crate::support::compiled("stepped_pairs.c"))
             .run()
@@ -96,7 +96,7 @@ fn slow() -> bool {
 #[test]
 fn added_instructions_are_counted_exactly() {
     let recorded = Recorded::pairs();
-    let few = ["--operations", "100"];
+    let few = ["--sample", "100"];
     let Some(plain) = recorded.paths("plain", &allocator(&[]), &few) else {
         return;
     };
@@ -137,7 +137,7 @@ fn signals_from_outside_change_no_count() {
     let recorded = Recorded::pairs();
     // Steps of each operation for longer than from one signal to the next.
     let base = ["-DMALLOC_NOPS=200", "-DFREE_NOPS=200"];
-    let few = ["--operations", "100"];
+    let few = ["--sample", "100"];
     let Some(plain) = recorded.paths("plain", &allocator(&base), &few) else {
         return;
     };
@@ -164,7 +164,7 @@ fn signals_from_outside_change_no_count() {
 #[test]
 fn signals_of_the_allocator_itself_change_no_count() {
     let recorded = Recorded::pairs();
-    let few = ["--operations", "100"];
+    let few = ["--sample", "100"];
     let Some(none) = recorded.paths("none", &allocator(&["-DFREE_RAISES=0"]), &few) else {
         return;
     };
@@ -221,7 +221,7 @@ fn processes_of_an_allocator_end_with_its_replay() {
         fs::remove_file(&list).expect("it is there");
     };
     let library = allocator(&[&forks]);
-    let few = ["--operations", "100"];
+    let few = ["--sample", "100"];
     let stepped = recorded.paths("report", &library, &few);
     if let Some(report) = &stepped {
         // Two processes of each run.
@@ -267,7 +267,7 @@ fn planted_changes_are_caught_and_unchanged_allocators_are_not() {
     // 200 instructions beside the allocator's own few: 2 % can be planted nearly to one. A step
     // takes microseconds, more under load, so only some operations are stepped.
     let base = ["-DMALLOC_NOPS=200", "-DFREE_NOPS=200"];
-    let few = ["--runs", "1", "--operations", "60"];
+    let few = ["--runs", "1", "--sample", "60"];
     let Some(before) = recorded.paths("before", &allocator(&base), &few) else {
         return;
     };
@@ -398,7 +398,7 @@ fn code_without_symbols_is_named_by_what_is_near() {
         .args([&whole, "-o", &stripped])
         .status();
     assert!(strip.expect("binutils").success());
-    let few = ["--operations", "100"];
+    let few = ["--sample", "100"];
     let Some(report) = recorded.paths("stripped", &stripped, &few) else {
         return;
     };
@@ -427,7 +427,7 @@ fn code_without_symbols_is_named_by_what_is_near() {
 fn a_path_that_is_hotter_than_its_size_class_is_a_finding() {
     let recorded = Recorded::pairs();
     let slow = allocator(&["-DSLOW_EVERY=50"]);
-    let Some(report) = recorded.paths("report", &slow, &["--operations", "100000"]) else {
+    let Some(report) = recorded.paths("report", &slow, &["--sample", "100000"]) else {
         return;
     };
     let findings = report["allocators"][0]["findings"].to_string();

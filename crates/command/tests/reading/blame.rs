@@ -110,7 +110,7 @@ fn blamed(source: &str) -> Vec<Line> {
     blamed_between(before, after)
 }
 
-/// The same for a file with the stacks of both versions.
+/// Does the same for a file with the stacks of both versions.
 fn blamed_in_stacks(source: &str) -> Vec<Line> {
     let text = source_text(source);
     let (before, after) = text.split_once("\nafter\n").expect("two versions");

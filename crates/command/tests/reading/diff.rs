@@ -500,7 +500,7 @@ fn bad_input_is_refused_in_one_sentence() {
 fn a_closed_pipe_is_no_error() {
     for command in [
         "diff \"$1\" \"$2\" --all-frames",
-        "export \"$1\" --to stacks",
+        "export \"$1\" --format stacks",
     ] {
         let script = format!("\"$0\" {command} | head -n 1");
         let mut shell = Command::new("sh");
@@ -524,7 +524,7 @@ fn exports_equal_their_recording() {
         allotrope([
             "export".as_ref(),
             AFTER.trace.as_os_str(),
-            "--to".as_ref(),
+            "--format".as_ref(),
             format.as_ref(),
             "-o".as_ref(),
             path.as_os_str(),
@@ -543,7 +543,7 @@ fn exports_equal_their_recording() {
 #[test]
 fn exports_of_some_stacks() {
     let trace = AFTER.trace.to_str().expect("a plain name");
-    let options = ["export", trace, "--to", "folded", "--filter", "grown"];
+    let options = ["export", trace, "--format", "folded", "--filter", "grown"];
     let output = allotrope(options);
     let folded = output.text();
     assert!(folded.lines().count() > 0, "{}", output.errors());
@@ -562,11 +562,11 @@ fn export_refuses_bad_arguments() {
     let stacks = swift("before.txt");
     let stacks = stacks.to_str().expect("a plain name");
     for arguments in [
-        &["export", trace, "--to", "nonsense"][..],
+        &["export", trace, "--format", "nonsense"][..],
         &["export", trace],
-        &["export", stacks, "--to", "folded", "--metric", "bytes"],
-        &["export", "/no/such/file", "--to", "folded"],
-        &["export", trace, "--to", "json", "-o", trace],
+        &["export", stacks, "--format", "folded", "--metric", "bytes"],
+        &["export", "/no/such/file", "--format", "folded"],
+        &["export", trace, "--format", "json", "-o", trace],
     ] {
         let output = allotrope(arguments).code(2);
         assert!(!output.stderr.is_empty());

@@ -41,7 +41,7 @@ fn diff_json(before: &Path, after: &Path, more: &[&str]) -> Value {
 struct Page {
     text: String,
     said: String,
-    /// By part, then by column.
+    /// Data by part, then by column.
     parts: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     names: Vec<String>,
     meta: Value,

@@ -26,7 +26,7 @@ fn report(source: &str, case: &str) -> Report {
     recorded(source, case).report()
 }
 
-/// Most runs of a program.
+/// Largest number of runs of a program.
 const RUNS: usize = 5;
 
 /// Passes if the test passes in one of several runs: a busy machine may stop a program of
@@ -457,7 +457,7 @@ fn a_rule_can_be_switched_off() {
     };
     let chain = "growth-chain".to_owned();
     assert!(rules(&[]).contains(&chain));
-    let [off, file] = ["--no-finding", "--findings"].map(OsStr::new);
+    let [off, file] = ["--no-finding", "--suppress-findings"].map(OsStr::new);
     assert!(!rules(&[off, OsStr::new("growth-chain")]).contains(&chain));
     assert!(!rules(&[file, list.as_os_str()]).contains(&chain));
     assert!(rules(&[off, OsStr::new("peak"), off, OsStr::new("leak")]).contains(&chain));

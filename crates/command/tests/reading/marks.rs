@@ -75,7 +75,7 @@ fn live(report: &Value, function: &str) -> [u64; 2] {
     sums
 }
 
-/// By how many blocks the stacks of a function differ, from a diff.
+/// Returns by how many blocks the stacks of a function differ, from a diff.
 fn difference(before: &str, after: &str, function: &str) -> i64 {
     let diff: Value = succeeds(&["diff", before, after, "--format", "json"]).json();
     let frames = diff["frames"].as_array().expect("a list");
@@ -177,12 +177,12 @@ fn a_running_recording_has_names_and_moments() {
     assert_eq!(live(&range, "first_step"), [0, 0]);
     assert_eq!(live(&range, "second_step"), [20, 6000]);
 
-    let folded = succeeds(&["export", &warm, "--to", "folded", "--metric", "bytes"]).text();
+    let folded = succeeds(&["export", &warm, "--format", "folded", "--metric", "bytes"]).text();
     let sum = folded.lines().filter(|line| line.contains("first_step"));
     let sum = sum.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     assert_eq!(sum.sum::<u64>(), 10_000, "{folded}");
     for format in ["pprof", "dhat", "json"] {
-        succeeds(&["export", &warm, "--to", format]);
+        succeeds(&["export", &warm, "--format", format]);
     }
 
     let error = refused(&["report", &at(&trace, "wram")]);

@@ -169,7 +169,7 @@ fn damage_in_the_middle_is_noticed() {
         let (_, text) = printed_by(&["report", "--lists"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         text.has("Incomplete: ");
-        printed_by(&["export", "--to", "folded"]);
+        printed_by(&["export", "--format", "folded"]);
         let path = path.to_str().expect("UTF-8");
         printed_by(&["diff", path]);
     }

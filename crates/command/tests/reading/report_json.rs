@@ -131,7 +131,7 @@ fn dhat_has_the_figures_at_the_peak_and_at_the_end_and_each_stacks_own_maximum()
     let recording = record(compiled("metrics.c")).arg("peak_in_between");
     let recording = recording.run().ok();
     let trace = recording.trace.to_str().expect("UTF-8");
-    let dhat: Value = allotrope(["export", trace, "--to", "dhat"]).json();
+    let dhat: Value = allotrope(["export", trace, "--format", "dhat"]).json();
     let report = recording.report();
     let process = report.only();
     assert_eq!(dhat["te"], process.number("duration_us"));

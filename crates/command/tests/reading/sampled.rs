@@ -191,7 +191,7 @@ fn exports_have_the_estimates() {
     let folded = [
         "export",
         "huge.allotrope",
-        "--to",
+        "--format",
         "folded",
         "--metric",
         "leaked",
@@ -206,7 +206,7 @@ fn exports_have_the_estimates() {
     );
     let stacks = json(&fine(
         folder.path(),
-        &["export", "huge.allotrope", "--to", "json"],
+        &["export", "huge.allotrope", "--format", "json"],
     ));
     assert_eq!(stacks["sampled"]["period_bytes"], 512 << 10);
     let totals = &stacks["sampled"]["totals"];
@@ -221,7 +221,10 @@ fn exports_have_the_estimates() {
     let stack = stack.expect("the stack of ten blocks");
     assert_eq!(stack["figures_low"][leaked], 10 * HUGE);
     assert!(stack["figures_high"][leaked].as_u64() > Some(10 * HUGE));
-    let table = fine(folder.path(), &["export", "huge.allotrope", "--to", "csv"]);
+    let table = fine(
+        folder.path(),
+        &["export", "huge.allotrope", "--format", "csv"],
+    );
     let rows: Vec<Vec<&str>> = table.lines().map(|it| it.split(',').collect()).collect();
     let column = |name: &str| rows[0].iter().position(|it| *it == name).expect(name);
     let of = |row: &[&str], name: &str| row[column(name)].parse::<u64>().expect(name);
@@ -234,7 +237,7 @@ fn exports_have_the_estimates() {
     assert!(of(row, "allocations_low") <= of(row, "allocations"));
     for format in ["pprof", "dhat", "stacks", "speedscope", "perfetto", "csv"] {
         let out = format!("out.{format}");
-        let arguments = ["export", "huge.allotrope", "--to", format, "-o", &out];
+        let arguments = ["export", "huge.allotrope", "--format", format, "-o", &out];
         fine(folder.path(), &arguments);
         assert!(folder.path().join(out).metadata().expect("a file").len() > 0);
     }
@@ -244,14 +247,17 @@ fn exports_have_the_estimates() {
     svg.has("leaked bytes");
     // Samples have no times.
     for format in ["firefox", "heaptrack"] {
-        let output = allotrope(folder.path(), &["export", "huge.allotrope", "--to", format]);
+        let output = allotrope(
+            folder.path(),
+            &["export", "huge.allotrope", "--format", format],
+        );
         assert_eq!(output.status, Some(2), "{format}");
         output.errors.has("no times");
     }
     let peak = [
         "export",
         "huge.allotrope",
-        "--to",
+        "--format",
         "folded",
         "--metric",
         "peak",
@@ -292,7 +298,14 @@ fn what_samples_cannot_give_is_refused_in_one_sentence() {
         ],
         &["diff", "huge.allotrope", "huge.allotrope", "--per", "2"],
         &["diff", "huge.allotrope", "off.allotrope"],
-        &["export", "huge.allotrope", "--to", "folded", "--per", "2"],
+        &[
+            "export",
+            "huge.allotrope",
+            "--format",
+            "folded",
+            "--per",
+            "2",
+        ],
         &["symbolize", "huge.allotrope"],
     ] {
         let output = allotrope(folder.path(), arguments);

@@ -11,9 +11,9 @@ use crate::support::{Ended, Text, check_each, command, compiled_with, record};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// As in `names.c`.
+/// Name of a function in `names.c`.
 const NASTY: &str = "\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e};x";
-/// Its beginning, as it must be shown.
+/// Beginning of [`NASTY`], as it must be shown.
 const SHOWN: &str = r"\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e}";
 
 /// Nothing in the text steers a terminal or reads backwards, and no line of it
@@ -124,10 +124,10 @@ fn reports_comparisons_and_exports() {
             "diff BEFORE AFTER --window WINDOW",
             "diff BEFORE AFTER --fail-on allocations>+0",
             "diff BEFORE AFTER --flamegraph graph.svg",
-            "export BEFORE --to folded",
-            "export BEFORE --to stacks",
-            "export BEFORE --to json",
-            "export BEFORE --to dhat",
+            "export BEFORE --format folded",
+            "export BEFORE --format stacks",
+            "export BEFORE --format json",
+            "export BEFORE --format dhat",
             "symbolize BEFORE --unverified",
             "doctor PROGRAM",
         ];
@@ -155,7 +155,7 @@ fn reports_comparisons_and_exports() {
         // The whole name is shown, escaped.
         run("report BEFORE --all-frames").has(r"\x1b[31m");
         // A line a stack; the number is the last word of each.
-        let folded = run("export BEFORE --to folded").text();
+        let folded = run("export BEFORE --format folded").text();
         if flags == ["-g0"] {
             folded.has(SHOWN);
         }
@@ -244,8 +244,8 @@ fn error_messages_about_files() {
         &["report", &option],
         &["report", "x", &name],
         &["diff", &name, &bad],
-        &["export", &bad, "--to", "folded"],
-        &["export", &bad, "--to", &name],
+        &["export", &bad, "--format", "folded"],
+        &["export", &bad, "--format", &name],
         &["symbolize", &bad],
         &["record", "-o", &bad, "true"],
         &["record", &name],

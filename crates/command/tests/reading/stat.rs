@@ -25,7 +25,7 @@ fn the_numbers_at_the_end_are_those_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let [csv, log, plot] = ["out.csv", "out.log", "out.svg"].map(|name| folder.path().join(name));
     let mut command = crate::support::record::command();
-    command.args(["stat", "--interval", "50ms"]);
+    command.args(["stat", "--every", "50ms"]);
     command.arg("--csv").arg(&csv).arg("--log").arg(&log);
     command
         .arg("--plot")
@@ -84,7 +84,7 @@ fn a_recording_gives_the_same_numbers_for_each_process() {
     let [live, later, trace] = ["a.csv", "b.csv", "t.allotrope"].map(|it| folder.path().join(it));
     let mut command = crate::support::record::command();
     command
-        .args(["stat", "--quiet", "--interval", "20ms", "--csv"])
+        .args(["stat", "--quiet", "--every", "20ms", "--csv"])
         .arg(&live);
     command
         .arg("-o")
@@ -93,7 +93,7 @@ fn a_recording_gives_the_same_numbers_for_each_process() {
     let output = run(&mut command, b"").code(7);
     assert!(output.stderr.is_empty(), "{}", output.errors());
     let [file, csv] = [&trace, &later].map(|path| path.to_str().expect("UTF-8"));
-    let output = allotrope(["stat", "--interval", "20ms", "--csv", csv, file]).ok();
+    let output = allotrope(["stat", "--every", "20ms", "--csv", csv, file]).ok();
     assert!(output.text().contains("allocations/s"));
     let text = fs::read_to_string(&live).expect("it is written");
     assert_eq!(text, fs::read_to_string(&later).expect("it is written"));
@@ -106,8 +106,8 @@ fn a_recording_gives_the_same_numbers_for_each_process() {
 #[test]
 fn bad_input_is_refused_before_the_program_runs() {
     for arguments in [
-        &["stat", "--interval", "1ms", "true"][..],
-        &["stat", "--interval", "soon", "true"],
+        &["stat", "--every", "1ms", "true"][..],
+        &["stat", "--every", "soon", "true"],
         &["stat", "--csv", "/no/such/folder/x.csv", "true"],
     ] {
         allotrope(arguments).code(125);

@@ -35,7 +35,7 @@ struct View {
 }
 
 impl View {
-    /// With these variables of [`VARIABLES`], without the others.
+    /// Starts the view with these variables of [`VARIABLES`], without the others.
     fn with(trace: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = command();
         command.arg("view").arg(trace).args(options);
@@ -120,7 +120,7 @@ fn the_page_of_two_files_is_that_of_diff() {
     allotrope([
         OsStr::new("export"),
         recording.trace.as_os_str(),
-        OsStr::new("--to"),
+        OsStr::new("--format"),
         OsStr::new("stacks"),
         OsStr::new("-o"),
         stacks.as_os_str(),

@@ -74,7 +74,7 @@ fn a_report_lists_windows_and_shows_one() {
     let by_10 = ["report", "--window", "encode", "--per", "10"];
     run(&by_10, &[&recording]).has("2,000  200 each ");
     let words = [
-        "report", "--format", "json", "--window", "encode", "--run", "3",
+        "report", "--format", "json", "--window", "encode", "--nth", "3",
     ];
     let third = json(&run(&words, &[&recording]));
     let process = &third["processes"][0];
@@ -108,10 +108,10 @@ fn missing_windows_and_runs_are_errors() {
             "its windows are encode, left",
         ),
         (
-            &["report", "--window", "encode", "--run", "6"],
+            &["report", "--window", "encode", "--nth", "6"],
             "its runs are 1 to 5",
         ),
-        (&["report", "--run", "1"], "--window"),
+        (&["report", "--nth", "1"], "--window"),
         (
             &["report", "--window", "encode", "--site", "1", "--events"],
             "--window",

@@ -207,7 +207,7 @@ fn commands_that_need_stacks_refuse() {
     let trace = recording.trace.to_str().expect("a plain path");
     for arguments in [
         vec!["diff", trace, trace],
-        vec!["export", "--to", "folded", trace],
+        vec!["export", "--format", "folded", trace],
         vec!["report", "--tree", trace],
         vec!["report", "--by", "size", trace],
         vec!["report", "--site", "1", trace],

@@ -79,7 +79,7 @@ fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
     assert_eq!(of(process.under("allocates")), sums(20, 20 * 11));
 }
 
-/// As in a container that ends with its program: the map is in a folder that only the process
+/// The program is in a container that ends with it: the map is in a folder that only the process
 /// has, under the id that only its own namespace has, and is gone when the process has ended.
 ///
 /// Reported: JIT code of a container that ends at once has no names.

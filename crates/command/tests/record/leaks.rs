@@ -179,12 +179,12 @@ fn figures_are_divided_by_a_number() {
     assert_eq!(process["totals"]["allocations_each"], all as f64 / 12.0);
     run(&["report", "--per", "0"], &[&WITH]).fails(2, "a number above 0");
     // Divided and rounded: 3 / 1.5 = 2 blocks.
-    let folded = ["export", "--to", "folded", "--per", "1.5"];
+    let folded = ["export", "--format", "folded", "--per", "1.5"];
     let folded = printed(&folded, &[&WITH]);
     let line = folded.lines().find(|line| line.contains("lose"));
     assert!(line.expect("a stack").ends_with(" 2"), "{folded}");
     // 3 / 12 rounds to 0.
-    let output = run(&["export", "--to", "folded", "--per", "12"], &[&WITH]);
+    let output = run(&["export", "--format", "folded", "--per", "12"], &[&WITH]);
     assert!(!output.text().contains("lose"));
     output.errors().has("stacks are 0");
 }

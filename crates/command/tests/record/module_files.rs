@@ -222,7 +222,7 @@ fn a_program_on_overlayfs_is_named() {
     }
 }
 
-/// As test suites do that build a program, run it and remove it, many times: rustdoc and
+/// Test suites build a program, run it and remove it, many times: rustdoc and
 /// Bazel among them.
 #[test]
 fn programs_in_folders_that_are_removed_at_once_are_named() {

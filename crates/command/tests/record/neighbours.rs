@@ -194,13 +194,13 @@ struct Impostor {
 /// How the impostor answers the recorder's nonce.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// With a proof by the right secret.
+    /// The impostor answers with a proof by the right secret.
     RightSecret,
-    /// With a proof by a wrong secret.
+    /// The impostor answers with a proof by a wrong secret.
     WrongSecret,
-    /// With the descriptors, at once.
+    /// The impostor answers with the descriptors, at once.
     WithoutProof,
-    /// Not at all.
+    /// The impostor does not answer.
     Silent,
 }
 

@@ -267,7 +267,7 @@ fn an_exec_with_wrong_addresses_fails_as_it_would() {
     expect_same("wrong-addresses");
 }
 
-/// Without stdin and stderr.
+/// A program runs without stdin and stderr.
 #[test]
 fn a_program_without_stdin_and_stderr() {
     let run = record(compiled(SOURCE)).arg("folder");

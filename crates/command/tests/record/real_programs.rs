@@ -66,7 +66,7 @@ fn expect_unchanged(run: Record, stdin: &[u8]) -> Report {
     report
 }
 
-/// At least 99 of 100 allocations have a stack that reaches the program's start.
+/// Expects that at least 99 of 100 allocations have a stack that reaches the program's start.
 fn expect_whole_stacks(process: &Process<'_>) {
     let total = process.total("allocations");
     let whole = process.where_stack(|stack| {
@@ -186,7 +186,7 @@ fn git_log_and_status() {
     }
 }
 
-/// Without settings of the machine and the user.
+/// Runs in the repository, without settings of the machine and the user.
 fn in_repository(run: Record, folder: &Path) -> Record {
     run.arg("-C")
         .arg(folder)

@@ -8,7 +8,7 @@ use crate::support::{
     Recording, Text, allotrope, compiled, compiled_with, is_root, record, run, skip,
 };
 
-/// At most three lines, with `what` in them, and nothing left in the folder.
+/// Expects at most three lines, with `what` in them, and nothing left in the folder.
 fn expect_refusal(recording: &Recording, status: i32, what: &str) {
     assert_eq!(
         recording.status.code(),

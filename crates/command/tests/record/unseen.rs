@@ -181,7 +181,7 @@ fn own_recorder(folder: &Path) -> PathBuf {
     library
 }
 
-/// As in a chroot: the program runs without an error of its loader, and its arguments
+/// The child is as in a chroot: the program runs without an error of its loader, and its arguments
 /// and the rest of its environment are unchanged.
 #[test]
 fn a_child_that_cannot_read_the_recorder() {
@@ -486,7 +486,7 @@ fn a_first_program_with_file_capabilities() {
     printed.has("has file capabilities");
 }
 
-/// As in a server that runs as root and acts as a user.
+/// The child is as in a server that runs as root and acts as a user.
 #[test]
 fn a_child_of_a_process_that_acts_as_another_user() {
     if !crate::support::is_root() {

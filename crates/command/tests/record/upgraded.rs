@@ -1,5 +1,5 @@
 //! Programs and libraries that are replaced on disk while they run, or that another file
-//! hides: what `watch`, `watch --save` and a live look at a recording name, they name by the
+//! hides: what `watch`, `watch --output` and a live look at a recording name, they name by the
 //! file that runs. No name of another file appears; where the right file cannot be reached, a
 //! warning says so. Each situation is tried with and without build ids.
 
@@ -55,7 +55,7 @@ fn json(bytes: &[u8]) -> Value {
 }
 
 /// What the commands that look at a process show: the frames and the warnings, of `watch`
-/// and of the profile that `watch --save` writes.
+/// and of the profile that `watch --output` writes.
 fn shown(process: u32, folder: &Path) -> [(Vec<Value>, String); 2] {
     let process = process.to_string();
     let run = |arguments: &[&str]| run(command().args(arguments), b"").ok().stdout;
@@ -68,7 +68,7 @@ fn shown(process: u32, folder: &Path) -> [(Vec<Value>, String); 2] {
     let watched = (stacks.cloned().collect(), watch["warnings"].to_string());
     let profile = folder.join("profile");
     let profile = profile.to_str().expect("plain names");
-    run(&["watch", &process, "--save", profile]);
+    run(&["watch", &process, "--output", profile]);
     let saved = json(&run(&["report", profile, "--format", "json"]));
     crate::support::schema::check_sampled(&saved);
     let frames = saved["frames"].as_array().expect("frames").clone();
@@ -88,7 +88,7 @@ fn has(frames: &[Value], function: &str) -> bool {
 /// The functions, and a warning about a nameless module, or none.
 #[track_caller]
 fn expect(shown: &[(Vec<Value>, String); 2], functions: &[&str], not: &str, warned: bool) {
-    for (how, (frames, warnings)) in ["watch", "watch --save"].iter().zip(shown) {
+    for (how, (frames, warnings)) in ["watch", "watch --output"].iter().zip(shown) {
         for function in functions {
             assert!(has(frames, function), "{how}, {function}: {frames:#?}");
         }
@@ -195,7 +195,7 @@ fn a_watcher_that_saw_the_library_before_it_was_upgraded_names_it() {
     }
 }
 
-/// As in a container: the process has another file at the path than the host.
+/// The process is as in a container: it has another file at the path than the host.
 #[test]
 fn a_path_that_leads_to_another_file_in_the_process_gives_that_files_names() {
     let unshare = if is_root() { "-m" } else { "-Urm" };

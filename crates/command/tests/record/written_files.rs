@@ -73,6 +73,7 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
         std::thread::yield_now();
     }
     assert_eq!(mode(&trace).expect("it is there"), 0o600);
+    child.send("");
     child.end().ok();
     assert_eq!(mode(&trace).expect("it is there"), 0o640);
 }
@@ -124,16 +125,16 @@ const WRITING: [&[&str]; 15] = [
     &["report", "TRACE", "--flamegraph", "FILE"],
     &["diff", "TRACE", "TRACE", "--html", "FILE"],
     &["diff", "TRACE", "TRACE", "--flamegraph", "FILE"],
-    &["export", "TRACE", "--to", "csv", "-o", "FILE"],
-    &["export", "TRACE", "--to", "dhat", "-o", "FILE"],
-    &["export", "TRACE", "--to", "firefox", "-o", "FILE"],
-    &["export", "TRACE", "--to", "folded", "-o", "FILE"],
-    &["export", "TRACE", "--to", "heaptrack", "-o", "FILE"],
-    &["export", "TRACE", "--to", "json", "-o", "FILE"],
-    &["export", "TRACE", "--to", "perfetto", "-o", "FILE"],
-    &["export", "TRACE", "--to", "pprof", "-o", "FILE"],
-    &["export", "TRACE", "--to", "speedscope", "-o", "FILE"],
-    &["export", "TRACE", "--to", "stacks", "-o", "FILE"],
+    &["export", "TRACE", "--format", "csv", "-o", "FILE"],
+    &["export", "TRACE", "--format", "dhat", "-o", "FILE"],
+    &["export", "TRACE", "--format", "firefox", "-o", "FILE"],
+    &["export", "TRACE", "--format", "folded", "-o", "FILE"],
+    &["export", "TRACE", "--format", "heaptrack", "-o", "FILE"],
+    &["export", "TRACE", "--format", "json", "-o", "FILE"],
+    &["export", "TRACE", "--format", "perfetto", "-o", "FILE"],
+    &["export", "TRACE", "--format", "pprof", "-o", "FILE"],
+    &["export", "TRACE", "--format", "speedscope", "-o", "FILE"],
+    &["export", "TRACE", "--format", "stacks", "-o", "FILE"],
     &["symbolize", "TRACE", "-o", "FILE"],
 ];
 
@@ -337,7 +338,7 @@ fn pipes_and_devices_are_written_through() {
     fs::write(&copy, named).expect("the folder is ours");
     let report = crate::support::Report::of(&copy);
     assert_eq!(report.only().under("stream").allocations, 10);
-    let folded = written(&["export", "TRACE", "--to", "folded", "-o", "PIPE"]);
+    let folded = written(&["export", "TRACE", "--format", "folded", "-o", "PIPE"]);
     assert!(String::from_utf8_lossy(&folded).contains("stream"));
     let graph = written(&["diff", "TRACE", "TRACE", "--flamegraph", "PIPE"]);
     assert!(String::from_utf8_lossy(&graph).contains("<svg"));
@@ -475,7 +476,7 @@ fn a_users_own_link_is_followed() {
     assert!(folder.path().join("real.allotrope").exists());
 }
 
-/// Most attempts to interrupt a command while it writes.
+/// Largest number of attempts to interrupt a command while it writes.
 const ATTEMPTS: usize = 100;
 
 /// Reported: an interrupted export leaves half a file.
@@ -537,6 +538,9 @@ fn a_signal_ends_an_export_that_waits_for_the_reader_of_a_pipe() {
 
 fn start_export(input: &Path, output: &Path) -> Started {
     let mut export = command();
-    export.arg("export").arg(input).args(["--to", "json", "-o"]);
+    export
+        .arg("export")
+        .arg(input)
+        .args(["--format", "json", "-o"]);
     Started::new(export.arg(output))
 }

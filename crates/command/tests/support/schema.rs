@@ -21,7 +21,7 @@ static SAMPLED_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(text).expect("docs/sampled.schema.json is JSON")
 });
 
-/// As [`check`], for the report of a sampled profile.
+/// Same as [`check`], for the report of a sampled profile.
 #[track_caller]
 #[allow(dead_code, reason = "one test uses it")]
 pub fn check_sampled(report: &Value) {
@@ -94,7 +94,7 @@ pub fn valid(value: &Value, schema: &Value, path: &str) -> Result<(), String> {
     fits(value, schema, schema, path)
 }
 
-/// As [`valid`], for a part of the schema `whole`, in which its references are looked up.
+/// Same as [`valid`], for a part of the schema `whole`, in which its references are looked up.
 fn fits(value: &Value, schema: &Value, whole: &Value, path: &str) -> Result<(), String> {
     let schema = match schema["$ref"].as_str() {
         None => schema,

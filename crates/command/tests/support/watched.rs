@@ -16,17 +16,17 @@ use super::started::Started;
 pub struct Program(pub Started);
 
 impl Program {
-    /// Without a holder, which would outlive the test.
+    /// Starts the program without a holder, which would outlive the test.
     pub fn new(options: &[&str]) -> Self {
         Self::start(command().args(["standby", "--no-holder"]).args(options))
     }
 
-    /// By this command, to which the program is added.
+    /// Starts the program by this command, to which the program is added.
     pub fn start(command: &mut Command) -> Self {
         Self::start_below(command, &[])
     }
 
-    /// By this command, which runs these words with the program added.
+    /// Starts the program by this command, which runs these words with the program added.
     pub fn start_below(command: &mut Command, words: &[&str]) -> Self {
         let program = compiled("watched.c");
         Self::start_as(command.arg("--").args(words).arg(program))

@@ -23,7 +23,7 @@ use crate::support::{Started, Text, command, run, skip};
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
 const BLOCKS: u64 = 100;
-/// After this time a test has hung.
+/// Time after which a test has hung.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A sampled program with `blocks` blocks of [`SIZE`] bytes.
@@ -515,7 +515,7 @@ fn what_cannot_be_sent_is_refused_at_once() {
         assert_eq!(errors.lines().count(), 1, "{errors}");
         errors.has(variable);
     }
-    for with in [&["--once"][..], &["--save", "file"]] {
+    for with in [&["--once"][..], &["--output", "file"]] {
         let errors = refused(&[&[&*id, "--otlp", url], with].concat(), &[]);
         errors.has("cannot be used with");
     }
@@ -524,7 +524,8 @@ fn what_cannot_be_sent_is_refused_at_once() {
     refused(&[&id, "--otlp", url, "--otlp-every", "0"], &[]);
 }
 
-/// A self-signed certificate for 127.0.0.1, and its key.
+/// Returns a self-signed certificate for 127.0.0.1 and its key.
+#[cfg(feature = "tls")]
 fn certificate(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
     let files = ["certificate.pem", "key.pem"].map(|it| folder.join(it));
     let made = run(

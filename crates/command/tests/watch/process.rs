@@ -17,7 +17,7 @@ impl Program {
         Self::named(kind, "story")
     }
 
-    /// As [`Program::new`], with this name of the process.
+    /// Same as [`Program::new`], with this name of the process.
     pub fn named(kind: &str, comm: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("the test's path"));
         command.args(["--exact", "program::plays_its_story", "--nocapture"]);

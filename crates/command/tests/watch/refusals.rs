@@ -63,7 +63,7 @@ fn bad_usage() {
         (&["--comm", "x"], "--comm"),
         (&["--leave", "--off"], "--off"),
         // A profile has all stacks.
-        (&["--save", "x", "--suppressions", "y"], "--suppressions"),
+        (&["--output", "x", "--suppressions", "y"], "--suppressions"),
     ] {
         program.watch(options).fails(2, part);
     }
@@ -73,7 +73,7 @@ fn bad_usage() {
         "a process id, --all for all prepared processes, or -- PROGRAM",
     );
     for option in [
-        "--save=x",
+        "--output=x",
         "--leave",
         "--off",
         "--take-over",
@@ -85,7 +85,7 @@ fn bad_usage() {
         allotrope(["watch", "--perf-script", "/dev/null", option]).fails(2, "cannot be used with");
     }
     assert_refused(
-        program.watch(&["--save", "/"]),
+        program.watch(&["--output", "/"]),
         "cannot write /: it is a folder; name a file",
     );
     assert_refused(

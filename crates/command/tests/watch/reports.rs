@@ -44,7 +44,7 @@ fn live_blocks_are_grouped_by_stack() {
     text.has_all(["story_leak", "448.0 MiB"]);
 }
 
-/// Of 3,855 blocks of 4 KiB, 30 are sampled on average: 3,855 × (1 − e^(−4/512)) = 30.0.
+/// On average, 30 of 3,855 blocks of 4 KiB are sampled: 3,855 × (1 − e^(−4/512)) = 30.0.
 #[test]
 fn small_blocks_are_estimated() {
     let mut program = Program::new("sampled");

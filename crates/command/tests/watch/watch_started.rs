@@ -166,7 +166,7 @@ fn what_cannot_be_started_is_refused() {
     let watch = |arguments: &[&str]| run(command().arg("watch").args(arguments), b"");
     watch(&["--", "/no/such/program"]).code(127).error_lines(1);
     watch(&["--", "/etc/passwd"]).code(126).error_lines(1);
-    for conflict in ["--once", "--all", "--take-over", "1", "--save=x"] {
+    for conflict in ["--once", "--all", "--take-over", "1", "--output=x"] {
         watch(&[conflict, "--", "true"]).fails(2, "cannot be used with");
     }
 }

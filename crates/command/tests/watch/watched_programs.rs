@@ -257,7 +257,7 @@ fn a_profile_of_a_running_program_is_saved_and_compared() {
     };
     let mut program = Program::new(&["--period", "1"]);
     let process = program.id().to_string();
-    let save = |file: &str| allotrope(&["watch", &process, "--save", file]);
+    let save = |file: &str| allotrope(&["watch", &process, "--output", file]);
     program.tell(&format!("malloc 30 {SIZE}"));
     assert_eq!(save("before"), "");
     program.tell(&format!("calloc 12 {SIZE}"));
@@ -285,7 +285,7 @@ fn a_profile_of_a_running_program_is_saved_and_compared() {
     std::fs::write(folder.path().join("mine"), "text").expect("our folder");
     watch(
         program.id(),
-        &["--save", &folder.path().join("mine").to_string_lossy()],
+        &["--output", &folder.path().join("mine").to_string_lossy()],
     )
     .fails(2, "--force");
 }

@@ -24,7 +24,7 @@ const PMU: [(&str, &str); 5] = [
     ("branch misses", "branch-misses"),
 ];
 
-/// Without all of these there is nothing to sample.
+/// Counters of the processor: without all of these there is nothing to sample.
 const HARDWARE: [Quantity; 5] = [
     Quantity::Instructions,
     Quantity::Cycles,

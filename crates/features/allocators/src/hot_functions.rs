@@ -8,19 +8,19 @@ use serde::Serialize;
 /// A function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HotFunction {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
     /// The source file of its first executed line; empty if unknown.
     pub file: String,
-    /// That line; 0 if unknown.
+    /// The number of that line; 0 if unknown.
     pub line: u32,
     /// The file of its code.
     pub module: String,
     /// Whether it belongs to the allocator.
     pub allocator: bool,
-    /// Its own instructions, an operation (of all).
+    /// Instructions of the function itself, an operation (of all).
     pub instructions: f64,
-    /// Of all instructions, 0 to 1.
+    /// Share of all instructions, 0 to 1.
     pub share_of_instructions: f64,
 }
 

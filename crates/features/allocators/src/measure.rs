@@ -25,7 +25,7 @@ pub struct Request<'a> {
     pub facts: &'a Facts<'a>,
     /// Operations that are stepped.
     pub samples: &'a ChosenOperations,
-    /// How often.
+    /// Number of runs in which they are stepped.
     pub stepped_runs: u32,
     /// Finds debug files.
     pub locator: &'a Locator,

@@ -45,7 +45,7 @@ pub struct Stepping {
     pub every: u64,
     /// Operations that were stepped in each run.
     pub operations: u64,
-    /// How often.
+    /// Number of runs in which they were stepped.
     pub runs: u32,
 }
 
@@ -78,7 +78,7 @@ pub struct Steps {
     pub cut: u64,
     /// Instructions an operation, `all` first.
     pub instructions: Vec<Instructions>,
-    /// The same by size.
+    /// Instructions an operation by size.
     pub size_classes: Vec<SizeClass>,
     /// Functions by their own instructions, the hottest first.
     pub functions: Vec<HotFunction>,
@@ -129,13 +129,13 @@ pub struct Estimate {
     pub by: String,
     /// The source file of the call; empty if unknown.
     pub file: String,
-    /// Its line; 0 if unknown.
+    /// Line of the call; 0 if unknown.
     pub line: u32,
-    /// Of all operations, 0 to 1.
+    /// Share of all operations, 0 to 1.
     pub share_of_operations: f64,
     /// Instructions saved, an operation (of all).
     pub saved_instructions: f64,
-    /// Of all instructions, 0 to 1.
+    /// Saved share of all instructions, 0 to 1.
     pub saved_share: f64,
 }
 
@@ -159,7 +159,7 @@ pub struct Check {
 /// An allocator before and after a change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Its name in `allocators`.
+    /// Name of the allocator in `allocators`.
     pub name: String,
     /// The library before; `null` for glibc.
     pub before_library: Option<String>,
@@ -187,7 +187,7 @@ pub struct Change {
 pub struct ChangedTime {
     /// Nanoseconds an operation before.
     pub before_ns_per_operation: SpreadRow,
-    /// The same after.
+    /// Nanoseconds an operation after.
     pub after_ns_per_operation: SpreadRow,
     /// What the change saved: nanoseconds an operation; negative: it costs.
     pub measured_saving_ns: f64,
@@ -198,7 +198,7 @@ pub struct ChangedTime {
     pub verdict: &'static str,
     /// The median of the peak memory before.
     pub before_peak_rss_bytes: u64,
-    /// The same after.
+    /// The median of the peak memory after.
     pub after_peak_rss_bytes: u64,
 }
 
@@ -244,7 +244,7 @@ impl ChangedTime {
 pub struct CommandRow {
     /// What it reproduces.
     pub section: String,
-    /// For a shell.
+    /// The command, for a shell.
     pub command: String,
 }
 

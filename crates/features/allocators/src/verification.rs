@@ -94,8 +94,8 @@ fn exact(what: String, first: &str, counted: u64, second: &str, again: u64) -> C
     }
 }
 
-/// That a number of operations was counted differently, as a sentence. (Instructions may differ
-/// from run to run, and `findings` compares them with the processor's.)
+/// Says that a number of operations was counted differently, as a sentence. (Instructions may
+/// differ from run to run, and `findings` compares them with the processor's.)
 pub(crate) fn finding(check: &Check) -> Option<String> {
     let again = check.again?;
     let is_fault = check.agrees == Some(false) && check.what != INSTRUCTIONS;

@@ -26,12 +26,14 @@ fn mean(stepped: &Stepped) -> f64 {
     stepped.instructions.first().map_or(0.0, |it| it.mean)
 }
 
-/// Not a single instruction of the allocator's own code, whose cost is not its number.
+/// Whether the callee is a function, not a single instruction of the allocator's own code, whose
+/// cost is not its number.
 fn is_function(callee: &Callee) -> bool {
     !matches!(&*callee.function, "locked instruction" | "system call")
 }
 
-/// Without the callee, its instructions and those of what it calls are not executed.
+/// Estimates the saving without the callee: its instructions and those of what it calls are not
+/// executed.
 fn of_callee(callee: &Callee, mean: f64) -> Estimate {
     Estimate {
         kind: "callee",
@@ -45,8 +47,8 @@ fn of_callee(callee: &Callee, mean: f64) -> Estimate {
     }
 }
 
-/// Without the path, its operations take the most frequent one of the entry point. `None` if
-/// that would not save anything.
+/// Estimates the saving without the path: its operations take the most frequent one of the entry
+/// point. `None` if that would not save anything.
 fn of_path(path: &Path, stepped: &Stepped) -> Option<Estimate> {
     let same = stepped.paths.iter();
     let same = same.filter(|it| it.entry_point == path.entry_point);

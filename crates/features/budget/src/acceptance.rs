@@ -274,7 +274,7 @@ fn watched(case: &CaseResult) -> BTreeMap<Metric, Spread> {
         .collect()
 }
 
-/// Those of them that change.
+/// Returns those of the watched numbers that change.
 fn watched_changes(case: &CaseResult) -> impl Iterator<Item = Change> {
     let changed = case.watched.iter().filter(|check| check.differs());
     changed.map(|check| Change {

@@ -14,7 +14,7 @@ pub struct Allowance {
     pub stacks: Filter,
     /// What they may have more of. Stacks have figures of it.
     pub metric: Metric,
-    /// How much more than the accepted stacks, in each case.
+    /// Largest amount by which they may have more than the accepted stacks, in each case.
     pub up_to: u64,
     /// Why.
     pub reason: String,

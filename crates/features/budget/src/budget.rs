@@ -18,7 +18,7 @@ pub struct Budget {
 /// An accepted number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Number {
-    /// Its spread over the runs.
+    /// Spread of the number over the runs.
     pub spread: Spread,
     /// Why it was accepted, if somebody said so.
     pub because: Option<String>,

@@ -10,7 +10,7 @@ use crate::spread::Spread;
 pub struct Case {
     /// `TEST`, or `TEST/WINDOW`.
     pub name: String,
-    /// Its runs without warm-up; never empty.
+    /// Runs of the case without warm-up; never empty.
     pub runs: Vec<CaseRun>,
 }
 

@@ -16,12 +16,12 @@ pub type RunValues = [Option<i64>; Metric::COUNT];
 /// One run of a case.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CaseRun {
-    /// Its figures.
+    /// Figures of the run.
     pub figures: RunValues,
     /// Iterations in the run, if the program reported them.
     pub iterations: Option<u64>,
-    /// Its stacks with machine-independent names, each once. Empty if recorded
-    /// without stacks.
+    /// Stacks of the run with machine-independent names, each once. Empty if recorded without
+    /// stacks.
     pub stacks: StackSet,
     /// Allocations by thread name.
     pub threads: BTreeMap<String, u64>,

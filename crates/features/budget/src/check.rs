@@ -100,7 +100,7 @@ impl Check {
         }
     }
 
-    /// With this limit. All runs must keep it.
+    /// Checks against this limit. All runs must keep it.
     fn limited(self, limit: Option<i64>) -> Self {
         let most = self.now.map(|now| now.most);
         let is_above = most.zip(limit).is_some_and(|(most, limit)| most > limit);

@@ -33,10 +33,10 @@ pub enum ComparisonError {
     /// A revision cannot be checked out.
     #[error(transparent)]
     Revision(#[from] RevisionError),
-    /// Its configuration cannot be used.
+    /// The revision's configuration cannot be used.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// Its tests cannot be built or run.
+    /// The revision's tests cannot be built or run.
     #[error("{revision}: {source}")]
     Session {
         /// The revision as the user gave it.
@@ -77,9 +77,9 @@ pub struct Comparer<'a> {
 pub struct Side {
     /// The revision as the user gave it.
     pub name: String,
-    /// Its commit.
+    /// Commit of the revision.
     pub commit: String,
-    /// Its folder.
+    /// Folder of the checked-out revision.
     pub folder: PathBuf,
     /// Why it could not be built. It has no tests then.
     pub build_failure: Option<BuildFailure>,
@@ -128,7 +128,7 @@ pub struct ComparedTest {
     pub suspects: Vec<Suspect>,
     /// The program, if both revisions ran the same file.
     pub same_program: Option<PathBuf>,
-    /// Its cases.
+    /// Cases of the test.
     pub cases: Vec<ComparedCase>,
 }
 
@@ -152,13 +152,13 @@ pub struct ComparedCase {
 /// What is about to be done for a revision.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
-    /// Its build command is run.
+    /// The build command of the revision is run.
     Build,
     /// The program of a test is started, the `start`th time of at most `starts`.
     Run {
         /// The name of the test.
         test: &'a str,
-        /// From 1.
+        /// Number of the start, from 1.
         start: u32,
         /// The largest number of starts.
         starts: u32,

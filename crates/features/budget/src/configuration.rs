@@ -106,7 +106,7 @@ pub struct Test {
     pub command: Vec<String>,
     /// Environment variables that are set for it.
     pub environment: BTreeMap<String, String>,
-    /// Its working directory.
+    /// Working directory of the program.
     pub folder: PathBuf,
     /// The file that is its standard input; nothing can be read if there is none.
     pub stdin: Option<PathBuf>,
@@ -201,7 +201,7 @@ impl LeftBehind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::End, Self::Leave];
 
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::End => "end",

@@ -28,7 +28,7 @@ pub(crate) struct Explainer<'a> {
     pub iterations: Option<u64>,
     /// The accepted numbers.
     pub budget: Option<&'a Budget>,
-    /// Their stacks.
+    /// Stacks of the accepted numbers.
     pub profile: Option<&'a CallTree>,
     /// The folder of the repository.
     pub root: &'a Path,

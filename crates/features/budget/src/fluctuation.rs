@@ -19,7 +19,7 @@ const MAX_LISTED: usize = 5;
 pub struct Fluctuation {
     /// The metric.
     pub metric: Metric,
-    /// Its minimum and maximum.
+    /// Minimum and maximum of the number.
     pub range: [i64; 2],
     /// The stacks with the largest range: minimum and maximum, frames innermost
     /// first, from the user's own on.
@@ -68,7 +68,7 @@ struct AllStacks<'a> {
     runs: usize,
     /// The frames of all runs, each once.
     frames: Vec<&'a StackFrame>,
-    /// By stack (indexes into `frames`): the run and the figures of each of its parts.
+    /// Parts of each stack (indexes into `frames`), each with its run and its figures.
     stacks: FxHashMap<Vec<u32>, Vec<(usize, &'a MetricValues)>>,
 }
 

@@ -59,7 +59,8 @@ pub fn git_bytes<S: AsRef<OsStr>>(
     run_bytes(&mut command(folder, words), shown)
 }
 
-/// The same for a git directory, which need not have a working tree.
+/// Runs git in a git directory, which need not have a working tree, and returns its standard
+/// output.
 pub fn git_in<'w>(
     git_dir: &Path,
     words: impl IntoIterator<Item = &'w OsStr>,
@@ -79,7 +80,7 @@ pub fn run(command: &mut Command, words: String) -> Result<String, RevisionError
     run_bytes(command, words).map(text)
 }
 
-/// The same, with its standard output as it is.
+/// Same as [`run`], but returns the standard output as it is.
 pub fn run_bytes(command: &mut Command, words: String) -> Result<Vec<u8>, RevisionError> {
     let output: Output = command.output().map_err(|source| RevisionError::Io {
         what: "cannot run git; is it installed?".to_owned(),

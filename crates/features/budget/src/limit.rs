@@ -7,13 +7,13 @@ use thiserror::Error;
 /// An invalid limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LimitError {
-    /// Of a number of bytes.
+    /// The text is no limit of a number of bytes.
     #[error(
         "\"{0}\" is no number of bytes: write it as `4096`, or as a text with one of the units {known}, \
          for example \"12 MiB\"", known = names()
     )]
     Bytes(String),
-    /// Of a count.
+    /// The text is no limit of a count.
     #[error("it counts things that have no unit: write a whole number, for example `0`")]
     Count,
 }
@@ -29,7 +29,7 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Most decimals of an amount.
+/// Largest number of decimals of an amount.
 const DECIMALS: usize = 6;
 
 fn names() -> String {

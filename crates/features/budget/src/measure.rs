@@ -33,7 +33,7 @@ const MAX_CHILDREN: usize = 3;
 /// The command that records programs.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// Its program and arguments, up to `-o FILE -- PROGRAM …`.
+    /// Program and arguments, up to `-o FILE -- PROGRAM …`.
     pub command: Vec<OsString>,
     /// The option that makes it count without recording stacks.
     pub counts_only: OsString,
@@ -60,7 +60,7 @@ pub struct Measurer<'a> {
 /// The measurement of a test.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Its cases, in the order of their first run.
+    /// Cases of the test, in the order of their first run.
     pub cases: Vec<Case>,
     /// It opened no window: its only case is the whole program.
     pub whole_program: bool,

@@ -35,7 +35,7 @@ pub struct Program {
     pub words: Vec<OsString>,
     /// Environment variables that are set for it.
     pub environment: Vec<(OsString, OsString)>,
-    /// Its working directory.
+    /// Working directory of the program.
     pub folder: PathBuf,
     /// The file that is its standard input; none if there is none.
     pub stdin: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Program {
 /// How a program ended, and the end of its output.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// How the program ended.
     pub ending: Ending,
     /// The end of its standard output and error, interleaved.
     pub output: String,
@@ -55,9 +55,9 @@ pub struct Ended {
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// With this exit status.
+    /// The program ended with this exit status.
     Status(i32),
-    /// By this signal.
+    /// The program was ended by this signal.
     Signal(i32),
     /// The time limit expired; the process group was killed.
     TimedOut,

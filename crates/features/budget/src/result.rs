@@ -41,7 +41,7 @@ pub struct TestResult {
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Its working directory.
+    /// Working directory of the program.
     pub folder: PathBuf,
     /// The file that was its standard input.
     pub stdin: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub struct TestResult {
     pub budgets: Option<Budgets>,
     /// Whether it was recorded.
     pub is_recorded: bool,
-    /// Its only case is the whole program, which opened no window.
+    /// The only case of the test is the whole program, which opened no window.
     pub whole_program: bool,
     /// Some of its cases were selected, and the others left out.
     pub has_selected_cases: bool,
@@ -237,6 +237,6 @@ impl Report {
 pub struct Rename {
     /// The name of its budgets.
     pub old: String,
-    /// Its name now.
+    /// The name of the test or case now.
     pub new: String,
 }

@@ -20,15 +20,15 @@ pub enum RevisionError {
     NoRevision {
         /// The repository.
         repository: PathBuf,
-        /// As the user gave it.
+        /// The revision as the user gave it.
         name: String,
     },
     /// A git command failed.
     #[error("`git {command}` failed: {stderr}")]
     Git {
-        /// Its arguments.
+        /// Arguments of git.
         command: String,
-        /// Its standard error output.
+        /// Standard error output of git.
         stderr: String,
     },
     /// The commit of a submodule is not on this machine, and git cannot fetch it.
@@ -38,7 +38,7 @@ pub enum RevisionError {
          submodule out with `{leave_out}`", path.shown()
     )]
     Submodule {
-        /// Its path in the project.
+        /// Path of the submodule in the project.
         path: PathBuf,
         /// The commit.
         commit: String,

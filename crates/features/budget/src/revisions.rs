@@ -37,11 +37,11 @@ pub struct Repository {
 /// exists.
 #[derive(Debug)]
 pub struct Worktree {
-    /// Its folder.
+    /// Folder of the worktree.
     pub folder: PathBuf,
     /// The full hash of the commit.
     pub commit: String,
-    /// As the user gave it.
+    /// The revision as the user gave it.
     pub name: String,
     _lock: File,
 }

@@ -16,7 +16,7 @@ pub enum SessionError {
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
-        /// As the user gave it.
+        /// The pattern as the user gave it.
         pattern: String,
         /// The test with the most similar name.
         nearest: Option<String>,
@@ -28,7 +28,7 @@ pub enum SessionError {
     NoSuchCase {
         /// The test.
         test: String,
-        /// As the user gave it.
+        /// The pattern as the user gave it.
         pattern: String,
         /// What the user may have meant.
         names: String,
@@ -36,7 +36,7 @@ pub enum SessionError {
     /// An invalid pattern.
     #[error("`{pattern}` is not a valid pattern for test names: {why}")]
     Pattern {
-        /// As the user gave it.
+        /// The pattern as the user gave it.
         pattern: String,
         /// The problem.
         why: String,

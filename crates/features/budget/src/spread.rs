@@ -8,7 +8,7 @@
 
 use crate::tolerance::{Position, Tolerance};
 
-/// With this many runs on both sides, the margin is half the accepted width.
+/// Number of runs on both sides with which the margin is half the accepted width.
 const FULL_RUNS: u32 = 10;
 
 /// The spread of a number over several runs.

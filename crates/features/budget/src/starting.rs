@@ -19,7 +19,7 @@ use crate::shell::command_line;
 /// A configuration to start from, and what it was made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartingFile {
-    /// Its text.
+    /// Text of the configuration.
     pub text: String,
     /// A clause such as `3 tests of CTest`; `None` if nothing was found and the only test
     /// is an example.

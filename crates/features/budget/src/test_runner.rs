@@ -174,7 +174,7 @@ struct Context<'a> {
     root: &'a Path,
     /// The command that accepts its numbers and stacks.
     accept: String,
-    /// Its program and arguments, as a shell command.
+    /// Program and arguments of the test, as a shell command.
     program: String,
 }
 

@@ -28,7 +28,7 @@ const PARTS: u64 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distance {
     Absolute(u64),
-    /// In 1 / [`PARTS`] of a percent of the budget.
+    /// A distance in 1 / [`PARTS`] of a percent of the budget.
     Relative(u64),
     Any,
 }
@@ -42,11 +42,11 @@ impl Default for Distance {
 /// The position of a number relative to the tolerance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// Within the tolerance.
+    /// The number is within the tolerance.
     Within,
-    /// Above the upper limit.
+    /// The number is above the upper limit.
     Above,
-    /// Below the lower limit.
+    /// The number is below the lower limit.
     Below,
 }
 

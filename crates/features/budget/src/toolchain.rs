@@ -56,7 +56,7 @@ pub struct Dependencies {
 /// Something that has changed since the numbers were accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
-    /// Its name: `compiler`, `library libc.so.6`, `serde (Cargo.lock)`.
+    /// Name of what has changed: `compiler`, `library libc.so.6`, `serde (Cargo.lock)`.
     pub what: String,
     /// The value before; empty if there was none.
     pub was: String,

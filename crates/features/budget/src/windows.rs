@@ -20,7 +20,7 @@ use allotrope_profile::Metric;
 pub struct WindowCaseRun {
     /// The window's name.
     pub name: String,
-    /// Its figures and stacks.
+    /// Figures and stacks of the run.
     pub sample: CaseRun,
     /// Other threads were still allocating when it was opened or closed.
     other_threads_busy: bool,

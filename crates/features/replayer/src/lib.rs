@@ -75,6 +75,6 @@
 pub mod operations;
 pub mod results;
 
-/// So many threads are created before the replay. Further ones are created when they are
+/// Number of threads that are created before the replay. Further ones are created when they are
 /// needed.
 pub const THREADS_AT_START: u32 = 512;

@@ -3,7 +3,7 @@
 
 use crate::system;
 
-/// From `/proc/self/status`, in bytes.
+/// Memory of the process from `/proc/self/status`, in bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Memory {
     /// Anonymous and shared memory.

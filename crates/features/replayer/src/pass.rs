@@ -26,9 +26,9 @@ pub struct World {
     pub header: Header,
     /// The results file.
     pub results: Words,
-    /// By slot: the block in it, or null.
+    /// The block in each slot, or null.
     slots: *mut *mut c_void,
-    /// By slot: the size of the block; only for [`results::TOUCH_PAGES`].
+    /// The size of the block in each slot; only for [`results::TOUCH_PAGES`].
     sizes: *mut u64,
     buffer: *mut Record,
 }
@@ -96,7 +96,7 @@ impl World {
 /// Which functions a pass calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Those that do nothing.
+    /// Functions that do nothing.
     Null,
     /// The allocator's.
     Real,
@@ -437,7 +437,7 @@ impl<'w> Pass<'w> {
         }
     }
 
-    /// The same for a block of more than a page.
+    /// Touches a block of more than a page.
     ///
     /// # Safety
     ///

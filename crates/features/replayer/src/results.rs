@@ -45,9 +45,9 @@ pub const MODE_BENCH: u64 = 3;
 
 /// Allocates [`ROUND`] blocks and frees them, the last one first.
 pub const PATTERN_LIFO: u64 = 0;
-/// The same, the first one first.
+/// Allocates [`ROUND`] blocks and frees them, the first one first.
 pub const PATTERN_FIFO: u64 = 1;
-/// The same, in a random order.
+/// Allocates [`ROUND`] blocks and frees them in a random order.
 pub const PATTERN_RANDOM: u64 = 2;
 /// Keeps [`ROUND`] blocks; frees the oldest and allocates one, in turn.
 pub const PATTERN_INTERLEAVED: u64 = 3;
@@ -60,7 +60,7 @@ pub const PATTERN_LARSON: u64 = 4;
 pub const ROUND: usize = 1024;
 /// Rounds between two exchanges.
 pub const LARSON_ROUNDS: usize = 16;
-/// Most threads in [`MODE_BENCH`].
+/// Largest number of threads in [`MODE_BENCH`].
 pub const MAX_BENCH_THREADS: u64 = 64;
 
 /// Touches no block.

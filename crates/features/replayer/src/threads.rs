@@ -32,7 +32,7 @@ struct Worker {
 struct Turns<'w> {
     /// Used by the thread whose turn it is.
     pass: UnsafeCell<Pass<'w>>,
-    /// By number; that of the first thread has only a word.
+    /// Workers by number; that of the first thread has only a word.
     workers: *mut Worker,
     count: u32,
     /// Threads that have started.

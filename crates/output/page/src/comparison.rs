@@ -30,7 +30,7 @@ pub struct Comparison<'a> {
     pub sides: [ComparedSide<'a>; 2],
     /// Which frames are not the user's own.
     pub glue: &'a Glue,
-    /// Only the entries that match it are on the page.
+    /// Filter of the entries: only those that match it are on the page.
     pub filter: Option<&'a Filter>,
     /// What limits the figures, a sentence each.
     pub notes: &'a [String],
@@ -83,7 +83,7 @@ struct Limits {
     characters: usize,
 }
 
-/// Below so many characters, names are not cut while there are stacks to leave out.
+/// Number of characters below which names are not cut while there are stacks to leave out.
 const SHORT_NAME: usize = 200;
 /// Names are not cut below this.
 const MIN_NAME: usize = 40;
@@ -91,7 +91,7 @@ const MIN_NAME: usize = 40;
 const MIN: usize = 100;
 
 impl Limits {
-    /// As much as a browser can be expected to show.
+    /// Limits of what a browser can be expected to show.
     const FIRST: Self = Self {
         entries: 100_000,
         stacks: 200_000,
@@ -136,12 +136,12 @@ pub fn parts(comparison: &Comparison<'_>, most: usize) -> Vec<(&'static str, Str
 /// What the page shows of one comparison.
 struct Selected<'a> {
     diff: &'a Diff,
-    /// In the order of the comparison.
+    /// Entries in the order of the comparison.
     entries: Vec<&'a Entry>,
     /// The run that has the stacks that are the same, and those, the heaviest first.
     run: Option<&'a StackSet>,
     same: Vec<&'a CountedStack>,
-    /// With a filter the totals of the entries, else those of the sides.
+    /// Totals of the entries with a filter, else of the sides.
     before: u64,
     after: u64,
 }

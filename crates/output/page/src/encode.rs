@@ -74,7 +74,7 @@ pub struct Limits {
     source: usize,
 }
 
-/// Below so many characters, names are not cut while there are sites to put together.
+/// Number of characters below which names are not cut while there are sites to put together.
 const SHORT_NAME: usize = 200;
 /// Names are not cut below this.
 const MIN_NAME: usize = 40;

@@ -70,7 +70,7 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use allotrope_attribution::{Glue, Headlines};
-    use allotrope_profile::{Frame, Process, Profile, Site, Stack};
+    use allotrope_profile::{Frame, Process, Profile, Site, Stack, Totals};
 
     use super::*;
     use crate::encode::Part;
@@ -151,13 +151,15 @@ mod tests {
 
     #[test]
     fn of_ten_thousand_processes_those_with_most_allocations_are_in_full() {
-        let process = |id: u32| {
-            let mut process = Process::default();
-            process.id = id;
-            process.pid = 1_000 + id;
-            process.executable = "/bin/program".into();
-            process.totals.allocations = 1;
-            process
+        let process = |id: u32| Process {
+            id,
+            pid: 1_000 + id,
+            executable: "/bin/program".into(),
+            totals: Totals {
+                allocations: 1,
+                ..Totals::default()
+            },
+            ..Process::default()
         };
         let profile = Profile {
             processes: (0..10_000).map(process).collect(),

@@ -21,7 +21,7 @@ pub fn encode(columns: &mut Columns, all: &[&Process]) {
     columns.numbers("gap.events", each().map(|it| it.events));
 }
 
-/// At most [`MAX_GAPS`]: neighbours become one, from the start of the first to the end of
+/// Returns at most [`MAX_GAPS`]: neighbours become one, from the start of the first to the end of
 /// the last.
 fn few(gaps: &[Gap]) -> Vec<Gap> {
     let step = gaps.len().div_ceil(MAX_GAPS).max(1);

@@ -20,7 +20,7 @@ pub struct LeftOut {
     pub totals_only: u64,
     /// Sites of which it has the headline function only.
     pub stacks: u64,
-    /// Their allocations.
+    /// Allocations of these sites.
     pub stack_allocations: u64,
     /// Sites whose blocks are in wider buckets of time.
     pub widened: u64,
@@ -83,7 +83,7 @@ struct Samples {
     period: u64,
     metrics: Vec<&'static str>,
     total: Option<Sums>,
-    /// The same of each process of the page.
+    /// Sums of each process of the page.
     processes: Vec<Option<Sums>>,
     /// The functions with most live bytes.
     functions: Vec<Function>,

@@ -30,7 +30,7 @@ impl Interval {
         }
     }
 
-    /// Of each metric of [`SampledFigures::METRICS`].
+    /// Returns the interval of each metric of [`SampledFigures::METRICS`].
     pub fn all(figures: &SampledFigures) -> Vec<Self> {
         let estimates = SampledFigures::METRICS.map(|metric| figures.metric(metric));
         estimates.iter().flatten().map(Self::of).collect()
@@ -45,7 +45,7 @@ pub fn samples(figures: &SampledFigures) -> [u64; 2] {
 /// The sums of all samples.
 #[derive(Debug, Serialize)]
 pub struct Sums {
-    /// Of each metric of [`SampledFigures::METRICS`].
+    /// Interval of each metric of [`SampledFigures::METRICS`].
     intervals: Vec<Interval>,
     samples: [u64; 2],
     freed: Freed,
@@ -103,7 +103,8 @@ pub fn encode(columns: &mut Columns, sites: &[PageSite]) {
 pub struct Function {
     /// The number of one of its sites, in the page's profile.
     site: u64,
-    /// For each of [`SampledFigures::METRICS`]. The interval of a sum is not the sum of the intervals.
+    /// Interval of each of [`SampledFigures::METRICS`]. The interval of a sum is not the sum of the
+    /// intervals.
     intervals: Vec<Interval>,
     samples: [u64; 2],
 }

@@ -17,9 +17,9 @@ use rustc_hash::FxHashMap;
 pub struct PageSite {
     /// Index of its process in the page.
     pub process: u32,
-    /// Its number in `allotrope report`; 0 for several sites that were put together.
+    /// Number of the site in `allotrope report`; 0 for several sites that were put together.
     pub number: u32,
-    /// Its frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Stack,
     /// The frame that stands for it.
     pub head: Option<u32>,
@@ -40,7 +40,7 @@ pub struct PageSite {
     pub cells: Vec<TimeCell>,
     /// See [`TimeTable::widened`].
     pub widened: u8,
-    /// Its samples, if the profile is sampled.
+    /// Samples of the site, if the profile is sampled.
     pub samples: Option<SampledFigures>,
 }
 
@@ -152,7 +152,7 @@ pub fn sums(processes: &[&Process]) -> Totals {
 pub struct Together {
     /// Sites of the profile whose callers the page does not have.
     pub sites: u64,
-    /// Their allocations.
+    /// Allocations of these sites.
     pub allocations: u64,
 }
 

@@ -6,7 +6,7 @@ use allotrope_profile::Stack;
 
 /// The trie of some stacks.
 pub struct Trie {
-    /// For each node but the root: by how many levels the walk goes up before it descends
+    /// Number of levels, for each node but the root, that the walk goes up before it descends
     /// to this node.
     pub up: Vec<u64>,
     /// The frame of each node but the root.
@@ -16,7 +16,7 @@ pub struct Trie {
 }
 
 impl Trie {
-    /// Of these stacks, innermost frames first.
+    /// Returns the trie of these stacks, innermost frames first.
     pub fn new(stacks: &[&Stack]) -> Self {
         let mut order: Vec<usize> = (0..stacks.len()).collect();
         order.sort_by(|&a, &b| stacks[a].iter().rev().cmp(stacks[b].iter().rev()));

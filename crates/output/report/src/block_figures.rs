@@ -7,7 +7,7 @@ use allotrope_profile::Block;
 use allotrope_trace::model::ImageId;
 use rustc_hash::FxHashMap;
 
-/// Most sizes that are counted separately.
+/// Largest number of sizes that are counted separately.
 const SIZES: usize = 4096;
 /// Buckets of lifetimes for each power of two: a quantile is at most an eighth too large.
 const PARTS: u32 = 8;
@@ -19,7 +19,7 @@ pub struct BlockFigures {
     /// Blocks of further sizes.
     other_sizes: u64,
     threads: FxHashMap<(ImageId, u32), u64>,
-    /// By bucket: blocks that were freed.
+    /// Number of freed blocks in each bucket of lifetimes.
     lifetimes: FxHashMap<u32, u64>,
     freed: u64,
     live: u64,

@@ -18,7 +18,7 @@ use crate::numbers::count;
 const FINEST: u64 = 4000;
 /// Deeper frames are not drawn.
 const MAX_DEPTH: usize = 1000;
-/// If there are more frames that are wide enough, only wider ones are drawn: a browser takes
+/// Largest number of frames. If more are wide enough, only wider ones are drawn: a browser takes
 /// seconds for so many.
 const MAX_FRAMES: usize = 100_000;
 /// The same for the bytes of their names.

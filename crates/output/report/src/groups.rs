@@ -26,7 +26,7 @@ pub(crate) struct Group<'a> {
     pub sites: Vec<(&'a Process, &'a Site)>,
     /// Allocated blocks.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the blocks.
     pub bytes: u64,
     /// Bytes at the peak of each process, summed.
     pub peak_bytes: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Group<'a> {
     pub leaked_blocks: u64,
     /// Temporary allocations.
     pub temporary: u64,
-    /// By the frame that heads the stacks: bytes at the peak.
+    /// Bytes at the peak, by the frame that heads the stacks.
     heads: FxHashMap<u32, u64>,
 }
 

@@ -169,7 +169,7 @@ struct Marks<'a>(&'a Profile);
 #[derive(Serialize)]
 struct MarkForm<'a> {
     name: &'a str,
-    /// Since the start of the first process.
+    /// Seconds since the start of the first process.
     seconds: f64,
 }
 

@@ -9,7 +9,7 @@ pub(crate) fn append_number(name: &str, number: u64, text: &mut Vec<u8>) {
     text.extend_from_slice(digits.format(number).as_bytes());
 }
 
-/// The same with a number that is not whole.
+/// Appends a comma and a field whose number is not whole.
 pub(crate) fn append_float(name: &str, number: f64, text: &mut Vec<u8>) {
     append_name(name, text);
     append_float_text(number, text);

@@ -26,7 +26,7 @@ pub(crate) struct RecordingForm<'a> {
 #[derive(Serialize)]
 pub(crate) struct ModuleForm<'a> {
     path: Cow<'a, str>,
-    /// In hexadecimal; null if it has none.
+    /// Build id in hexadecimal; null if the module has none.
     build_id: Option<String>,
     /// Null if unknown.
     unoptimised: Option<bool>,

@@ -3,7 +3,8 @@
 use allotrope_profile::{Process, Series};
 use serde::Serialize;
 
-/// Most buckets of all processes together: a recording may have thousands of processes.
+/// Largest number of buckets of all processes together: a recording may have thousands of
+/// processes.
 const MAX_BUCKETS: usize = 1 << 16;
 /// A process has so many buckets in any case.
 const MIN_BUCKETS: usize = 16;
@@ -24,9 +25,9 @@ pub(crate) struct SeriesForm {
 #[derive(Serialize)]
 pub(crate) struct ResidentForm {
     time_us: u64,
-    /// As the kernel counts it.
+    /// Resident bytes as the kernel counts them.
     bytes: u64,
-    /// Of these: the recorder's; null if unknown.
+    /// Resident bytes of the recorder; null if unknown.
     recorder_bytes: Option<u64>,
 }
 

@@ -32,12 +32,12 @@ const AHEAD: usize = 4;
 
 /// What a site has besides its figures.
 pub(crate) struct Additions<'a> {
-    /// By index of the site: the rule that suppresses its leaks. May be shorter than the
+    /// Rule that suppresses the leaks of each site, by the site's index. May be shorter than the
     /// list of sites.
     pub(crate) rules: &'a [Option<&'a Rule>],
     /// The number by which figures are also divided.
     pub(crate) per: Option<f64>,
-    /// Of the process, in microseconds.
+    /// Duration of the process, in microseconds.
     pub(crate) duration_us: u64,
 }
 
@@ -90,7 +90,7 @@ struct Digits {
 }
 
 impl Numbers {
-    /// So many of them, as there are frames.
+    /// Formats so many numbers as there are frames.
     pub(crate) fn new(frames: usize) -> Self {
         let mut format = itoa::Buffer::new();
         let digits = (0..frames).map(|number| {

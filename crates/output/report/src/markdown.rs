@@ -15,7 +15,7 @@ use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
 
-/// Most rows of a table.
+/// Largest number of rows of a table.
 const MAX: usize = 10;
 /// Columns of the curve.
 const COLUMNS: usize = 60;

@@ -97,7 +97,7 @@ impl Figures {
 /// A row of a list: sites of one process that look the same in it.
 pub(crate) struct Row<'a> {
     pub process: &'a Process,
-    /// In the order of their numbers; the row shows the first number.
+    /// Sites in the order of their numbers; the row shows the first number.
     pub sites: Vec<&'a Site>,
     /// The frames that are shown.
     pub stack: &'a [u32],
@@ -124,7 +124,7 @@ struct FrameTable<'a> {
     headlines: &'a Headlines,
     /// By frame: frames with equal numbers look the same as the frame that heads a row.
     headline: Vec<u32>,
-    /// By frame: frames with equal numbers look the same as a caller.
+    /// Number of each frame: frames with equal numbers look the same as a caller.
     caller: Vec<u32>,
 }
 

@@ -51,7 +51,7 @@ struct State {
 /// What is known of a source file as it was compiled.
 #[derive(Debug, Default, Clone, Copy)]
 struct Compiled {
-    /// Its MD5 sum. Several modules may have been compiled from it; then that of one.
+    /// MD5 sum of the file. Several modules may have been compiled from it; then that of one.
     md5: Option<[u8; 16]>,
     /// When the first module with code of it was linked: a file modified later may differ.
     linked: Option<SystemTime>,

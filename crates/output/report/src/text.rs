@@ -187,7 +187,7 @@ impl TextOptions {
         })
     }
 
-    /// That number, if all shown processes have the same.
+    /// Returns the number by which figures are also divided, if all shown processes have the same.
     fn common_per(&self, profile: &Profile) -> Option<f64> {
         let mut all = processes(profile, self).map(|process| self.per(process));
         let first = all.next()?;

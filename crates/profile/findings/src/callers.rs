@@ -10,7 +10,7 @@ use crate::context::Context;
 
 /// A caller is named if it has this part of the weight.
 const MAX_OF_IT: f64 = 0.8;
-/// So many callers are named.
+/// Largest number of callers that are named.
 const NAMED: usize = 3;
 
 /// The language of a source file.

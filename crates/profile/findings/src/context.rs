@@ -98,7 +98,7 @@ pub(crate) struct Context<'a> {
     pub groups: Vec<Group>,
     pub start_ns: u64,
     pub end_ns: u64,
-    /// From the first allocation to the last event, in nanoseconds: without the time in
+    /// Times of the first allocation and of the last event, in nanoseconds: without the time in
     /// which the program is loaded, which is half of a run of a few milliseconds.
     pub active_ns: [u64; 2],
 }

@@ -9,7 +9,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// Of these cells.
+    /// Returns the curve of these cells.
     pub(crate) fn new<'c>(
         table: &TimeTable,
         cells: impl IntoIterator<Item = &'c TimeCell>,

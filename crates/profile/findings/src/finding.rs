@@ -51,7 +51,7 @@ impl Rule {
         Self::NotGivenBack,
     ];
 
-    /// Its name on the command line, in files and in JSON.
+    /// Returns the rule's name on the command line, in files and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -86,7 +86,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name in JSON.
+    /// Returns the severity's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Problem => "problem",
@@ -113,9 +113,9 @@ pub enum Value {
 /// One of the numbers from which a finding was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// Its name in JSON, in snake case; thresholds end in `_threshold`.
+    /// Name of the number in JSON, in snake case; thresholds end in `_threshold`.
     pub name: &'static str,
-    /// Its value.
+    /// Value of the number.
     pub value: Value,
 }
 

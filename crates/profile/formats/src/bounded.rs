@@ -14,7 +14,7 @@ pub(crate) struct Bounded<R> {
 }
 
 impl<R> Bounded<R> {
-    /// At most the unpacked data that the budget allows, from `input`.
+    /// Reads at most the unpacked data that the budget allows, from `input`.
     pub fn new(input: R, budget: &Budget) -> Self {
         Self {
             input,

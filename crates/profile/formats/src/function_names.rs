@@ -142,7 +142,7 @@ fn cpp_function(name: &str, file: &str) -> Option<String> {
     function_of_cpp(name, file).map(Cow::into_owned)
 }
 
-/// The same for a name without such a prefix.
+/// Parses a name without such a prefix.
 fn function_of_cpp<'a>(name: &'a str, file: &str) -> Option<Cow<'a, str>> {
     let (head, parameters) = split_parameters(without_qualifiers(name))?;
     let sure = if parameters.is_empty() {
@@ -189,7 +189,7 @@ fn split_parameters(name: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// In Swift, a single colon follows a parameter label.
+/// Whether parameters have a label: in Swift, a single colon follows one.
 fn has_label(parameters: &str) -> bool {
     let without_paths = parameters.replace("::", "");
     without_paths.contains(':')
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(parse("main", "").signature, "");
     }
 
-    /// From the Swift compiler's own tests.
+    /// The names are from the Swift compiler's own tests.
     #[test]
     fn mangled_swift_names_are_demangled() {
         for (printed, function, signature) in [

@@ -23,9 +23,9 @@ pub(crate) mod kind {
 /// Ids of clocks.
 pub(crate) mod clock {
     pub const REALTIME: u32 = 1;
-    /// That of the time stamps of [`ProcessHeapSamples`](super::ProcessHeapSamples).
+    /// Clock of the time stamps of [`ProcessHeapSamples`](super::ProcessHeapSamples).
     pub const MONOTONIC_COARSE: u32 = 4;
-    /// That of the time stamps of packets.
+    /// Clock of the time stamps of packets.
     pub const BOOTTIME: u32 = 6;
 }
 

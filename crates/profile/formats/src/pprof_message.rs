@@ -52,7 +52,7 @@ pub(crate) struct Mapping {
     pub memory_limit: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
-    /// In hexadecimal.
+    /// Build id in hexadecimal.
     #[prost(int64, tag = "6")]
     pub build_id: i64,
     #[prost(bool, tag = "7")]

@@ -55,7 +55,7 @@ pub fn read_bytes(name: &str, input: impl BufRead) -> Result<Read, ReadError> {
     read_bytes_within(name, input, Limits::default())
 }
 
-/// The same within other limits.
+/// Same as [`read_bytes`], within other limits.
 pub fn read_bytes_within(
     name: &str,
     input: impl BufRead,

@@ -65,7 +65,7 @@ pub(crate) struct Accumulator<'a> {
     image: ImageId,
     temporary_threshold: u64,
     observer: Option<&'a Observer<'a>>,
-    /// By block id: the number of allocations that the block's thread had made when it
+    /// Number of allocations, by block id, that the block's thread had made when it
     /// allocated the block, this one included. Needed only with a temporary threshold
     /// above 0, and to show single blocks in order.
     sequences: Option<Vec<u64>>,
@@ -88,7 +88,7 @@ pub(crate) struct Accumulator<'a> {
     unmatched: u64,
     /// Several streams were merged, so that the order may be wrong.
     merged: bool,
-    /// By key: the time at which a deallocation was implied, and the time of an unmatched
+    /// Time at which a deallocation was implied, by key, and in `unmatched_at` that of an unmatched
     /// one.
     implied_at: FxHashMap<u64, u64>,
     unmatched_at: FxHashMap<u64, u64>,
@@ -110,7 +110,7 @@ pub(crate) struct ImageStats {
     /// Allocations made until the peak.
     pub peak_allocated: u64,
     pub end_ns: u64,
-    /// In order of first allocation.
+    /// The sites, in order of first allocation.
     pub sites: Vec<SiteFigures>,
     pub threads: Vec<ThreadFigures>,
     pub entries: Vec<EntryTotals>,
@@ -124,7 +124,8 @@ pub(crate) struct ImageStats {
 }
 
 impl<'a> Accumulator<'a> {
-    /// For an image that begins at `start_ns` and inherits the blocks that are `live`.
+    /// Returns the accumulator of an image that begins at `start_ns` and inherits the blocks that
+    /// are `live`.
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,

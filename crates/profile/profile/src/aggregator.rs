@@ -45,11 +45,11 @@ pub(crate) struct Done {
     pub windows: Vec<WindowFigures>,
     /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
-    /// In order of time; empty if not wanted.
+    /// Points of the heap curve, in order of time; empty if not wanted.
     pub samples: Vec<HeapPoint>,
 }
 
-/// By image: the indexes of the windows whose stacks are wanted.
+/// Indexes of the windows whose stacks are wanted, by image.
 pub(crate) type Detailed = FxHashMap<ImageId, Vec<u32>>;
 
 /// Aggregates the images of a trace.

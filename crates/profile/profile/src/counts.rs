@@ -30,7 +30,7 @@ impl Sums {
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     all: Sums,
-    /// By the thread's dense number.
+    /// Sums of each thread, by the thread's dense number.
     threads: BTreeMap<u32, Sums>,
     entries: BTreeMap<EntryPoint, Sums>,
 }

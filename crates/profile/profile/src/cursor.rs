@@ -45,7 +45,7 @@ pub(crate) fn is_simple(event: &Event) -> bool {
 pub(crate) enum Lookahead {
     Found,
     Absent,
-    /// Not among the events that could be searched; it may follow later.
+    /// The event is not among those that could be searched; it may follow later.
     Unknown,
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     /// Decoded events. Timestamps hold nanoseconds.
     buffer: Vec<Event>,
     scratch: Vec<Event>,
-    /// Of the next event in `buffer`.
+    /// Position of the next event in `buffer`.
     position: usize,
     /// Records of live blocks are prefetched for the events before this position.
     prefetched: usize,
     /// Number of events of the stream before those in the buffer.
     before_buffer: u64,
     search: Cell<Search>,
-    /// Of the next counted event.
+    /// Ordinal of the next counted event.
     ordinal: u64,
     /// Dense number of the thread; `None` until the stream names one.
     thread: Option<u32>,

@@ -30,7 +30,7 @@ const EVENTS_AHEAD: usize = 1 << 17;
 const MIN_EVENTS_FOR_THREADS: u64 = 1 << 17;
 /// More would wait for the thread that accumulates.
 const MAX_THREADS: usize = 2;
-/// Most buffers that are kept to be used again.
+/// Largest number of buffers that are kept to be used again.
 const MAX_SPARE: usize = 8;
 
 /// The chunks of an image's streams, numbered from 0: first those of the first stream,
@@ -38,7 +38,7 @@ const MAX_SPARE: usize = 8;
 pub(crate) struct DecodeAhead<'a, S: TraceSource> {
     source: &'a S,
     timeline: &'a Timeline,
-    /// In the order in which they will probably be fetched.
+    /// Chunks in the order in which they will probably be fetched.
     order: Vec<Listed<S::Handle>>,
     /// Number of counted events in all chunks.
     counted: u64,
@@ -56,7 +56,7 @@ struct Listed<H> {
 }
 
 struct Shared {
-    /// By number of the chunk.
+    /// State of each chunk, by number.
     chunks: Vec<Chunk>,
     /// Index into `order` of the chunk that a helper will try next.
     next: usize,

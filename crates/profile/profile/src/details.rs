@@ -17,9 +17,9 @@ pub struct SiteDetails {
     pub lifetimes: LifetimeHistogram,
     /// By entry point and requested alignment, the one with most allocations first.
     pub entries: Vec<SiteEntry>,
-    /// By size, the smallest first.
+    /// Sums by size, the smallest first.
     pub sizes: Vec<SizeClass>,
-    /// By the thread that allocated, the one with most allocations first.
+    /// Sums by the thread that allocated, the one with most allocations first.
     pub threads: Vec<SiteThread>,
     /// Freed blocks by the threads that allocated and freed them, the pair with most
     /// blocks first. Blocks that are live at the end are in none.
@@ -38,7 +38,7 @@ pub struct SiteEntry {
     pub alignment: u64,
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct SizeClass {
     pub up_to_bytes: u64,
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct SiteThread {
     pub thread: Option<u32>,
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: u64,
 }
 
@@ -71,7 +71,8 @@ pub struct ThreadPair {
     /// Index into [`Process::threads`](crate::Process::threads); `None` in the sum of the
     /// pairs beyond the first 64 of a site.
     pub allocated_by: Option<u32>,
-    /// The same; also `None` if the event of the deallocation is lost.
+    /// Index of the thread that freed the blocks, as in `allocated_by`; also `None` if the event of
+    /// the deallocation is lost.
     pub freed_by: Option<u32>,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -86,15 +87,15 @@ pub struct SizeFigures {
     pub up_to_bytes: u64,
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Blocks that were live at the peak of the process.
     pub allocations_at_peak: u64,
-    /// Their bytes.
+    /// Bytes of the blocks that were live at the peak of the process.
     pub bytes_at_peak: u64,
     /// Blocks that were live at the end.
     pub leaked_allocations: u64,
-    /// Their bytes.
+    /// Bytes of the blocks that were live at the end.
     pub leaked_bytes: u64,
 }
 
@@ -116,9 +117,9 @@ pub struct FreeStack {
 pub enum FreePlace {
     /// One stack.
     Stack {
-        /// Its id in the image.
+        /// Id of the stack in the image.
         id: StackId,
-        /// Its frames.
+        /// Frames of the stack.
         stack: Stack,
         /// The call was a `realloc`, which replaced the blocks or, with a size of 0, freed
         /// them.

@@ -18,7 +18,7 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Evidence about a process.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evidence {
-    /// By index in [`Process::sites`](crate::Process::sites).
+    /// Evidence about each site, by index in [`Process::sites`](crate::Process::sites).
     pub sites: Vec<SiteEvidence>,
     /// Bytes of inherited blocks that the process freed or reallocated.
     pub inherited_freed_bytes: u64,
@@ -35,9 +35,9 @@ pub struct Evidence {
 pub struct SiteEvidence {
     /// Blocks that were freed and not reallocated.
     pub freed: u64,
-    /// Of these: by another thread than allocated them.
+    /// Blocks of [`Self::freed`] that another thread freed than allocated them.
     pub freed_by_others: u64,
-    /// Of these: not allocated before the one that was freed before them.
+    /// Blocks of [`Self::freed`] that were not allocated before the one that was freed before them.
     pub freed_in_order: u64,
     /// The threads that allocated and freed the blocks which another thread freed, as
     /// indexes into [`Process::threads`](crate::Process::threads); `None` if there were
@@ -45,13 +45,13 @@ pub struct SiteEvidence {
     pub handed_over: [Option<u32>; 2],
     /// Blocks that were reallocated: they live on as other blocks.
     pub reallocated: u64,
-    /// Of these: temporary allocations.
+    /// Blocks of [`Self::reallocated`] that were temporary allocations.
     pub reallocated_temporary: u64,
     /// The sum of the lifetimes of the other temporary allocations, in nanoseconds.
     pub temporary_ns: u64,
     /// Requested bytes of the smallest block; of those that were freed or live at the end.
     pub smallest: u64,
-    /// Of the largest.
+    /// Requested bytes of the largest of these blocks.
     pub largest: u64,
     /// The growth of its blocks.
     pub growth: GrowthEvidence,

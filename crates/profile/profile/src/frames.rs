@@ -26,7 +26,7 @@ use crate::named_frame::Frame;
 use crate::stack::Stacks;
 use crate::stack_tree::StackTree;
 
-/// Most nodes of a stack that are followed. The recorder's limit is far lower; this is
+/// Largest number of nodes of a stack that are followed. The recorder's limit is far lower; this is
 /// for damaged files.
 const DEPTH_LIMIT: usize = 1 << 20;
 
@@ -70,9 +70,9 @@ type FrameRange = (u32, u32);
 #[derive(Default)]
 struct LatestStack {
     image: Option<ImageId>,
-    /// Its nodes, outermost first, so that ids ascend.
+    /// Nodes of the stack, outermost first, so that ids ascend.
     ids: Vec<StackId>,
-    /// By node: end of its frames in `frames`.
+    /// End in `frames` of the frames of each node.
     ends: Vec<u32>,
     /// Outermost first.
     frames: Vec<u32>,
@@ -103,7 +103,7 @@ struct CodeLocation {
 #[derive(Default)]
 struct ModuleSymbols {
     records: Vec<Symbols>,
-    /// From (address, exact) to (index of the record, index of the location in it).
+    /// Location of each (address, exact): (index of the record, index of the location in it).
     locations: FxHashMap<(u64, bool), (u32, u32)>,
 }
 

@@ -5,8 +5,9 @@
 pub struct Gap {
     /// Nanoseconds since the start of the recording.
     pub from_ns: u64,
-    /// The same; `None`: the trace does not have the end of the process.
+    /// End of the gap, in nanoseconds since the start of the recording; `None`: the trace does not
+    /// have the end of the process.
     pub to_ns: Option<u64>,
-    /// How many are missing; 0: unknown.
+    /// Number of events that are missing; 0: unknown.
     pub events: u64,
 }

@@ -37,7 +37,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// For an image that begins at `start_ns`; its first sample is after that.
+    /// Returns the sampler of an image that begins at `start_ns`; the first sample is after that.
     pub(crate) fn new(at: Sampling, start_ns: u64) -> Self {
         let passed = start_ns.saturating_sub(at.from_ns) / at.each_ns;
         let next_ns = (passed + 1).saturating_mul(at.each_ns);

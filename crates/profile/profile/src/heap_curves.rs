@@ -16,7 +16,7 @@ use crate::source::TraceSource;
 /// The samples of a process image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapCurve {
-    /// Its number, in order of start.
+    /// Number of the image, in order of start.
     pub id: ImageId,
     /// Process id.
     pub pid: u32,
@@ -24,7 +24,7 @@ pub struct HeapCurve {
     pub started_ns: u64,
     /// Path of the executable.
     pub executable: PathBuf,
-    /// In order of time; the last one is at the end of the image.
+    /// Points of the curve, in order of time; the last one is at the end of the image.
     pub samples: Vec<HeapPoint>,
     /// Resident memory, in order of time.
     pub resident: Vec<ResidentPoint>,

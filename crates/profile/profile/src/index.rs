@@ -26,12 +26,12 @@ use crate::window_table::WindowTable;
 pub(crate) struct Index<H> {
     pub recording: Recording,
     pub timeline: Timeline,
-    /// By id, which is also the order of start.
+    /// Images by id, which is also the order of start.
     pub images: BTreeMap<ImageId, Image<H>>,
     pub modules: FxHashMap<ModuleId, Module>,
     pub symbols: FxHashMap<ModuleId, Vec<Symbols>>,
     pub unrecorded: Vec<Unrecorded>,
-    /// In order of time.
+    /// Marks in order of time.
     pub marks: Vec<Mark>,
     /// When each thread was seen to have ended, in ticks.
     pub thread_ends: FxHashMap<ThreadId, u64>,

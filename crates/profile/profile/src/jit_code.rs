@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::clock::Timeline;
 use crate::stack_tree::StackTree;
 
-/// Most additional nodes; later stacks keep the trace's ids.
+/// Largest number of additional nodes; later stacks keep the trace's ids.
 const MAX_NODES: usize = 4 << 20;
 
 /// A code address, and [`StackNode::exact`].
@@ -21,18 +21,17 @@ type Address = (u64, bool);
 #[derive(Default)]
 pub(crate) struct JitCode {
     records: Vec<JitSymbols>,
-    /// By address, in order of time: (time in ns from which on the name holds, index of
+    /// Names of each address, in order of time: (time in ns from which on the name holds, index of
     /// the record, index of the location in it).
     names: FxHashMap<Address, Vec<(u64, u32, u32)>>,
     /// Times in ns at which some address got another name, ascending.
     changes: Vec<u64>,
-    /// From (stack id of the trace, number of changes before the allocation) to the
-    /// stack's id.
+    /// Id of the stack, by (stack id of the trace, number of changes before the allocation).
     known: FxHashMap<(StackId, u32), StackId>,
     /// The additional nodes, whose ids begin with `first`; each with the index of the
     /// name that its address had.
     nodes: Vec<(StackNode, u32)>,
-    /// From (parent, address, exact, name) to the id in `nodes`.
+    /// Id in `nodes`, by (parent, address, exact, name).
     ids: FxHashMap<(StackId, u64, bool, u32), StackId>,
     first: StackId,
 }

@@ -72,7 +72,7 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct LiveBlocks {
     ids: AddressMap,
-    /// By id.
+    /// Live blocks by id.
     blocks: Vec<LiveBlock>,
     free_ids: Vec<u32>,
 }
@@ -221,7 +221,7 @@ impl LiveBlocks {
         self.blocks[slot.block]
     }
 
-    /// After an event has been accumulated: releases the id of the block that it ended,
+    /// Releases, after an event has been accumulated, the id of the block that it ended,
     /// if it ended one.
     #[inline]
     pub(crate) fn release(&mut self, allocates: bool, blocks: Blocks) {

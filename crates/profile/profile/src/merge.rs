@@ -122,8 +122,8 @@ struct Merge<'a, 'k, S: TraceSource, K> {
     /// (estimated time of the head, stream) of the streams that do not wait: a priority
     /// queue, the earliest first.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The same for the stream whose head was read last. It is kept out of the queue
-    /// because it is mostly the earliest again.
+    /// (Estimated time of the head, stream) of the stream whose head was read last. It is kept out
+    /// of the queue because it is mostly the earliest again.
     last_read: Option<(u64, usize)>,
     waiting: Vec<(usize, Wait)>,
     /// The earliest `upper` of the waiting heads; `u64::MAX` if none waits.

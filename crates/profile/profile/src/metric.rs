@@ -93,8 +93,8 @@ impl Metric {
         Self::LeakedFds,
     ];
 
-    /// Its name on the command line, in configurations, in budget files and in
-    /// the JSON of diffs and tests.
+    /// Returns the metric's name on the command line, in configurations, in budget files and in the
+    /// JSON of diffs and tests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocations => "allocations",
@@ -112,7 +112,7 @@ impl Metric {
         }
     }
 
-    /// Its key in the JSON formats of reports and stacks.
+    /// Returns the metric's key in the JSON formats of reports and stacks.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Allocations => "allocations",
@@ -130,7 +130,7 @@ impl Metric {
         }
     }
 
-    /// Its description for people.
+    /// Returns the metric's description for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Allocations => "allocations",
@@ -148,7 +148,7 @@ impl Metric {
         }
     }
 
-    /// Its unit.
+    /// Returns the metric's unit.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Bytes | Self::LeakedBytes | Self::PeakBytes => Unit::Bytes,

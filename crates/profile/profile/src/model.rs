@@ -50,7 +50,7 @@ pub struct Profile {
 /// A moment of the recording with a name (`allotrope mark`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mark {
-    /// Its name. Several marks may have the same.
+    /// Name of the mark. Several marks may have the same.
     pub name: String,
     /// Nanoseconds since the start of the recording.
     pub time_ns: u64,
@@ -103,13 +103,13 @@ pub fn command_text(command: &[OsString]) -> String {
 /// One process image: a process (pid) between two calls of `exec`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Process {
-    /// Its number, in order of start.
+    /// Number of the image, in order of start.
     pub id: ImageId,
     /// Process id.
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it began.
+    /// How the image began.
     pub origin: Origin,
     /// The image it was forked from, if known.
     pub forked_from: Option<ImageId>,
@@ -122,7 +122,7 @@ pub struct Process {
     /// Microseconds from its start to its end, or to the last known time if the trace does
     /// not have the end.
     pub duration_us: u64,
-    /// How it ended; `Running` if the trace does not have the end.
+    /// How the image ended; `Running` if the trace does not have the end.
     pub exit: Exit,
     /// Everything that its recorder wrote has been read.
     pub complete: bool,
@@ -157,9 +157,9 @@ pub struct Process {
     pub truncated_stacks: u64,
     /// Number of sites whose walk reached code without unwind information.
     pub stacks_without_unwind_information: u64,
-    /// By thread, in the order in which the trace first names them.
+    /// Totals by thread, in the order in which the trace first names the threads.
     pub threads: Vec<ThreadTotals>,
-    /// By entry point; only those that were used.
+    /// Totals by entry point; only of those that were used.
     pub entries: Vec<EntryTotals>,
     /// Live bytes over time.
     pub live: Series,
@@ -170,10 +170,10 @@ pub struct Process {
     /// When the blocks of each site were allocated and freed, if the aggregation was
     /// [asked for it](crate::Options::time_table).
     pub times: Option<TimeTable>,
-    /// The same by the thread that allocated a block, if the aggregation was
+    /// When the blocks that each thread allocated were allocated and freed, if the aggregation was
     /// [asked for it](crate::Options::thread_times).
     pub thread_times: Option<TimeTable>,
-    /// Its blocks by size, the smallest first, if the aggregation was asked for the
+    /// Blocks of the image by size, the smallest first, if the aggregation was asked for the
     /// [details of sites](crate::Options::site_details).
     pub sizes: Option<Vec<SizeFigures>>,
     /// Evidence for findings, if the aggregation was [asked for it](crate::Options::evidence).
@@ -185,7 +185,7 @@ pub struct Process {
 pub struct Totals {
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations, including those of inherited and of unknown blocks.
     pub deallocations: u64,
@@ -195,7 +195,7 @@ pub struct Totals {
     pub temporary_allocations: u64,
     /// Allocations live at the end.
     pub leaked_allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations live at the end.
     pub leaked_bytes: u64,
     /// Largest number of live bytes.
     pub peak_bytes: u64,
@@ -206,7 +206,7 @@ pub struct Totals {
     pub peak_time_us: u64,
     /// Blocks inherited at `fork`.
     pub inherited_allocations: u64,
-    /// Their bytes.
+    /// Bytes of the inherited blocks.
     pub inherited_bytes: u64,
     /// Inherited blocks that this image deallocated.
     pub inherited_deallocations: u64,
@@ -215,7 +215,7 @@ pub struct Totals {
 /// All allocations of an image that share one stack of return addresses.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Site {
-    /// Its number in the whole profile, from 1.
+    /// Number of the site in the whole profile, from 1.
     pub number: u32,
     /// The stack's id in its image.
     pub stack_id: StackId,
@@ -224,7 +224,7 @@ pub struct Site {
     pub stack: Stack,
     /// Allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Allocations made by a reallocation.
     pub reallocations: u64,
@@ -232,7 +232,7 @@ pub struct Site {
     pub temporary_allocations: u64,
     /// Allocations live at the end.
     pub leaked_allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations live at the end.
     pub leaked_bytes: u64,
     /// Bytes live at the image's peak.
     pub bytes_at_peak: u64,
@@ -257,15 +257,15 @@ pub struct ThreadTotals {
     pub thread: Option<ThreadId>,
     /// The kernel's thread id; 0 if unknown.
     pub tid: u32,
-    /// Its name; empty if unknown.
+    /// Name of the thread; empty if unknown.
     pub name: String,
     /// Allocations it made.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations it made.
     pub deallocations: u64,
-    /// Its allocations that were temporary.
+    /// Allocations of the thread that were temporary.
     pub temporary_allocations: u64,
     /// How often it waited for the recording.
     pub waits: u64,
@@ -280,7 +280,7 @@ pub struct EntryTotals {
     pub entry: EntryPoint,
     /// Allocations through it.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations through it.
     pub deallocations: u64,

@@ -13,7 +13,7 @@ pub struct Block {
     pub image: ImageId,
     /// The stack that allocated it.
     pub stack: StackId,
-    /// Its address.
+    /// Address of the block.
     pub address: u64,
     /// Requested bytes.
     pub size: u64,

@@ -33,7 +33,7 @@ const PROGRESS_EACH: u64 = 1 << 16;
 /// A process of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedProcess {
-    /// Its number, in order of start.
+    /// Number of the image, in order of start.
     pub id: ImageId,
     /// Process id.
     pub pid: u32,
@@ -63,7 +63,7 @@ pub struct RecordedProcess {
 /// The processes of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedProcesses {
-    /// In order of start.
+    /// Processes in order of start.
     pub processes: Vec<RecordedProcess>,
     /// Calls were only counted (`--counts-only`): there are no operations.
     pub counts_only: bool,
@@ -315,7 +315,7 @@ struct OperationSink<'r, 'a, S: TraceSource> {
     numbers: Numbers,
     /// Number of each live block, by its id in [`LiveBlocks`]; [`NO_NUMBER`] for a foreign one.
     by_id: Vec<u32>,
-    /// By thread.
+    /// The open reallocation of each thread.
     open: FxHashMap<u32, Open>,
 }
 

@@ -21,7 +21,7 @@ pub struct Options<'a> {
     /// Makes the time tables exact just after the peak of each process, too: what is live
     /// there is what was live at the peak. The [`peaks`](crate::peaks) of the same trace.
     pub peaks: &'a [Peak],
-    /// With a time table, makes another one by the threads that allocate.
+    /// Makes, with a time table, another one by the threads that allocate.
     pub thread_times: bool,
     /// Collects [`Evidence`](crate::Evidence) for findings in each process.
     pub evidence: bool,
@@ -32,7 +32,7 @@ pub struct Options<'a> {
 /// When an aggregation uses helper threads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Helpers {
-    /// When there are enough events for them to pay, and more than one processor.
+    /// They are used when there are enough events for them to pay, and more than one processor.
     #[default]
     WhereWorthIt,
     /// Always as many as allowed, however small the trace; for tests.

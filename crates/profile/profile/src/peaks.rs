@@ -37,7 +37,8 @@ pub fn peaks<S: TraceSource>(
     Ok(peaks.collect())
 }
 
-/// The same of a trace that may be damaged: up to the damage, to which the reader is cut.
+/// Does the same as [`peaks`] for a trace that may be damaged: up to the damage, to which the
+/// reader is cut.
 pub fn peaks_readable<S: Source>(
     trace: &mut TraceReader<S>,
     options: &Options<'_>,

@@ -33,15 +33,15 @@ pub struct RunInfo {
     /// Path of the executable; for several images, of the one that allocated the most
     /// bytes. Empty if unknown.
     pub executable: String,
-    /// If the figures are estimates from samples: from which.
+    /// The samples, if the figures are estimates from them.
     pub sampling: Option<SamplingInfo>,
     /// The modules that are known; frames refer to them by file name.
     pub modules: Vec<Module>,
 }
 
 impl RunInfo {
-    /// Of these processes of a profile. Images without allocations, such as a launcher
-    /// that only calls `exec`, are left out if others allocated.
+    /// Returns the info of these processes of a profile. Images without allocations, such as a
+    /// launcher that only calls `exec`, are left out if others allocated.
     pub(crate) fn of_processes(profile: &Profile, processes: &[Process]) -> Self {
         let mut images: Vec<&Process> = processes.iter().collect();
         if images.iter().any(|image| !image.sites.is_empty()) {

@@ -20,7 +20,7 @@ pub struct RunTimes {
 }
 
 impl RunTimes {
-    /// Those of a profile of a whole recording, exact to a microsecond.
+    /// Returns the times of a profile of a whole recording, exact to a microsecond.
     pub fn of(profile: &Profile) -> Self {
         let processes = || profile.processes.iter();
         let start = processes().map(|it| it.started_us).min().unwrap_or(0);
@@ -33,7 +33,8 @@ impl RunTimes {
         }
     }
 
-    /// From the start of the first process to the end of the last one, in nanoseconds.
+    /// Returns the time from the start of the first process to the end of the last one, in
+    /// nanoseconds.
     pub fn lasted_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.started_ns)
     }

@@ -19,7 +19,7 @@ use allotrope_trace::{Cut, ReadError};
 use crate::metric::{Metric, MetricSet};
 use crate::model::{Process, Profile, Site};
 
-/// Most samples and totals of a file.
+/// Largest number of samples and totals of a file.
 pub const MAX_SAMPLES: u64 = 1 << 22;
 
 /// Why a sampled profile cannot be read.
@@ -88,7 +88,7 @@ pub struct SampledFigures {
     pub live: Figures,
     /// All blocks that were allocated while sampling was on.
     pub allocated: Figures,
-    /// Those that were freed; of a stack nothing is known of them.
+    /// The blocks that were freed; nothing is known of those of one stack.
     pub freed: Figures,
     /// The smallest size that its blocks can have; it bounds their number.
     smallest: Smallest,
@@ -104,7 +104,7 @@ enum Smallest {
 }
 
 impl SampledFigures {
-    /// Of all blocks, without samples yet.
+    /// Returns the figures of all blocks, without samples yet.
     fn total(longest: Period) -> Self {
         Self {
             live: Figures::new(longest),
@@ -114,7 +114,7 @@ impl SampledFigures {
         }
     }
 
-    /// Of a stack, without samples yet.
+    /// Returns the figures of one stack, without samples yet.
     pub fn of_site(longest: Period) -> Self {
         Self {
             smallest: Smallest::OfSamples,
@@ -177,7 +177,7 @@ impl SampledFigures {
         Metric::LeakedBytes,
     ];
 
-    /// The same as a set.
+    /// Returns [`Self::METRICS`] as a set.
     pub fn known() -> MetricSet {
         MetricSet::of(&Self::METRICS)
     }

@@ -4,7 +4,7 @@
 //! neighbours are merged and the width doubles. So memory does not grow with the length
 //! of the recording.
 
-/// Most samples a series holds.
+/// Largest number of samples a series holds.
 const CAPACITY: usize = 512;
 
 /// One bucket of a [`Series`].
@@ -38,7 +38,7 @@ pub struct ResidentPoint {
     pub time_us: u64,
     /// Resident bytes as the kernel counts them: with those of the recorder.
     pub bytes: u64,
-    /// Those of the recorder, as far as they are known.
+    /// Resident bytes of the recorder, as far as they are known.
     pub recorder_bytes: Option<u64>,
 }
 
@@ -79,8 +79,8 @@ impl Series {
         }
     }
 
-    /// The same with at most so many buckets, which is at least 1: wider ones, if there are
-    /// more.
+    /// Returns the series with at most so many buckets, which is at least 1: wider ones, if there
+    /// are more.
     #[must_use]
     pub fn with_at_most(&self, samples: usize) -> Self {
         let mut series = self.clone();

@@ -30,8 +30,8 @@ pub(crate) struct Sites {
 #[derive(Default, Clone)]
 pub(crate) struct SiteFigures {
     temporary: u64,
-    /// Its number of blocks counts only those that live until the end; the others are
-    /// added by [`Sites::finish`].
+    /// Lifetimes of the blocks; their number counts only those that live until the end; the others
+    /// are added by [`Sites::finish`].
     lifetimes: Lifetimes,
     pub allocations: u64,
     allocated_bytes: u64,
@@ -60,7 +60,7 @@ const _: () = assert!(size_of::<SiteFigures>() <= 192);
 const LOW_IDS: u32 = 1 << 22;
 
 impl SiteFigures {
-    /// To be called before each change: stores what was live at the latest peak, if this
+    /// Must be called before each change: stores what was live at the latest peak, if this
     /// is the first change after it.
     #[inline]
     fn note_peak(&mut self, peaks: u64) {
@@ -71,7 +71,7 @@ impl SiteFigures {
         }
     }
 
-    /// To be called before each deallocation and at the end: stores what is live if it is
+    /// Must be called before each deallocation and at the end: stores what is live if it is
     /// the site's own maximum. Live bytes only rise between two deallocations, so no other
     /// moment can be the maximum. On a tie the latest moment counts, as for the peak of
     /// the image.
@@ -117,8 +117,8 @@ impl SiteFigures {
 }
 
 impl Sites {
-    /// For few of an image's stacks: takes less memory, because there is one for each
-    /// window.
+    /// Returns sites for few of an image's stacks, which take less memory, because there is one for
+    /// each window.
     pub(crate) fn few() -> Self {
         Self {
             few: true,

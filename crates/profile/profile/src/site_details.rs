@@ -14,8 +14,8 @@ use crate::step::Step;
 use free_stacks::Freed;
 use size_figures::SizesBuilder;
 
-/// Most threads, and most pairs of threads, that a site lists; others are summed up in one
-/// without threads.
+/// Largest number of threads, and of pairs of threads, that a site lists; others are summed up in
+/// one without threads.
 const MAX_THREADS: usize = 64;
 
 /// An allocation, as the details of its site count it.
@@ -32,7 +32,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// That of a step of the aggregation.
+    /// Returns how the allocation of a step of the aggregation was made.
     pub(crate) fn of(step: &Step) -> Self {
         Self {
             entry: step.entry,
@@ -210,7 +210,8 @@ pub(crate) struct DetailsBuilder {
 }
 
 impl DetailsBuilder {
-    /// Of no site yet; `has_free_stacks`: the recording has stacks of deallocations.
+    /// Returns the builder without sites yet; `has_free_stacks`: the recording has stacks of
+    /// deallocations.
     pub(crate) fn new(has_free_stacks: bool) -> Self {
         Self {
             sites: Vec::new(),

@@ -16,7 +16,7 @@ use crate::stack::Stacks;
 
 /// Number of frames that are packed into a key.
 const PACKED: usize = 4;
-/// At most this many sites are sorted by comparison.
+/// Largest number of sites that are sorted by comparison.
 const FEW: usize = 8;
 
 /// A site and its present sort key.

@@ -23,7 +23,7 @@ pub struct EventChunk<H> {
     pub first_tick: Option<u64>,
     /// Tick of its last timestamp; `None` if it has none.
     pub last_tick: Option<u64>,
-    /// By this the source finds the chunk.
+    /// Handle by which the source finds the chunk.
     pub handle: H,
 }
 
@@ -34,7 +34,7 @@ pub struct StackPart<N> {
     pub image: ImageId,
     /// Number of nodes.
     pub nodes: usize,
-    /// By this the source finds them.
+    /// Handle by which the source finds the nodes.
     pub handle: N,
 }
 
@@ -58,9 +58,9 @@ pub type NodeVisitor<'a> = dyn FnMut(ImageId, StackId, &[StackNode]) + 'a;
 /// A trace that can be listed and whose chunks of events can be read in any
 /// order, by several threads at the same time.
 pub trait TraceSource: Sync {
-    /// By this the source finds a chunk.
+    /// Handle by which the source finds a chunk.
     type Handle: Copy + Send + Sync;
-    /// By this the source finds stack nodes.
+    /// Handle by which the source finds stack nodes.
     type Stacks: Copy + Sync;
 
     /// Calls the visitor with every entry, in file order.

@@ -37,7 +37,7 @@ const SLOT_BITS: u32 = 14;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
     pub step: Step,
-    /// Its effect on the live blocks.
+    /// Effect of the step on the live blocks.
     pub blocks: Blocks,
     /// The time that its stream's cursor estimated, before the merge raised it.
     pub estimate: u64,
@@ -54,7 +54,7 @@ pub(crate) struct SpeculativeLog {
     /// `committed + i`.
     committed: u64,
     live: LiveBlocks,
-    /// By hash of a key: the number + 1 of the newest step in `placed` (or committed)
+    /// Number + 1, by hash of a key, of the newest step in `placed` (or committed)
     /// whose key has that hash; a direct-mapped cache.
     latest: Box<[u64]>,
     /// Time of the newest step, in nanoseconds.

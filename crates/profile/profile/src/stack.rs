@@ -72,7 +72,7 @@ pub(crate) struct Stacks {
     full: Vec<Arc<Vec<u32>>>,
     /// The array that is being filled; its index is `full.len()`.
     open: Vec<u32>,
-    /// By number: where the stack's frames are.
+    /// Places of the frames of each stack, by the stack's number.
     ranges: Vec<StackRange>,
 }
 

@@ -18,7 +18,7 @@ use crate::run_info::RunInfo;
 pub struct CountedStack {
     /// Indexes into [`StackSet::frames`], innermost first.
     pub frames: Box<[u32]>,
-    /// Its value of each metric; 0 where it is not known.
+    /// Value of each metric for the stack; 0 where it is not known.
     pub figures: MetricValues,
     /// What was live at the stack's own maximum. `None` if it is unknown: in other tools'
     /// formats, and where stacks are added up, because each has its maximum at a time of
@@ -105,8 +105,8 @@ impl StackSet {
         Self::of_processes(profile, one.unwrap_or_default())
     }
 
-    /// Only the blocks that were live at the end of the profile: each stack counts those
-    /// as its allocations, and stacks without any are left out.
+    /// Returns only the blocks that were live at the end of the profile: each stack counts those as
+    /// its allocations, and stacks without any are left out.
     pub fn of_live(profile: &Profile) -> Self {
         let mut set = Self::from(profile);
         let kept = Metric::LeakedAllocations as usize;

@@ -15,9 +15,9 @@ use crate::source::{StackPart, TraceSource};
 /// An image's stack nodes, by id.
 #[derive(Default)]
 pub(crate) struct StackTree {
-    /// By id, from [`stack_end::FIRST_NODE`] on without a gap.
+    /// Nodes by id, from [`stack_end::FIRST_NODE`] on without a gap.
     nodes: Vec<PackedNode>,
-    /// By number: the distinct addresses.
+    /// Distinct addresses, by number.
     addresses: Vec<CodeAddress>,
     /// Hash table from an address to its number.
     numbers: HashTable<u32>,

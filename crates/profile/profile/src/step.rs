@@ -35,7 +35,7 @@ pub(crate) struct Step {
     pub ambiguous: bool,
     /// The merge tried another order for it, so that it is not counted as ambiguous.
     pub ordered: bool,
-    /// Its thread had opted out of windows.
+    /// The step's thread had opted out of windows.
     pub opted_out: bool,
     /// How often the merge tried another order because of it.
     pub tries: u8,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 #[derive(Default)]
 pub(crate) struct Threads {
     by_id: FxHashMap<ThreadId, u32>,
-    /// By dense number.
+    /// Threads by dense number.
     pub known: Vec<Thread>,
 }
 

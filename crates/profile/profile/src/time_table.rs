@@ -22,7 +22,7 @@ pub(crate) mod tables;
 pub(crate) use buckets::Buckets;
 pub(crate) use builder::TableBuilder;
 
-/// In place of the bucket in which a block was freed: it was live at the end.
+/// Value in place of the bucket in which a block was freed: it was live at the end.
 pub const LIVE_AT_END: u16 = u16::MAX;
 
 /// Blocks of one site that were allocated in one bucket and freed in one bucket.
@@ -35,7 +35,7 @@ pub struct TimeCell {
     pub allocated: u16,
     /// The bucket in which they were freed, or [`LIVE_AT_END`].
     pub freed: u16,
-    /// Their number.
+    /// Number of the blocks.
     pub blocks: u64,
     /// The sum of their requested bytes.
     pub bytes: u64,
@@ -51,11 +51,11 @@ pub struct TimeTable {
     pub end_ns: u64,
     /// The cells in order of site, then time.
     pub cells: Vec<TimeCell>,
-    /// For each site, the binary logarithm of how many buckets its cells put together: 0
+    /// Binary logarithm, for each site, of how many buckets its cells put together: 0
     /// unless there would have been too many cells. Then a cell names the first of these
     /// buckets. Empty if it is 0 for all sites.
     pub widened: Vec<u8>,
-    /// For each site, the index of its first cell, and the number of cells at the end.
+    /// Index of the first cell of each site, and the number of cells at the end.
     first: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ pub struct BlockSum {
 pub struct RangeFigures {
     /// Allocated in the range.
     pub allocated: BlockSum,
-    /// Of these: live at its end.
+    /// Blocks that were allocated in the range and live at its end.
     pub kept: BlockSum,
     /// Freed in the range, whenever they were allocated.
     pub freed: BlockSum,

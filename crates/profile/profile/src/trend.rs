@@ -17,7 +17,7 @@ pub fn deepest_dip(values: &[f64]) -> f64 {
     deepest
 }
 
-/// By how much the first and the last third of the values rise; 0 without values.
+/// Returns by how much the first and the last third of the values rise; 0 without values.
 pub fn gains_of_thirds(values: &[f64]) -> [f64; 2] {
     let (Some(first), Some(last)) = (values.first(), values.last()) else {
         return [0.0; 2];

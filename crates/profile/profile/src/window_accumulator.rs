@@ -48,13 +48,13 @@ const IN_NO_WINDOW: WindowBlock = WindowBlock {
 pub(crate) struct WindowAccumulator<'a> {
     table: &'a WindowTable,
     temporary_threshold: u64,
-    /// By block id.
+    /// Blocks by id.
     blocks: Vec<WindowBlock>,
-    /// By thread: number of allocations it has made.
+    /// Number of allocations that each thread has made.
     made: Vec<u64>,
-    /// By window (index into the table's spans).
+    /// Figures of each window, by index into the table's spans.
     figures: Vec<WindowFigures>,
-    /// By window, for those whose stacks are wanted.
+    /// Details by window, for those whose stacks are wanted.
     details: FxHashMap<u32, Details>,
     /// Time of the last event, in nanoseconds.
     now: u64,
@@ -74,9 +74,9 @@ struct Details {
 }
 
 impl<'a> WindowAccumulator<'a> {
-    /// For an image that inherited this many blocks. `detailed` lists the windows (by
-    /// index) whose stacks are wanted, `site_details` is the builder of the details of their
-    /// sites, if those are, too.
+    /// Returns the accumulator of an image that inherited this many blocks. `detailed` lists the
+    /// windows (by index) whose stacks are wanted, `site_details` is the builder of the details of
+    /// their sites, if those are, too.
     pub(crate) fn new(
         table: &'a WindowTable,
         temporary_threshold: u64,

@@ -13,7 +13,7 @@ use allotrope_trace::model::{Window, WindowCounts, WindowEnd, WindowSums};
 use crate::threads::Threads;
 use crate::windows::WindowFigures;
 
-/// At most this many windows that are open at the same time are measured: each costs time
+/// Largest number of windows that are measured while open at the same time: each costs time
 /// at every event that belongs to it.
 pub(crate) const MAX_OPEN: usize = 64;
 
@@ -28,7 +28,7 @@ pub(crate) struct Span {
     pub opened: Rank,
     /// `Rank::MAX` if it never closed.
     pub closed: Rank,
-    /// If set, only events of this thread (dense number) belong to it.
+    /// Dense number of the only thread whose events belong to the window, if set.
     pub thread: Option<u32>,
     /// Fewer than [`MAX_OPEN`] others were open when it opened.
     pub measured: bool,
@@ -37,16 +37,17 @@ pub(crate) struct Span {
 /// The windows of one image.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTable {
-    /// By the epoch of the opening; so is `ends`. Both are empty after [`Self::build`].
+    /// Openings by the epoch that they began; `ends` has the same keys. Both are empty after
+    /// [`Self::build`].
     opened: BTreeMap<u64, Window>,
     ends: BTreeMap<u64, WindowEnd>,
-    /// By the epoch that the opening or closing began.
+    /// Counts by the epoch that the opening or closing began.
     counts: BTreeMap<u64, WindowCounts>,
-    /// In order of opening.
+    /// Spans in order of opening.
     spans: Vec<Span>,
     /// The epochs at which a window opened or closed, ascending.
     bounds: Vec<u64>,
-    /// By rank: where its windows begin in `open`; one more entry for the end.
+    /// Where the windows of each rank begin in `open`; one more entry for the end.
     starts: Vec<u32>,
     /// Indexes into `spans` of the windows that are open at each rank.
     open: Vec<u32>,

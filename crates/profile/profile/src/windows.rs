@@ -12,7 +12,7 @@ use allotrope_trace::model::{Descriptors, ImageId, QuietWait};
 /// Identifies an occurrence of a window in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WindowKey {
-    /// Its image.
+    /// Image of the window.
     pub image: ImageId,
     /// The epoch that its opening began.
     pub opened: u64,
@@ -23,13 +23,13 @@ pub struct WindowKey {
 pub struct WindowRun {
     /// Identifies it in the trace.
     pub key: WindowKey,
-    /// Its name as the program gave it: any text.
+    /// Name of the window as the program gave it: any text.
     pub name: String,
-    /// Its number among the occurrences of its name in the image, from 1.
+    /// Number of this run among the occurrences of the name in the image, from 1.
     pub occurrence: u32,
     /// Iterations that the program declared; 0 if it declared none.
     pub iterations: u64,
-    /// Only events of this thread (index into [`Process::threads`](crate::Process::threads)) count.
+    /// Thread (index into [`Process::threads`](crate::Process::threads)) whose events alone count.
     pub thread: Option<u32>,
     /// When it opened, microseconds since the start of the image.
     pub opened_us: u64,
@@ -38,13 +38,13 @@ pub struct WindowRun {
     /// The program closed it. Otherwise the figures are those up to the end of the image,
     /// or of the part of it that the trace has.
     pub closed: bool,
-    /// Its figures are known. Otherwise they are 0 and mean nothing: too many windows
-    /// were open at the same time; or, where calls are only counted, it never closed, or
-    /// it was limited to one thread and another thread closed it.
+    /// The figures of the window are known. Otherwise they are 0 and mean nothing: too many windows
+    /// were open at the same time; or, where calls are only counted, it never closed, or it was
+    /// limited to one thread and another thread closed it.
     pub measured: bool,
     /// Results of waiting for the other threads, before it opened and before it closed.
     pub quiet: [QuietWait; 2],
-    /// Its figures.
+    /// Figures of the window.
     pub figures: WindowFigures,
     /// The file descriptors that it left open; `None` if the program did not ask for them
     /// or they could not be read.
@@ -58,17 +58,17 @@ pub struct WindowRun {
 pub struct WindowFigures {
     /// Allocations made in it.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations made in it, of any blocks.
     pub deallocations: u64,
-    /// Those of its allocations that were made by a reallocation.
+    /// Allocations of the window that were made by a reallocation.
     pub reallocations: u64,
-    /// Those of its allocations that were temporary.
+    /// Allocations of the window that were temporary.
     pub temporary_allocations: u64,
     /// Allocations made in it whose blocks were live at its close.
     pub remaining_allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations whose blocks were live at the close.
     pub remaining_bytes: u64,
     /// Largest number of live bytes up to its close, counting only blocks allocated in
     /// it.

@@ -10,7 +10,7 @@ use allotrope_trace::model::{Event, Record};
 use proptest::prelude::*;
 use story::*;
 
-/// With so many streams the merge does not use its fast path.
+/// Number of streams with which the merge does not use its fast path.
 const MANY_STREAMS: usize = 65;
 
 /// Aggregates an image with these streams, in chunks of `chunk` events. `with_window` adds a
@@ -169,7 +169,7 @@ proptest! {
         check_batches(&shared(&operations, timestamp_each), chunk);
     }
 
-    /// Only the times determine the order.
+    /// The streams share no address, so that only the times determine the order.
     #[test]
     fn streams_with_addresses_of_their_own(
         operations in shared_operations(),
@@ -184,7 +184,7 @@ proptest! {
     }
 }
 
-/// So many blocks that the records of live blocks are prefetched.
+/// There are so many blocks that the records of live blocks are prefetched.
 #[test]
 fn very_many_live_blocks() {
     const BLOCKS: u64 = 40_000;

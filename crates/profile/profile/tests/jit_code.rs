@@ -20,7 +20,7 @@ fn node(parent: u32, address: u64) -> StackNode {
     }
 }
 
-/// From `tick` on the code at the address has this name.
+/// Returns a record that names the code at the address from `tick` on.
 fn named(tick: u64, address: u64, function: &str) -> Record {
     Record::JitSymbols(JitSymbols {
         image: 0,

@@ -69,7 +69,7 @@ struct Reference {
     unmatched: u64,
 }
 
-/// By address of a live block: its allocation, the time, and the number of allocations
+/// Live blocks by address: the allocation, its time, and the number of allocations
 /// that its thread had made, this one included.
 type Live = BTreeMap<u64, (Operation, u64, u64)>;
 

@@ -291,7 +291,7 @@ fn the_events_of_blocks_are_in_their_order() {
     );
 }
 
-/// Of the sites that remain, the time table has the same cells under their new numbers.
+/// The time table has the same cells for the sites that remain, under their new numbers.
 #[test]
 fn a_filtered_profile_keeps_the_times_of_its_sites() {
     let choices: Vec<(usize, u64, u64)> = (0..300).map(|n| (n * 7 + 5, 10, 1000)).collect();

@@ -25,7 +25,7 @@ const UNITS: [(&str, f64); 6] = [
 ];
 /// The name of the last moment that is recorded.
 const NOW: &str = "now";
-/// Most marks that an error lists.
+/// Largest number of marks that an error lists.
 const MAX_LISTED: usize = 8;
 
 /// A moment of a recording.

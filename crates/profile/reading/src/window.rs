@@ -11,9 +11,9 @@ use allotrope_text::numbers::count;
 use crate::error::ReadingError;
 use crate::recording::{Recording, Selection};
 
-/// Most names of windows that an error lists.
+/// Largest number of names of windows that an error lists.
 const LISTED: usize = 10;
-/// Most runs of a window that are compared.
+/// Largest number of runs of a window that are compared.
 const MAX_RUNS: usize = 100;
 
 /// All runs of the window `name`, process by process, in order of opening. Fails if

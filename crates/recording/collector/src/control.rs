@@ -33,9 +33,9 @@ use crate::random;
 
 /// How the names of all control sockets begin; a random number follows.
 const PREFIX: &str = "allotrope-control-";
-/// Most bytes of a request or an answer.
+/// Largest number of bytes of a request or an answer.
 const MAX_BYTES: usize = 4096;
-/// Most bytes of a mark's name.
+/// Largest number of bytes of a mark's name.
 pub const MAX_NAME_BYTES: usize = 100;
 /// Time limit for a peer's packet.
 const PEER_TIMEOUT: Duration = Duration::from_millis(250);
@@ -76,7 +76,7 @@ struct Request {
 pub(crate) enum Answer {
     /// The mark is in the trace.
     Marked {
-        /// Its time in nanoseconds since the start of the first recorded process.
+        /// Time of the mark in nanoseconds since the start of the first recorded process.
         ns: u64,
     },
     /// The target is of another recording.

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use allotrope_trace::model::{Descriptors, LeftOpen};
 
-/// Most descriptors of one process; the draining thread reads them.
+/// Largest number of descriptors of one process; the draining thread reads them.
 const MAX_DESCRIPTORS: usize = 64 << 10;
-/// Most bytes of names of one process.
+/// Largest number of bytes of names of one process.
 const MAX_BYTES: usize = 1 << 20;
-/// Most names in the result of a comparison; the descriptors of further names are only
+/// Largest number of names in the result of a comparison; the descriptors of further names are only
 /// counted.
 const LISTED: usize = 64;
 

@@ -23,9 +23,9 @@ const _: () = assert!(PIECE_WORDS >= MAX_EVENT_WORDS);
 /// Age at which pending events are written even if they fill no chunk, so that few are
 /// missing if the collector is killed.
 const OLD: Duration = Duration::from_millis(250);
-/// Most pending events of all streams together: about 100 MiB.
+/// Largest number of pending events of all streams together: about 100 MiB.
 const MAX_PENDING: usize = 4 << 20;
-/// Most stack nodes of an image that are not in the trace yet.
+/// Largest number of stack nodes of an image that are not in the trace yet.
 const MAX_NEW_NODES: usize = 256 << 10;
 
 impl Recording {

@@ -12,7 +12,7 @@
 use allotrope_trace::model::{EntryPoint, Event, EventKind, ImageId, StreamId};
 use rustc_hash::FxHashMap;
 
-/// Most deallocations of an image that wait for their allocations.
+/// Largest number of deallocations of an image that wait for their allocations.
 const MAX_EARLY: usize = 64 << 10;
 /// How many times figures are taken until a deallocation without an allocation is that of a
 /// block from before the recording, or an inherited one.
@@ -43,7 +43,7 @@ struct ImageFigures {
     early: FxHashMap<u64, u32>,
     /// Blocks that were allocated again before their deallocation arrived, as often.
     late: FxHashMap<u64, u32>,
-    /// By stream: the block of a reallocation that has started.
+    /// Block of a reallocation that has started, by stream.
     open: FxHashMap<StreamId, (u64, Option<u64>)>,
 }
 

@@ -22,11 +22,11 @@ use crate::threads::Threads;
 use crate::trace_file::TraceFile;
 use crate::windows::Windows;
 
-/// Most stack nodes in one record.
+/// Largest number of stack nodes in one record.
 const NODES_PER_RECORD: usize = 64 << 10;
-/// Most addresses in JIT code whose names are requested.
+/// Largest number of addresses in JIT code whose names are requested.
 const MAX_JIT_ADDRESSES: usize = 256 << 10;
-/// Most new threads whose names are still to be read.
+/// Largest number of new threads whose names are still to be read.
 const MAX_NEW_THREADS: usize = 4096;
 
 /// A living image.
@@ -274,7 +274,7 @@ pub(crate) struct Ancestors {
     ended: VecDeque<(usize, Ancestor)>,
 }
 
-/// Most ended images in the list; the oldest are dropped.
+/// Largest number of ended images in the list; the oldest are dropped.
 const MAX_ANCESTORS: usize = 4096;
 
 impl Ancestors {
@@ -303,7 +303,7 @@ pub(crate) enum Slot {
     Empty,
     /// A running image.
     Image(Box<Image>),
-    /// Its first event is malformed; its rings are skipped.
+    /// An image whose first event is malformed; its rings are skipped.
     Refused,
 }
 

@@ -21,7 +21,7 @@ const QUEUE: usize = 4 << 10;
 const MAX_UNSENT: usize = 256 << 10;
 /// Records in the queue from the reading thread.
 const RECORDS: usize = 256;
-/// Most records that are written in one round of the draining thread.
+/// Largest number of records that are written in one round of the draining thread.
 const RECORDS_AT_ONCE: usize = 16;
 
 /// A request to the reading thread.
@@ -44,7 +44,7 @@ enum Request {
 pub(crate) struct Begin {
     pub(crate) image: ImageId,
     pub(crate) pid: u32,
-    /// Its perf map, if that had to be found while the process ran.
+    /// The image's perf map, if that had to be found while the process ran.
     pub(crate) map: Option<PerfMap>,
     /// When the image began.
     pub(crate) tick: u64,

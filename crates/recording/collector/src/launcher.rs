@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_
 use crate::error::CollectorError;
 use crate::protocol::{FromLauncher, Start, ToLauncher};
 
-/// Most bytes of a line. A command line has at most 2 MiB, and JSON may need 6 bytes for
-/// one of them.
+/// Largest number of bytes of a line. A command line has at most 2 MiB, and JSON may need 6 bytes
+/// for one of them.
 const LINE_LIMIT: u64 = 16 << 20;
-/// Most messages that wait until the launcher reads them.
+/// Largest number of messages that wait until the launcher reads them.
 const QUEUE: usize = 64;
 
 /// The draining thread's end of the queues in both directions.

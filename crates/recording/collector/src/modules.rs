@@ -20,16 +20,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::process;
 
-/// Most files kept open, as far as the limit of descriptors allows; the files of further
-/// modules are opened by path at the end.
+/// Largest number of files kept open, as far as the limit of descriptors allows; the files of
+/// further modules are opened by path at the end.
 const MAX_FILES: usize = 4 << 10;
 /// Descriptors that the collector needs for other things.
 const OTHER_DESCRIPTORS: usize = 512;
-/// Most modules of a recording; addresses in further ones get no names.
+/// Largest number of modules of a recording; addresses in further ones get no names.
 const MAX_MODULES: usize = 1 << 16;
-/// Most addresses in all modules together; further ones get no names.
+/// Largest number of addresses in all modules together; further ones get no names.
 const MAX_ADDRESSES: usize = 8 << 20;
-/// Most mappings of an image whose number was in use before.
+/// Largest number of mappings of an image whose number was in use before.
 const MAX_RENUMBERED: usize = 1 << 18;
 
 /// A module, its file if that could be opened, and the addresses that need names.
@@ -187,7 +187,7 @@ pub(crate) struct ImageMappings {
 
 /// Id of the first mapping whose number was in use before.
 const FIRST_RENUMBERED: MappingId = 1 << 16;
-/// Most early addresses for each mapping.
+/// Largest number of early addresses for each mapping.
 const MAX_EARLY: usize = 1 << 16;
 
 /// The records for a mapping event.

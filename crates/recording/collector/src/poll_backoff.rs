@@ -21,7 +21,7 @@ const MAX: Duration = Duration::from_millis(8);
 /// The longest sleep while threads use the coarse clock, which shows them that time has
 /// passed: it advances after each sleep.
 const MAX_WITH_COARSE_CLOCK: Duration = Duration::from_millis(1);
-/// The same while no thread writes anything.
+/// The longest sleep while threads use the coarse clock and none of them writes anything.
 const MAX_WITH_COARSE_CLOCK_IDLE: Duration = Duration::from_millis(4);
 /// Each sleep is longer than the one before by a `GROWTH`th. The longest sleep is
 /// reached after a tenth of a second, so the ends of short programs are noticed early.

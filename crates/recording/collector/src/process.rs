@@ -24,20 +24,20 @@ pub(crate) struct FileIdentity {
     pub(crate) inode: u64,
 }
 
-/// Most bytes of `/proc/PID/environ` that are read.
+/// Largest number of bytes of `/proc/PID/environ` that are read.
 const ENVIRONMENT_LIMIT: u64 = 4 << 20;
-/// Most bytes of `/proc/PID/maps` that are read.
+/// Largest number of bytes of `/proc/PID/maps` that are read.
 const MAPS_LIMIT: u64 = 32 << 20;
 
 /// Which processes `/proc` shows, and under which ids.
 #[derive(Debug)]
 enum View {
-    /// Those of our own pid namespace, under its ids.
+    /// The processes of our own pid namespace, under its ids.
     Own,
-    /// Those of an outer namespace this many levels above ours, under its ids
+    /// The processes of an outer namespace this many levels above ours, under its ids
     /// (`unshare --pid` without `--mount-proc`).
     Outer(usize),
-    /// Those of another namespace, or none.
+    /// The processes of another namespace, or none.
     Other,
 }
 

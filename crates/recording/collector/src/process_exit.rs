@@ -21,7 +21,7 @@ use crate::process::{self, Stat};
 
 /// Name of the arena in `/proc/PID/maps`.
 const ARENA_NAME: &str = "/memfd:allotrope";
-/// Most ancestors of a process that are checked.
+/// Largest number of ancestors of a process that are checked.
 const GENERATIONS: usize = 64;
 
 /// How the collector detects the end of an image's process.
@@ -307,7 +307,7 @@ pub(crate) struct ExitWatcher {
     epoll: OwnedFd,
 }
 
-/// Most ended processes that one call of [`ExitWatcher::ended`] returns; the next call
+/// Largest number of ended processes that one call of [`ExitWatcher::ended`] returns; the next call
 /// returns further ones.
 const ENDS: usize = 64;
 

@@ -25,15 +25,15 @@ const PENDING_INTERVAL: Duration = Duration::from_millis(50);
 const LOADING: Duration = Duration::from_millis(300);
 /// Threads whose children are read in one scan.
 const THREADS_AT_ONCE: usize = 256;
-/// Most unrecorded images in the list.
+/// Largest number of unrecorded images in the list.
 const MAX_UNRECORDED: usize = 1024;
 
 /// A process, by its pids.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
-    /// Its pid in our pid namespace, if it was found there.
+    /// The process's pid in our pid namespace, if it was found there.
     found: Option<u32>,
-    /// Its pid in its own pid namespace.
+    /// The process's pid in its own pid namespace.
     own: u32,
 }
 
@@ -51,7 +51,7 @@ impl Process {
 /// A process that runs without a recorder.
 #[derive(Debug)]
 struct Noted {
-    /// Its pid in its own pid namespace.
+    /// The process's pid in its own pid namespace.
     own_pid: u32,
     /// The image that ran before it in the process has ended.
     has_ended: bool,

@@ -20,7 +20,7 @@ pub enum FromLauncher {
     /// this message does [`ToLauncher::Done`] contain the reason if the program turns
     /// out not to be recordable.
     FirstStarted {
-        /// Its process id.
+        /// Process id of the first process.
         pid: u32,
     },
     /// The first process has stopped (job control), and the launcher is about to stop
@@ -59,13 +59,13 @@ pub struct Start {
     /// Also record child processes and programs started by `exec`.
     #[serde(default = "yes")]
     pub follow: bool,
-    /// Most frames of a stack; 1 to 4096.
+    /// Largest number of frames of a stack; 1 to 4096.
     #[serde(default = "deepest")]
     pub depth_limit: u32,
     /// Unwind by frame pointers where code has no unwind information.
     #[serde(default)]
     pub frame_pointers: bool,
-    /// Only count calls: no stacks, no events.
+    /// Only count calls: record no stacks and no events.
     #[serde(default)]
     pub counts_only: bool,
     /// Record the stacks of deallocations, too.
@@ -121,9 +121,9 @@ impl Start {
 /// An empty trace file, created by the launcher, that only its owner can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFile {
-    /// Its device number.
+    /// Device number of the file.
     pub device: u64,
-    /// Its inode number.
+    /// Inode number of the file.
     pub inode: u64,
     /// The permission bits that the file gets when the trace is complete.
     pub mode: u32,
@@ -219,7 +219,7 @@ pub enum ToLauncher {
 /// trace has, which depend on the order of the threads' events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ImageFigures {
-    /// Its number in the recording.
+    /// Number of the image in the recording.
     pub id: u32,
     /// Process id.
     pub pid: u32,
@@ -274,9 +274,9 @@ pub struct Done {
 /// A recorded process that ran on after the first one's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftBehind {
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// Its executable.
+    /// Executable of the process.
     #[serde(with = "any_bytes")]
     pub executable: PathBuf,
     /// The signal that ended it; 0: it runs on.
@@ -286,7 +286,7 @@ pub struct LeftBehind {
 /// An image that could not be recorded, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unrecorded {
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
     /// The executable.
     #[serde(with = "any_bytes")]

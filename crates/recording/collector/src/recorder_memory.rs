@@ -18,7 +18,7 @@ use allotrope_shm::layout::{ImageSlot, MAX_STATE, REGION_BYTES, RINGS, RingHeade
 use allotrope_shm::page_map::resident;
 use rustc_hash::FxHashMap;
 
-/// Most rings that one scan measures, besides those that are new.
+/// Largest number of rings that one scan measures, besides those that are new.
 const RINGS_AT_ONCE: usize = 64;
 
 /// The recorder's memory in a process, as it was measured last.

@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_millis(1);
 const AGE_CHECK: Duration = Duration::from_millis(50);
 /// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// Most images whose live figures are sent.
+/// Largest number of images whose live figures are sent.
 const MAX_FIGURES: usize = 256;
 /// When both clocks are read together for the second time: without two readings, a reader
 /// of the growing file could not convert ticks to seconds.
@@ -58,9 +58,9 @@ pub(crate) struct Recording {
     pub(crate) launcher: Launcher,
     pub(crate) context: TraceContext,
     pub(crate) watcher: ExitWatcher,
-    /// By index of the image slot.
+    /// State of each image slot, by the slot's index.
     pub(crate) slots: Vec<Slot>,
-    /// By index of the ring.
+    /// State of each ring, by the ring's index.
     pub(crate) rings: Vec<RingState>,
     /// Buffer for words copied from a ring.
     pub(crate) words: Vec<u64>,
@@ -75,7 +75,7 @@ pub(crate) struct Recording {
     /// The image slot at which the next scan of `/proc` continues.
     pub(crate) scan_cursor: usize,
     diagnostics_read: u32,
-    /// Since when the only slots with an attaching image may belong to processes that
+    /// The moment since which the only slots with an attaching image may belong to processes that
     /// the collector cannot see.
     pub(crate) maybe_attaching_since: Option<Instant>,
     pub(crate) now: Instant,

@@ -16,11 +16,11 @@ use crate::trace_file::TraceFile;
 
 /// Interval at which each image is scanned; longer if there are many images.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Most images scanned in one round of scanning, which comes every millisecond.
+/// Largest number of images scanned in one round of scanning, which comes every millisecond.
 const IMAGES_A_ROUND: usize = 2;
-/// Most thread names that one scan of an image reads again.
+/// Largest number of thread names that one scan of an image reads again.
 const NAMES_AT_ONCE: usize = 16;
-/// Most names of new threads read in one round.
+/// Largest number of names of new threads read in one round.
 const NEW_NAMES_A_ROUND: usize = 32;
 /// How long a process may run another executable before the collector concludes
 /// that its new image has no recorder.

@@ -17,9 +17,9 @@ use rustc_hash::FxBuildHasher;
 const PAGE_IDS: usize = 1024;
 const PAGES: usize = STACK_IDS as usize / PAGE_IDS;
 
-/// Most pages of all rings together: 256 MiB.
+/// Largest number of pages of all rings together: 256 MiB.
 const MAX_PAGES: usize = 64 << 10;
-/// Most nodes of all running images together: about 500 MiB.
+/// Largest number of nodes of all running images together: about 500 MiB.
 const MAX_NODES: usize = 8 << 20;
 
 /// The pages and nodes that rings and images may still allocate.
@@ -160,7 +160,7 @@ enum ListSearch {
 /// [`stack_end`] ids, to a node.
 #[derive(Debug)]
 pub(crate) struct ImageStacks {
-    /// By id. Of the roots only `child` is used.
+    /// Nodes of the trie, by id. Of a root only `child` is used.
     nodes: Vec<TrieNode>,
     /// The children of nodes with more than [`LISTED_CHILDREN`] children, by
     /// [`TrieNode::hash`].

@@ -5,8 +5,8 @@
 use allotrope_trace::model::ThreadId;
 use rustc_hash::FxHashMap;
 
-/// Most living threads in the map of an image; a further thread has events, but neither
-/// a name nor an end.
+/// Largest number of living threads in the map of an image; a further thread has events, but
+/// neither a name nor an end.
 const MAX_THREADS: usize = 1 << 16;
 
 /// A living thread.
@@ -26,7 +26,7 @@ pub(crate) struct Thread {
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     by_tid: FxHashMap<u32, Thread>,
-    /// By tid, names that another thread gave to threads whose announcement is still to be
+    /// Names, by tid, that another thread gave to threads whose announcement is still to be
     /// read, each with its time.
     early_names: FxHashMap<u32, (u64, String)>,
 }

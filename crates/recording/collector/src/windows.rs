@@ -9,7 +9,7 @@ use allotrope_trace::model::{ImageId, QuietWait, ThreadId, Window, WindowEnd};
 
 use crate::descriptors::OpenDescriptors;
 
-/// Most open windows whose descriptors are stored; beyond that the windows that opened
+/// Largest number of open windows whose descriptors are stored; beyond that the windows that opened
 /// first are not compared.
 const MAX_HELD: usize = 16;
 

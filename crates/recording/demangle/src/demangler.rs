@@ -35,7 +35,7 @@ impl Demangler {
         }
     }
 
-    /// As [`demangle`](crate::demangle), within what is left of the bound.
+    /// Same as [`demangle`](crate::demangle), within what is left of the bound.
     pub fn demangle(&self, raw: &str) -> Names {
         let work = Work::within(self.left.load(Relaxed));
         let names = demangle_within(raw, &work);

@@ -40,7 +40,7 @@ pub fn demangle(raw: &str) -> Names {
     demangle_within(raw, &Work::within(u64::MAX))
 }
 
-/// The same, with at most so much work.
+/// Same as [`demangle`], but stops when `work` is used up.
 fn demangle_within(raw: &str, work: &Work) -> Names {
     let name = suffix::without_compiler_suffix(raw);
     if name.len() > MAX_RAW_NAME {

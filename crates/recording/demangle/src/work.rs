@@ -15,7 +15,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// At most this much, and at most what is allowed for one name.
+    /// Allows at most `limit` of work, and at most what is allowed for one name.
     pub fn within(limit: u64) -> Self {
         Self {
             limit: limit.min(OF_ONE_NAME),

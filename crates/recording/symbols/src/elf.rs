@@ -297,7 +297,7 @@ impl ElfFile {
         Some(FileIdentity { code, ..identity })
     }
 
-    /// As the recorder computes it from memory.
+    /// Computes the hash of the code as the recorder computes it from memory.
     fn code_hash(&self) -> Option<u64> {
         let header = self.read(0, HEADER_SIZE as u64)?;
         let headers = self.read(

@@ -28,7 +28,7 @@ pub enum SymbolError {
     NotElf {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset of the problem in the file.
         offset: u64,
         /// What is wrong there.
         problem: &'static str,

@@ -14,7 +14,7 @@ use crate::locator::Locator;
 
 /// Largest file that is read.
 const MAX: u64 = 1 << 30;
-/// Most functions of unwind information that are kept, 16 bytes each.
+/// Largest number of functions of unwind information that are kept, 16 bytes each.
 const MAX_FUNCTIONS: usize = 1 << 22;
 
 /// Where code without a name is, in one file.

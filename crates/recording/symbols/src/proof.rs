@@ -20,9 +20,10 @@ use crate::error::{SymbolError, hexadecimal};
 
 /// Bytes of `/proc/PID/maps` that are read.
 const MAX_MAPS_BYTES: u64 = 16 << 20;
-/// Most descriptors of a process that are searched for a module's file.
+/// Largest number of descriptors of a process that are searched for a module's file.
 const MAX_DESCRIPTORS: usize = 1024;
-/// Most of these that are opened if only the build id shows which is the right one.
+/// Largest number of these descriptors that are opened if only the build id shows which is the
+/// right one.
 const MAX_OPENED: usize = 64;
 
 /// What is known of the file that a process mapped as a module.

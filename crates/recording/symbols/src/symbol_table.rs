@@ -19,9 +19,9 @@ const MAX_NAME: usize = 64 << 10;
 /// A function's symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Symbol<'a> {
-    /// Where it starts.
+    /// Address at which the function starts.
     pub(crate) address: u64,
-    /// Its name as in the table, without a symbol version.
+    /// Name of the symbol as in the table, without a symbol version.
     pub(crate) name: &'a [u8],
 }
 

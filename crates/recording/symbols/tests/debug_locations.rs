@@ -20,7 +20,7 @@ struct Variant {
     options: &'static [&'static str],
     /// Commands that are run after linking, in the program's folder.
     after: &'static [&'static [&'static str]],
-    /// The other tools that support this location.
+    /// Other tools that support this location.
     peers: &'static [Peer],
 }
 

@@ -10,9 +10,10 @@ use core::ops::Range;
 
 use crate::functions;
 
-/// Most sections that are read. (Without `SHN_XINDEX` a file has fewer than 0xff00.)
+/// Largest number of sections that are read. (Without `SHN_XINDEX` a file has fewer than 0xff00.)
 const MAX_SECTIONS: u64 = 0xff00;
-/// Most program headers that are read. The kernel accepts no more than fit into 64 KiB.
+/// Largest number of program headers that are read. The kernel accepts no more than fit into
+/// 64 KiB.
 const MAX_SEGMENTS: u64 = 65536 / SEGMENT;
 
 /// Bytes of `Elf64_Ehdr`, `Elf64_Shdr`, `Elf64_Phdr` and `Elf64_Sym`.
@@ -59,9 +60,9 @@ pub enum Table {
 /// A symbol of a function that the file defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// Its name.
+    /// Name of the symbol.
     pub name: &'a [u8],
-    /// Its address in the file.
+    /// Address of the symbol in the file.
     pub address: u64,
     /// Bytes of its code; 0 if the file does not say so.
     pub size: u64,
@@ -178,7 +179,7 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
         self.file.slice(offset, size)
     }
 
-    /// From the lowest address that is loaded to the end of the highest.
+    /// Returns the addresses from the lowest one that is loaded to the end of the highest.
     pub fn extent(&self) -> Option<Range<u64>> {
         let start = self.segments().map(|it| number(it, 16..24)).min()?;
         let ends = self

@@ -21,7 +21,7 @@ pub enum Size {
 /// The alignment that a call requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alignment {
-    /// That of `malloc`.
+    /// The alignment of `malloc`.
     Usual,
     /// A page.
     Page,
@@ -40,13 +40,14 @@ pub enum Operation {
     /// `posix_memalign`: stores a new block where the first argument points, aligned to
     /// the second, of as many bytes as the third; returns 0 if it succeeds.
     AllocateInto,
-    /// As `realpath`: returns a new string unless the second argument is one.
+    /// `realpath`: returns a new string unless the second argument is one.
     AllocatePath,
     /// Frees the block that is the first argument.
     Free,
     /// Replaces the block that is the first argument; returns the new one or null.
     Reallocate(Size),
-    /// The same, but frees the old block also if there is no new one.
+    /// Same as [`Reallocate`](Self::Reallocate), but frees the old block also if there is no new
+    /// one.
     ReallocateOrFree(Size),
     /// `xallocx`: resizes the block that is the first argument to at least as many bytes
     /// as the second, and at most as many more as the third; returns its size.
@@ -56,7 +57,7 @@ pub enum Operation {
 /// A function of an allocator, without the prefix of its name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
     /// The entry point under which its calls are recorded.
     pub entry: EntryPoint,
@@ -75,7 +76,7 @@ pub struct Known {
     pub skipped: u8,
     /// The allocator that names its functions so; `None`: several do.
     pub allocator: Option<Allocator>,
-    /// Of several names of one function, that with the lowest number counts.
+    /// Rank of the name: of several names of one function, that with the lowest rank counts.
     pub rank: u16,
 }
 
@@ -208,7 +209,7 @@ const FIRST_TWO: Size = Size::Product(0);
 const NEXT_TWO: Size = Size::Product(1);
 const PAGES: Operation = Operation::Allocate(FIRST, Alignment::Page);
 
-/// Those of C, POSIX and old systems.
+/// Functions of C, POSIX and old systems.
 const STANDARD: &[Function] = &[
     new("malloc", Malloc, FIRST),
     free("free", Free),
@@ -297,7 +298,7 @@ const HEAP: &[Function] = &[
     new("alloc_new_n", OperatorNew, FIRST_TWO),
 ];
 
-/// With a heap as first argument and without one.
+/// Functions of mimalloc with a heap as first argument and without one.
 const MIMALLOC: &[Function] = &[
     new("zalloc", Calloc, FIRST),
     new("malloc_small", Malloc, FIRST),
@@ -324,7 +325,7 @@ const MIMALLOC: &[Function] = &[
     is("realpath", Malloc, Operation::AllocatePath),
 ];
 
-/// Only without one.
+/// Functions of mimalloc that exist only without a heap as first argument.
 const MIMALLOC_ONLY: &[Function] = &[
     free("free_size", FreeSized),
     free("free_size_aligned", FreeAlignedSized),

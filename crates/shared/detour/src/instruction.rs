@@ -32,7 +32,7 @@ pub enum Reference {
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// Its bytes.
+    /// Length of the instruction in bytes.
     pub length: usize,
     /// What it refers to.
     pub reference: Reference,
@@ -139,7 +139,7 @@ fn is_conditional(opcode: Opcode) -> bool {
 /// An operand in memory that is relative to the instruction.
 enum Memory {
     None,
-    /// Its displacement is at this offset in the instruction.
+    /// An operand whose displacement is at this offset in the instruction.
     At(usize),
     /// There is one in a form that is not known.
     Unclear,

@@ -12,11 +12,11 @@ use crate::survey::Found;
 
 /// Bytes of the jump that is put in place of the function's first instructions.
 pub const PATCH: usize = 5;
-/// Most bytes of these instructions.
+/// Largest number of bytes of the instructions that the jump replaces.
 const MAX_MOVED: usize = PATCH - 1 + MAX_LENGTH;
-/// Most bytes of a trampoline.
+/// Largest number of bytes of a trampoline.
 pub const TRAMPOLINE: usize = 96;
-/// Most bytes of a function that are decoded.
+/// Largest number of bytes of a function that are decoded.
 const MAX_DECODED: u64 = 1 << 16;
 
 /// Why a function cannot be detoured.

@@ -4,15 +4,15 @@ use crate::allocators::Allocator;
 use crate::elf::{Bytes, Elf, Table};
 use crate::functions::{self, Known};
 
-/// Most entry points of a program: more than there are names.
+/// Largest number of entry points of a program: more than there are names.
 pub const MAX: usize = 256;
 
 /// A function to detour.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// Its name and meaning.
+    /// Name and meaning of the function.
     pub known: Known,
-    /// Its address in the file.
+    /// Address of the function in the file.
     pub address: u64,
     /// Bytes of its code; 0 if the file does not say so.
     pub size: u64,

@@ -55,7 +55,7 @@ fn expect_same(function: &[u8], arguments: &[u64]) {
     expect_same_with_data(function, function.len(), arguments);
 }
 
-/// Of a function of `length` bytes with data behind it.
+/// Same as [`expect_same`], for a function of `length` bytes with data behind it.
 fn expect_same_with_data(function: &[u8], length: usize, arguments: &[u64]) {
     let code = Code::new(function);
     let results = || arguments.iter().map(|argument| code.call(*argument));

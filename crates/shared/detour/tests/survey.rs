@@ -95,7 +95,8 @@ fn an_address_with_several_names_counts_once() {
     assert_eq!(survey(&symbols).0, ["free", "tc_malloc"]);
 }
 
-/// Only of allocators that are known: what else a program calls `malloc` may be anything.
+/// Only functions of known allocators are found: what else a program calls `malloc` may be
+/// anything.
 #[test]
 fn a_malloc_of_the_programs_own_stays() {
     let symbols = [("malloc", GLOBAL, 0), ("free", GLOBAL, 1)];

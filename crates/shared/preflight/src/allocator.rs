@@ -27,9 +27,9 @@ pub enum Allocator {
 /// entry points are not detoured.
 pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
                                 in Rust, wrap it in allotrope-client's Recorded";
-/// The same for one in a program without symbols.
+/// What to do about an allocator in a program without symbols.
 pub const OF_STRIPPED: &str = "record a build that keeps its symbols (do not strip it)";
-/// The same for one under its own names.
+/// What to do about an allocator that is linked under its own names.
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 

@@ -27,8 +27,8 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
 const DYNAMIC_ENTRY: usize = 16;
-/// Most entries that are read. The kernel accepts no more program headers than fit into
-/// 64 KiB; no linker writes as many of the others.
+/// Largest numbers of program headers, sections and dynamic entries that are read. The kernel
+/// accepts no more program headers than fit into 64 KiB; no linker writes as many of the others.
 const MAX_PROGRAM_HEADERS: u64 = 65536 / PROGRAM_HEADER as u64;
 const MAX_SECTIONS: u64 = 4096;
 const MAX_DYNAMIC_ENTRIES: u64 = 4096;
@@ -62,7 +62,7 @@ impl<const BYTES: usize> Text<BYTES> {
 
 /// The kind of program in an ELF file.
 pub(crate) enum Class {
-    /// For x86-64.
+    /// A program for x86-64.
     Native,
     ThirtyTwoBit,
     OtherMachine,

@@ -18,7 +18,7 @@ use crate::not_recordable::NotRecordable;
 use crate::program_file::ProgramFile;
 use crate::symbol_facts::SymbolFacts;
 
-/// Most dependencies that are read.
+/// Largest number of dependencies that are read.
 const MAX_NEEDED: usize = 4096;
 /// Longest note segment that is read, in bytes.
 const MAX_NOTES: u64 = 64 << 10;

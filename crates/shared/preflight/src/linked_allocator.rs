@@ -29,7 +29,7 @@ const MAX_SEARCHED: u64 = 64 << 20;
 /// The allocators that are linked into a program, whose entry points its symbols show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinkedAllocator {
-    /// Their names, as in a sentence.
+    /// Names of the allocators, as in a sentence.
     pub name: String,
     /// Functions that the recorder will detour.
     pub detoured: usize,
@@ -38,7 +38,7 @@ pub struct LinkedAllocator {
 }
 
 impl LinkedAllocator {
-    /// Those of the program at `path`; `None` if no symbol shows one.
+    /// Returns the allocators of the program at `path`; `None` if no symbol shows one.
     ///
     /// # Errors
     /// If there is no regular file at `path` that can be opened.

@@ -14,11 +14,11 @@ pub enum NotRecordable {
     Static = 1,
     /// A 32-bit ELF file, including x32.
     ThirtyTwoBit = 2,
-    /// Its machine is not x86-64.
+    /// The program's machine is not x86-64.
     OtherMachine = 3,
     /// The recorder's file cannot be read from where the program runs.
     NoRecorder = 4,
-    /// Its C library is not glibc.
+    /// The program's C library is not glibc.
     OtherLibc = 5,
     /// The program or a library of it defines a `malloc` that is called in place
     /// of the recorder's.
@@ -36,17 +36,17 @@ pub enum NotRecordable {
     StaticGo = 11,
     /// A sanitizer's run-time library, with a `malloc`, is linked into it.
     LinkedSanitizer = 12,
-    /// Its file cannot be read.
+    /// The program's file cannot be read.
     Unreadable = 13,
-    /// Its environment does not name the recorder or the arena.
+    /// The program's environment does not name the recorder or the arena.
     EnvironmentCleared = 16,
     /// It runs in other namespaces than the last image that reached the collector. If it
     /// can reach the collector too, an image of it follows.
     OtherNamespaces = 17,
-    /// Its file has capabilities (`AT_SECURE`).
+    /// The program's file has capabilities (`AT_SECURE`).
     Capabilities = 18,
-    /// Its allocator defines C++'s operators, and the library that hooks them is
-    /// not loaded.
+    /// The program's allocator defines C++'s operators, and the library that hooks them is not
+    /// loaded.
     AllocatorOperators = 32,
     /// A module was opened in a link-map namespace of its own (`dlmopen`).
     LinkMapNamespace = 33,

@@ -7,7 +7,7 @@
 
 /// Prefixes of the names of AddressSanitizer's shared libraries: gcc's, clang's.
 const ADDRESS_LIBRARIES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
-/// For each sanitizer a function that its run-time library defines, and its name.
+/// A function of the run-time library of each sanitizer, and the sanitizer's name.
 #[cfg(feature = "std")]
 const FUNCTIONS: [(&[u8], &str); 6] = [
     (b"__asan_init", "AddressSanitizer"),

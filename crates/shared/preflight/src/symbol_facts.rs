@@ -12,7 +12,7 @@ use object::{Endianness, ReadCache, SectionIndex, elf};
 
 use crate::sanitizer;
 
-/// Most bytes of a section that are read. A file may name any number, and have holes.
+/// Largest number of bytes of a section that are read. A file may name any number, and have holes.
 pub(crate) const MAX_READ: u64 = 1 << 30;
 
 /// What the symbols that an ELF file defines show about allocators in it.
@@ -62,7 +62,7 @@ impl SymbolFacts {
         Ok(Self::among(&file, &[elf::SHT_DYNSYM]))
     }
 
-    /// As [`of`](Self::of), but reads only the exported symbols if the file does not
+    /// Same as [`of`](Self::of), but reads only the exported symbols if the file does not
     /// export `malloc` or they show a sanitizer already.
     pub(crate) fn of_file(file: &File) -> Self {
         let exported = Self::among(file, &[elf::SHT_DYNSYM]);
@@ -82,7 +82,7 @@ impl SymbolFacts {
         Self::in_tables(&ReadCache::new(file), tables)
     }
 
-    /// As [`of`](Self::of), of a file whose parts are kept once they are read.
+    /// Same as [`of`](Self::of), of a file whose parts are kept once they are read.
     pub(crate) fn in_cache(cache: &ReadCache<&File>) -> Self {
         Self::in_tables(cache, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB])
     }

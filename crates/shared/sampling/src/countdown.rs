@@ -21,7 +21,7 @@
 use crate::exponential::Generator;
 use crate::{Period, counted_bytes};
 
-/// Most bytes that a thread allocates between two looks at the settings: 1 MiB. After
+/// Largest number of bytes that a thread allocates between two looks at the settings: 1 MiB. After
 /// sampling is switched on, a thread samples none of its allocations before that look.
 pub const STRETCH: u64 = 1 << 20;
 
@@ -32,7 +32,7 @@ pub const STRETCH: u64 = 1 << 20;
 #[repr(C)]
 pub struct Sampler {
     generator: Generator,
-    /// With which the next hit was drawn; `None`: sampling is off.
+    /// Period with which the next hit was drawn; `None`: sampling is off.
     period: Option<Period>,
     /// Bytes from the end of the countdown to the next hit.
     beyond: u64,

@@ -169,7 +169,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Without samples yet, where sampling was on with this period.
+    /// Returns figures without samples yet, where sampling was on with this period.
     pub fn new(period: Period) -> Self {
         Self {
             samples: 0,
@@ -248,7 +248,7 @@ impl Figures {
             .estimate(1.0 / probability(smallest, self.longest_period) - 1.0)
     }
 
-    /// Their requested bytes.
+    /// Requested bytes of the blocks.
     pub fn bytes(&self) -> Estimate {
         self.bytes.estimate(self.longest_period.bytes() as f64)
     }

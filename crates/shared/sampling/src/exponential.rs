@@ -25,7 +25,7 @@ const INTERVALS: usize = 128;
 struct Centre {
     /// 2^64 divided by it.
     inverse: u64,
-    /// Its natural logarithm, with [`POINT`] bits.
+    /// Natural logarithm of the centre, with [`POINT`] bits.
     logarithm: i64,
 }
 

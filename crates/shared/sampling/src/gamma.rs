@@ -6,7 +6,7 @@
 /// Standard normal quantile of 97.5 %.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
-/// Above this shape, Wilson and Hilferty's approximation is right to seven digits.
+/// Shape above which Wilson and Hilferty's approximation is right to seven digits.
 const LARGE_SHAPE: f64 = 1e5;
 
 /// Terms after which a sum or a fraction ends in any case. With a shape up to
@@ -158,8 +158,8 @@ mod tests {
         );
     }
 
-    /// With the shape 1 it is the exponential distribution, with the shape n the time until the
-    /// nth event of a Poisson process: Q = Σ e^−x·x^k/k! over k < n.
+    /// With the shape 1 the gamma distribution is the exponential one, with the shape n the time
+    /// until the nth event of a Poisson process: Q = Σ e^−x·x^k/k! over k < n.
     #[test]
     fn probabilities_are_those_of_a_poisson_process() {
         for events in 1..60 {

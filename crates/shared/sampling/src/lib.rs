@@ -62,7 +62,7 @@ impl Period {
         }
     }
 
-    /// In bytes.
+    /// Returns the period in bytes.
     pub const fn bytes(self) -> u64 {
         self.0.get()
     }

@@ -13,7 +13,7 @@ const POINT: u32 = 60;
 const ONE: u128 = 1 << POINT;
 /// ln 2 with these bits.
 const LN_2: u128 = 799_144_290_325_165_978;
-/// From this ratio on the block is sampled for certain, as far as these bits can tell.
+/// Ratio of size to period from which on sampling is certain, as far as these bits can tell.
 const CERTAIN: u64 = 44;
 
 /// The bytes that a sampled block of `size` bytes stands for, rounded down; 0 for a block of

@@ -29,7 +29,7 @@ use crate::ring::{ArenaRing, Reader};
 pub struct Settings {
     /// What a recorder does when its ring is full.
     pub on_full: OnFull,
-    /// Most frames of a stack, 1 to 4096.
+    /// Largest number of frames of a stack, 1 to 4096.
     pub depth_limit: u32,
     /// Record the first image only.
     pub no_follow: bool,

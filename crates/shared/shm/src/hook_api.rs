@@ -38,7 +38,7 @@ pub struct Caller<'hook> {
 }
 
 impl<'hook> Caller<'hook> {
-    /// For a function that has no entry stub.
+    /// Returns the caller of a function that has no entry stub.
     ///
     /// # Safety
     /// `return_address` is on the calling thread's stack, and what is in the frames

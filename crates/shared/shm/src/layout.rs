@@ -27,13 +27,14 @@ pub const VERSION: u64 = 6;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
-/// Most images that can be recorded at once.
+/// Largest number of images that can be recorded at once.
 pub const IMAGES: usize = 1024;
 /// Number of rings for all images together.
 pub const RINGS: usize = 2048;
-/// Most bytes of the state that the recorder keeps of a thread. A larger number is not the recorder's.
+/// Largest number of bytes of the state that the recorder keeps of a thread. A larger number is not
+/// the recorder's.
 pub const MAX_STATE: u64 = 4 << 20;
-/// Most diagnostics that can wait to be read.
+/// Largest number of diagnostics that can wait to be read.
 pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
 pub const RING_WORDS: usize = 1 << 16;
@@ -42,7 +43,7 @@ pub const RING_WORDS: usize = 1 << 16;
 /// position modulo [`RING_WORDS`] as always; the words at the start of the ring that the
 /// event would have used stay unused in that lap.
 pub const OVERFLOW_WORDS: usize = 1 << 10;
-/// Most words of an event.
+/// Largest number of words of an event.
 pub const MAX_EVENT_WORDS: usize = OVERFLOW_WORDS;
 /// Words that the producer leaves free beyond those that it reserves, for short events
 /// that are written without reserving.
@@ -130,7 +131,7 @@ pub struct Control {
     pub key: AtomicU64,
     /// [`OnFull`] as a number.
     pub on_full: AtomicU32,
-    /// Most frames of a stack; 1 to 4096.
+    /// Largest number of frames of a stack; 1 to 4096.
     pub depth_limit: AtomicU32,
     /// Non-zero: recording has stopped; recorders write no more.
     pub stopped: AtomicU32,
@@ -201,11 +202,11 @@ pub struct Shared {
 
 /// States of a [`Diagnostic`].
 pub mod diagnostic_state {
-    /// Not in use.
+    /// The entry is not in use.
     pub const FREE: u32 = 0;
-    /// Being written.
+    /// The entry is being written.
     pub const CLAIMED: u32 = 1;
-    /// To be read by the collector, which frees it.
+    /// The entry is to be read by the collector, which frees it.
     pub const READY: u32 = 2;
 }
 
@@ -231,9 +232,9 @@ pub struct Diagnostic {
 
 /// States of an [`ImageSlot`].
 pub mod image_state {
-    /// Not in use.
+    /// The slot is not in use.
     pub const FREE: u32 = 0;
-    /// Claimed by an image that has not written its `Image` event yet.
+    /// The slot is claimed by an image that has not written its `Image` event yet.
     pub const CLAIMED: u32 = 1;
     /// The `Image` event is the first one in the ring `first_ring`.
     pub const READY: u32 = 2;
@@ -337,7 +338,7 @@ pub const COUNTED_ENTRIES: usize = 32;
 pub struct EntryCounters {
     /// Allocations.
     pub allocations: AtomicU64,
-    /// Their requested bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: AtomicU64,
     /// Deallocations.
     pub deallocations: AtomicU64,
@@ -352,9 +353,9 @@ pub struct EntryCounters {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Counters {
-    /// By entry point.
+    /// Counters by entry point.
     pub entries: [EntryCounters; COUNTED_ENTRIES],
-    /// The same for calls while the thread had opted out of windows.
+    /// Counters by entry point of the calls while the thread had opted out of windows.
     pub opted_out: [EntryCounters; COUNTED_ENTRIES],
 }
 

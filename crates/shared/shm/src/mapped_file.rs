@@ -61,7 +61,7 @@ impl FileIdentity {
     }
 }
 
-/// Most bytes of code that [`code_hash`] takes: a page.
+/// Largest number of bytes of code that [`code_hash`] takes: a page.
 pub const HASHED_CODE: usize = 4096;
 
 /// A hash of a module's program headers and the first page of its code: the same from the

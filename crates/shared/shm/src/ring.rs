@@ -154,7 +154,7 @@ pub enum Reserved {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Limits<A: Atomics = Hardware> {
-    /// From this position on an event takes the caller's slow path. Other
+    /// Position from which on an event takes the caller's slow path. Other
     /// threads may store 0 here.
     pub check_at: A::U64,
     /// Words below this position (and [`Shape::MARGIN`] more) are free and their

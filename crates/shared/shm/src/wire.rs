@@ -113,9 +113,9 @@ pub const WINDOW_NAME_BYTES: usize = 255;
 
 /// How an image came to be, in the `IMAGE` event.
 pub mod origin {
-    /// By `exec`, the recorded command's own included.
+    /// The image came to be by `exec`, the recorded command's own included.
     pub const EXEC: u32 = 0;
-    /// By `fork` of a recorded image.
+    /// The image came to be by `fork` of a recorded image.
     pub const FORK: u32 = 1;
 }
 
@@ -297,11 +297,11 @@ impl<const WORDS: usize> Encode for [u64; WORDS] {
 /// A byte string in an event. In a ring it consists of little-endian words, the last one
 /// padded with zero bytes.
 pub trait ByteString {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> usize;
     /// One of its words.
     fn word(&self, index: usize) -> u64;
-    /// Its length in words.
+    /// Returns the length in words.
     fn words(&self) -> usize {
         self.length().div_ceil(8)
     }
@@ -325,7 +325,7 @@ impl ByteString for &[u8] {
 pub struct PackedBytes<'a> {
     /// The words that contain it.
     pub words: &'a [u64],
-    /// Its length in bytes, at most eight times the number of words.
+    /// Length of the string in bytes, at most eight times the number of words.
     pub length: usize,
 }
 

@@ -315,7 +315,7 @@ fn every_event_is_read_as_written_and_no_side_sleeps_forever() {
     explore(Without::Nothing, AtEnd::Rings);
 }
 
-/// As the end of a window does that waits until the collector has read descriptors.
+/// The producer waits like the end of a window, until the collector has read descriptors.
 #[test]
 fn a_producer_that_waits_until_all_is_read_is_woken_and_sees_what_was_done() {
     explore(Without::Nothing, AtEnd::WaitsUntilRead);

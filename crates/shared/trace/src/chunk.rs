@@ -16,7 +16,7 @@ pub(crate) const MAJOR: u16 = 2;
 pub(crate) const MINOR: u16 = 5;
 /// The major version of a sampled profile. Programs that read only recordings refuse it.
 pub(crate) const SAMPLED_MAJOR: u16 = 3;
-/// Its minor version.
+/// The minor version of a sampled profile.
 const SAMPLED_MINOR: u16 = 0;
 /// Bytes of the file header: magic, major, minor, flags.
 pub(crate) const FILE_HEADER: usize = 16;

@@ -92,7 +92,7 @@ pub enum Record {
         tick: u64,
         /// Resident bytes.
         bytes: u64,
-        /// Of these: the recorder's own. `None` in traces of minor versions before 5, and where
+        /// Resident bytes of the recorder. `None` in traces of minor versions before 5, and where
         /// the collector could not measure them.
         recorder_bytes: Option<u64>,
     },
@@ -184,11 +184,11 @@ pub enum Origin {
 pub struct ImageStart {
     /// The image.
     pub image: ImageId,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it began.
+    /// How the image began.
     pub origin: Origin,
     /// The parent image, if `origin` is `Fork` and the trace contains the parent.
     pub forked_from: Option<ImageId>,
@@ -235,7 +235,7 @@ pub struct ImageEnd {
     pub image: ImageId,
     /// When the collector noticed the end.
     pub tick: u64,
-    /// How it ended.
+    /// How the image ended.
     pub exit: Exit,
     /// The trace contains all events that its recorder emitted.
     pub complete: bool,
@@ -259,7 +259,7 @@ pub struct ThreadStart {
 pub struct ThreadName {
     /// The thread.
     pub thread: ThreadId,
-    /// Its name (`/proc/PID/task/TID/comm`).
+    /// Name of the thread (`/proc/PID/task/TID/comm`).
     pub name: String,
 }
 
@@ -418,7 +418,7 @@ pub struct EntryCounts {
     pub entry: EntryPoint,
     /// Allocations.
     pub allocations: u64,
-    /// Their requested bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations.
     pub deallocations: u64,
@@ -430,7 +430,7 @@ pub struct EntryCounts {
 /// A moment of the recording that somebody named while it ran (`allotrope mark`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// When the moment was named.
     pub tick: u64,
     /// The name. Several moments may have the same.
     pub name: String,
@@ -448,7 +448,7 @@ pub struct Waits {
     pub tick: u64,
     /// Number of waits.
     pub waits: u64,
-    /// Their total duration, in ticks.
+    /// Total duration of the waits, in ticks.
     pub waited_ticks: u64,
 }
 
@@ -490,11 +490,11 @@ pub struct Symbols {
 /// Why addresses of a module have no names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MissingNames {
-    /// Its file is not there any more.
+    /// The module's file is not there any more.
     FileGone = 1,
     /// The file at its path is another build, or not proven to be the one that ran.
     OtherBuild = 2,
-    /// Its process had ended before the file could be opened, and no file is at its path.
+    /// The module's process had ended before the file could be opened, and no file is at its path.
     ProcessGone = 3,
     /// The file that ran has no symbols for these addresses.
     Stripped = 4,
@@ -550,7 +550,7 @@ pub struct JitSymbols {
 pub struct Location {
     /// [`StackNode::address`] minus the mapping's bias (JIT code has no bias).
     pub address: u64,
-    /// As in [`StackNode::exact`].
+    /// Same as [`StackNode::exact`].
     pub exact: bool,
     /// Indexes into the record's `frames`, innermost first. Each frame but the last
     /// is inlined into the next.
@@ -560,7 +560,7 @@ pub struct Location {
 /// An image that could not be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrecorded {
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
     /// The executable.
     pub executable: PathBuf,

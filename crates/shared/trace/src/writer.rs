@@ -35,10 +35,10 @@ const MIN_FRAME: usize = 1 << 10;
 /// How chunks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// With zstd at a fast level.
+    /// Chunks are compressed with zstd at a fast level.
     #[default]
     Fast,
-    /// Not at all: for a collector that cannot keep up with the program.
+    /// Chunks are not compressed: for a collector that cannot keep up with the program.
     None,
 }
 
@@ -81,7 +81,7 @@ impl<W: Write> TraceWriter<W> {
         Self::with(sink, Contents::Recording)
     }
 
-    /// The same for a sampled profile: no events, but [`Record::Sampling`],
+    /// Writes the file header of a sampled profile, which has no events, but [`Record::Sampling`],
     /// [`Record::Samples`] and [`Record::SampleTotals`].
     pub fn sampled(sink: W) -> Result<Self, WriteError> {
         Self::with(sink, Contents::Samples)

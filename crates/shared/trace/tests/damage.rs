@@ -94,7 +94,7 @@ fn damaged_free_stacks_end_the_readable_part_before_them() {
     }
 }
 
-/// As a reader of minor version 3 does, to which the kind is unknown.
+/// Reads the events as a reader of minor version 3 does, to which the kind of chunk is unknown.
 #[test]
 fn without_the_chunk_of_free_stacks_the_events_are_the_same() {
     let (mut file, start, _) = with_free_stacks();

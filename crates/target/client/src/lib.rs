@@ -72,7 +72,7 @@ pub use window::{Window, WindowOptions, opt_out, quiet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recording {
-    /// Not recorded.
+    /// The process is not recorded.
     No,
     /// Every event is recorded, each allocation with its stack.
     Stacks,

@@ -28,7 +28,7 @@ pub struct Next {
 pub struct Found(usize);
 
 impl Found {
-    /// Its address.
+    /// Returns the address of the definition.
     #[inline]
     pub fn address(self) -> usize {
         self.0 & !1
@@ -66,8 +66,8 @@ impl Next {
         }
     }
 
-    /// Its next definition. Ends the program with a message if there is none at all, as
-    /// the loader would have.
+    /// Returns the next definition of the function. Ends the program with a message if there is
+    /// none at all, as the loader would have.
     #[inline]
     pub fn get(&self) -> Found {
         match self.found.load(Relaxed) {

@@ -22,7 +22,7 @@ macro_rules! form {
 
             pub static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
 
-            /// Before the call; returns the address of the next definition.
+            /// Is called before the call; returns the address of the next definition.
             pub extern "C" fn begin(caller: Caller<'_>) -> usize {
                 let next = NEXT.get();
                 if let Some(recorder) = next.recorder() {
@@ -31,7 +31,7 @@ macro_rules! form {
                 next.address()
             }
 
-            /// After the call, unless it has thrown an exception.
+            /// Is called after the call, unless that has thrown an exception.
             pub extern "C" fn end(
                 block: *mut c_void,
                 size: usize,

@@ -12,9 +12,9 @@ use super::endpoint::Endpoint;
 
 /// How long a request with its answer may take; the exporters of OpenTelemetry have the same limit.
 const SECONDS: u64 = 10;
-/// Most bytes of the headers, and of the body, of an answer.
+/// Largest number of bytes of the headers, and of the body, of an answer.
 const MAX_ANSWER: usize = 64 << 10;
-/// Most characters of a collector's words that are shown.
+/// Largest number of characters of a collector's words that are shown.
 const MAX_WORDS: usize = 200;
 
 /// A client of one collector.

@@ -34,7 +34,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// From the option's value and the environment, in which an empty variable is unset.
+    /// Reads the endpoint from the option's value and the environment, in which an empty variable
+    /// is unset.
     pub fn new(url: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let variable = |name| variable(name).filter(|it| !it.trim().is_empty());
         let url = parsed(url)?;

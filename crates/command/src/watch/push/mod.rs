@@ -25,11 +25,11 @@ use crate::values;
 use endpoint::Endpoint;
 use sender::{Counts, Sender};
 
-/// Most last states that wait for a free place.
+/// Largest number of last states that wait for a free place.
 const MAX_ENDED: usize = 16;
 /// How long the last push may take when the watcher ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this time a message says what is waited for.
+/// Time after which a message says what is waited for.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long the end of the last push, or a signal, may go unnoticed.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -73,7 +73,7 @@ fn check_query(query: &str) -> Result<(), Answer> {
 pub struct Answers {
     session: SyncSender<SyncSender<Vec<Snapshot>>>,
     locator: Locator,
-    /// From this age on a block is old, in nanoseconds.
+    /// Age in nanoseconds from which on a block is old.
     old_age: u64,
 }
 

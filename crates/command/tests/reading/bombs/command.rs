@@ -19,14 +19,14 @@ pub struct Folder(tempfile::TempDir);
 
 /// How a command ended.
 pub struct Ended {
-    /// Its status; none if a limit or a signal ended it.
+    /// Exit status of the command; none if a limit or a signal ended it.
     pub status: Option<i32>,
     /// What it printed on stderr.
     pub message: String,
 }
 
 impl Folder {
-    /// With an ordinary file `small`.
+    /// Makes a folder with an ordinary file `small`.
     pub fn new() -> Self {
         let folder = Self(tempfile::tempdir().expect("a temporary folder"));
         folder.write("small", b"main;f 1\nmain;g 2\n");

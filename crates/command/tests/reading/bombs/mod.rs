@@ -24,16 +24,16 @@ const MAX: usize = 10_000_000;
 /// What each file is read with; BOMB is the file, SMALL an ordinary one.
 const COMMANDS: &[&str] = &[
     "diff SMALL BOMB",
-    "export --to folded BOMB",
+    "export --format folded BOMB",
     "diff BOMB SMALL --format json",
     "diff --html OUTPUT.html SMALL BOMB",
     "diff --flamegraph OUTPUT.svg SMALL BOMB",
-    "export --to pprof -o OUTPUT BOMB",
-    "export --to dhat BOMB",
-    "export --to stacks BOMB",
-    "export --to json BOMB",
+    "export --format pprof -o OUTPUT BOMB",
+    "export --format dhat BOMB",
+    "export --format stacks BOMB",
+    "export --format json BOMB",
 ];
-/// So many of them suffice to see that a file is refused, which its reader does.
+/// Number of commands that suffice to see that a file is refused, which its reader does.
 const ENOUGH: usize = 2;
 
 /// Runs the commands on each bomb of a format.

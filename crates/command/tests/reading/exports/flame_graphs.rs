@@ -107,7 +107,7 @@ fn a_graph_can_be_printed() {
     let trace = text(&METRICS.trace);
     let printed = fine(&["report", trace, "--flamegraph", "-"]);
     assert_eq!(printed, graph(&["report", trace]).into_bytes());
-    let folded = fine(&["export", trace, "--to", "folded", "-o", "-"]);
-    assert_eq!(folded, fine(&["export", trace, "--to", "folded"]));
+    let folded = fine(&["export", trace, "--format", "folded", "-o", "-"]);
+    assert_eq!(folded, fine(&["export", trace, "--format", "folded"]));
     assert!(!Path::new("-").exists());
 }

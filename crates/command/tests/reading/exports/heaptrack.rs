@@ -76,7 +76,7 @@ fn the_file_read_again_has_the_same_sums() {
     let json = fine(&[
         "export",
         path.to_str().expect("a plain name"),
-        "--to",
+        "--format",
         "json",
     ]);
     let json: Value = serde_json::from_slice(&json).expect("it is JSON");

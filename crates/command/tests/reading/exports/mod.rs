@@ -57,7 +57,7 @@ fn fine(arguments: &[&str]) -> Vec<u8> {
 #[track_caller]
 fn exported(trace: &Path, format: &str, options: &[&str]) -> Vec<u8> {
     let file = trace.to_str().expect("a plain name");
-    fine(&[&["export", file, "--to", format], options].concat())
+    fine(&[&["export", file, "--format", format], options].concat())
 }
 
 /// Fails unless a command is refused with status 2 in one sentence that has these words.
@@ -90,31 +90,31 @@ fn what_has_no_meaning_is_refused_in_one_sentence() {
         ("perfetto", "does not give allocated bytes"),
     ] {
         refused(
-            &["export", &stacks, "--to", format],
+            &["export", &stacks, "--format", format],
             &["stacks.folded", part],
         );
     }
     let steps = steps();
     let steps = steps.to_str().expect("a plain name");
     let moment = format!("{steps}@between");
-    refused(&["export", &moment, "--to", "firefox"], &["no times"]);
+    refused(&["export", &moment, "--format", "firefox"], &["no times"]);
     for format in ["firefox", "heaptrack", "perfetto"] {
-        let per = ["export", steps, "--to", format, "--per", "2"];
+        let per = ["export", steps, "--format", format, "--per", "2"];
         refused(&per, &["--per"]);
     }
     refused(
-        &["export", steps, "--to", "csv", "--process", "99"],
+        &["export", steps, "--format", "csv", "--process", "99"],
         &["there is no process 99"],
     );
     refused(
-        &["export", &stacks, "--to", "csv", "--process", "0"],
+        &["export", &stacks, "--format", "csv", "--process", "0"],
         &["leave --process out"],
     );
     let counted = record(compiled("metrics.c")).option("--counts-only");
     let counted = counted.arg("temporary").run().ok();
     let counted = counted.trace.to_str().expect("a plain name");
     for format in ["firefox", "heaptrack", "perfetto", "speedscope", "csv"] {
-        refused(&["export", counted, "--to", format], &["--counts-only"]);
+        refused(&["export", counted, "--format", format], &["--counts-only"]);
     }
     refused(
         &["report", counted, "--flamegraph", "/dev/stdout"],
@@ -127,17 +127,17 @@ fn what_has_no_meaning_is_refused_in_one_sentence() {
 fn stacks_of_other_tools_become_sums() {
     let folder = folder();
     let stacks = folded(&folder);
-    let csv = String::from_utf8(fine(&["export", &stacks, "--to", "csv"])).expect("text");
+    let csv = String::from_utf8(fine(&["export", &stacks, "--format", "csv"])).expect("text");
     let rows: Vec<&str> = csv.lines().collect();
     assert_eq!(rows.len(), 2, "{csv}");
     assert_eq!(rows[1], ",,,5,,,,,,,,,,,,,,,,,,,f,,,,main;f");
-    let scope = fine(&["export", &stacks, "--to", "speedscope"]);
+    let scope = fine(&["export", &stacks, "--format", "speedscope"]);
     sums::check_speedscope(&scope, &[("allocations", 5)]);
     let dhat = folder.path().join("metrics.json");
     let path = dhat.to_str().expect("a plain name");
     let metrics = METRICS.trace.to_str().expect("a plain name");
-    fine(&["export", metrics, "--to", "dhat", "-o", path]);
-    let (_, heaps) = perfetto::heaps(&fine(&["export", path, "--to", "perfetto"]));
+    fine(&["export", metrics, "--format", "dhat", "-o", path]);
+    let (_, heaps) = perfetto::heaps(&fine(&["export", path, "--format", "perfetto"]));
     assert_eq!(heaps.len(), 1);
     let heap = heaps.values().next().expect("one");
     assert_eq!(perfetto_files::under(heap, "first").allocated, 10_000);

@@ -11,7 +11,7 @@ use crate::figures_agree::page::Page;
 use crate::figures_agree::text::{block, cells, count, is_bytes};
 use crate::support::{allotrope, schema};
 
-/// Most processes of which each has commands of its own.
+/// Largest number of processes of which each has commands of its own.
 const MAX_PROCESSES: usize = 4;
 
 /// A recording, and what disagrees about it.
@@ -363,12 +363,12 @@ impl Compared {
                 "heaptrack" => "out.zst".to_owned(),
                 other => format!("out.{other}"),
             });
-            self.said(&["export", "--to", format, "-o", utf8(&file)]);
+            self.said(&["export", "--format", format, "-o", utf8(&file)]);
             if format == "perfetto" {
                 // It is decoded by tests of its own.
                 continue;
             }
-            let output = allotrope(["export", utf8(&file), "--to", "json"]);
+            let output = allotrope(["export", utf8(&file), "--format", "json"]);
             let Ok(sums) = serde_json::from_slice::<Value>(&output.stdout) else {
                 let errors = output.errors();
                 self.disagree(format!("{format} cannot be read: {errors}"));
@@ -389,22 +389,26 @@ impl Compared {
                     Some(one) if is_one => number(&one["totals"], total),
                     _ => self.sum(total),
                 };
-                self.same(&format!("export --to {format}: {metric}"), said, expected);
+                self.same(
+                    &format!("export --format {format}: {metric}"),
+                    said,
+                    expected,
+                );
             }
             let one = largest.filter(|_| format == "heaptrack" || self.processes().len() == 1);
             if let Some(one) = one
                 && let Some(peak) = sum_of(&sums, "bytes_at_peak")
             {
                 let expected = number(&one["totals"], "peak_bytes");
-                self.same(&format!("export --to {format}: peak"), peak, expected);
+                self.same(&format!("export --format {format}: peak"), peak, expected);
             }
         }
-        let folded = self.said(&["export", "--to", "folded", "--metric", "bytes"]);
+        let folded = self.said(&["export", "--format", "folded", "--metric", "bytes"]);
         let sum = folded.lines().filter_map(|line| line.rsplit_once(' '));
         let sum: u64 = sum
             .filter_map(|(_, number)| number.parse::<u64>().ok())
             .sum();
-        self.same("export --to folded", sum, self.sum("allocated_bytes"));
+        self.same("export --format folded", sum, self.sum("allocated_bytes"));
     }
 
     /// The totals, sites and resident sets of the page.

@@ -26,11 +26,11 @@ impl Compared {
             return;
         }
         for (metric, total) in METRICS {
-            let folded = self.said(&["export", "--to", "folded", "--metric", metric]);
+            let folded = self.said(&["export", "--format", "folded", "--metric", metric]);
             let numbers = folded.lines().filter_map(|line| line.rsplit_once(' '));
             let sum: u64 = numbers.filter_map(|(_, it)| it.parse::<u64>().ok()).sum();
             self.same(&format!("folded: {metric}"), sum, self.sum(total));
-            let stacks = self.said(&["export", "--to", "stacks", "--metric", metric]);
+            let stacks = self.said(&["export", "--format", "stacks", "--metric", metric]);
             let numbers = stacks
                 .lines()
                 .filter_map(|it| it.trim().parse::<u64>().ok());
@@ -45,7 +45,7 @@ impl Compared {
 
     /// The last dump of each heap, and the heaps of the peaks.
     fn perfetto(&self) {
-        let (_, heaps) = heaps(&self.written(&["export", "--to", "perfetto"]));
+        let (_, heaps) = heaps(&self.written(&["export", "--format", "perfetto"]));
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for ((_, name), heap) in &heaps {
             let is_peak = name.contains("peak");
@@ -72,7 +72,7 @@ impl Compared {
 
     /// Samples, and what native allocations retain; each process is a thread there.
     fn firefox(&self) {
-        let file = self.written(&["export", "--to", "firefox"]);
+        let file = self.written(&["export", "--format", "firefox"]);
         let json: Value = serde_json::from_slice(&file).expect("JSON");
         let sum = |table: &str, counts: fn(i64) -> bool| -> u64 {
             let threads = json["threads"].as_array().expect("a list").iter();
@@ -114,7 +114,7 @@ impl Compared {
         if number(totals, "allocations") == 0 {
             return;
         }
-        let text = self.said(&["export", "--to", "json", "--process", &id]);
+        let text = self.said(&["export", "--format", "json", "--process", &id]);
         let json: Value = serde_json::from_str(&text).expect("JSON");
         for (metric, total) in [
             ("allocations", "allocations"),

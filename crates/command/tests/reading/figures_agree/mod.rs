@@ -182,7 +182,7 @@ fn cut() {
     }
 }
 
-/// So many stacks at so many times that the page has wider buckets of time for some.
+/// There are so many stacks at so many times that the page has wider buckets of time for some.
 #[test]
 fn more_than_fits_a_page() {
     let recording = figures(&["many_sites", "14", "300"]).run();

@@ -110,7 +110,7 @@ impl Compared {
         if self.is_counted() || self.sum("allocations") == 0 {
             return;
         }
-        let csv = self.said(&["export", "--to", "csv"]);
+        let csv = self.said(&["export", "--format", "csv"]);
         let mut lines = csv.lines();
         let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
@@ -120,7 +120,7 @@ impl Compared {
                 *sums.entry(name).or_default() += value.parse::<u64>().unwrap_or(0);
             }
         }
-        let json = self.said(&["export", "--to", "speedscope"]);
+        let json = self.said(&["export", "--format", "speedscope"]);
         let json: Value = serde_json::from_str(&json).expect("JSON");
         let profiles = json["profiles"].as_array().expect("a list").iter();
         let profiles: BTreeMap<&str, u64> = profiles

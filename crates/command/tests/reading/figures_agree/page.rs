@@ -17,7 +17,7 @@ pub struct Page {
 /// When blocks of rows were allocated and freed.
 pub struct Cells {
     pub rows: Vec<Vec<Cell>>,
-    /// By row: so many buckets are one.
+    /// Number of buckets that are one, by row.
     pub widths: Vec<u64>,
 }
 

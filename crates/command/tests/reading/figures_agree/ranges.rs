@@ -13,7 +13,7 @@ struct Process {
     row: usize,
     id: u64,
     sites: std::ops::Range<usize>,
-    /// Its rows of threads, with the kernel's ids of these.
+    /// Rows of the process's threads, with the kernel's ids of these.
     threads: Vec<(usize, u64)>,
     starts: Vec<u64>,
     end: u64,
@@ -278,7 +278,7 @@ impl Compared {
             self.within(&what, said, expected);
         }
         let file = format!("{}@{at}", self.trace.display());
-        let output = allotrope(["export", &file, "--to", "json"]);
+        let output = allotrope(["export", &file, "--format", "json"]);
         if let Ok(json) = serde_json::from_slice::<Value>(&output.stdout) {
             let names = json["metrics"].as_array().expect("a list");
             let at = names.iter().position(|it| it == "leaked_bytes");

@@ -11,7 +11,7 @@ use crate::support::{compiled, record, run};
 const MIB: u64 = 1 << 20;
 /// The recorder's code and static data, and what else its library brings into the process.
 const NOT_MEASURED: u64 = 4 * MIB;
-/// So much the recorder has at least: each of 100 threads has filled its buffer of 512 KiB.
+/// Bytes that the recorder has at least: each of 100 threads has filled its buffer of 512 KiB.
 const AT_LEAST: u64 = 50 * MIB;
 
 /// The most of a process's samples: as the kernel has it, and without the recorder's.
@@ -59,8 +59,7 @@ fn stat_has_the_resident_set_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let csv = folder.path().join("out.csv");
     let mut stat = command();
-    stat.args(["stat", "--interval", "100ms", "--csv"])
-        .arg(&csv);
+    stat.args(["stat", "--every", "100ms", "--csv"]).arg(&csv);
     stat.arg("--").arg(compiled("figures.c")).arg("resident");
     let plain = record(compiled("figures.c")).arg("resident").plain();
     let plain = count(&plain.text()).expect("KiB") * 1024;

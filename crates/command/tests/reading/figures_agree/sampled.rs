@@ -75,7 +75,7 @@ fn agree(file: &Path, folder: &Path) {
             "page: {column} {of_page}: {totals}"
         );
     }
-    let export = json(&["export", file, "--to", "json"]);
+    let export = json(&["export", file, "--format", "json"]);
     let names = export["metrics"].as_array().expect("a list");
     for (metric, name) in [
         ("leaked_bytes", "live_bytes"),

@@ -29,11 +29,11 @@ const OF_ALL: &[&str] = &[
     "diff MUTANT WHOLE --format json",
     "diff WHOLE MUTANT --format sections",
     "diff WHOLE MUTANT --fail-on allocations>+0",
-    "export --to folded MUTANT",
-    "export --to json MUTANT",
-    "export --to dhat MUTANT",
-    "export --to pprof -o OUTPUT MUTANT",
-    "export --to stacks MUTANT",
+    "export --format folded MUTANT",
+    "export --format json MUTANT",
+    "export --format dhat MUTANT",
+    "export --format pprof -o OUTPUT MUTANT",
+    "export --format stacks MUTANT",
 ];
 
 /// Runs a command on each wanted mutant, but on at most `otherwise` or a hundredth of

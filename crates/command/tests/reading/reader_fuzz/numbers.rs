@@ -19,7 +19,7 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         ((self.next() >> 11) % bound as u64) as usize
     }

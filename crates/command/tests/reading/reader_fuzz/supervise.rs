@@ -24,7 +24,7 @@ pub const MEMORY: u64 = 1 << 30;
 pub const CPU_SECONDS: u64 = 20;
 /// One that uses no CPU time waits for ever: after so long, even under load, it hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// After so many findings the run ends.
+/// Number of findings after which the run ends.
 const MAX_FINDINGS: usize = 20;
 
 const SEED: &str = "ALLOTROPE_FUZZ_SEED";
@@ -71,7 +71,7 @@ pub fn keep(name: &str, bytes: &[u8]) {
 /// How a child ended.
 enum Ended {
     Well,
-    /// At this mutant.
+    /// The child ended badly at this mutant.
     Badly(u64, String),
 }
 

@@ -273,7 +273,7 @@ pub fn comb(depth: u32, functions: u64, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many stacks, each so deep, that share no function but the outermost.
+/// Writes so many stacks, each so deep, that share no function but the outermost.
 pub fn separate(stacks: u32, depth: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -286,7 +286,8 @@ pub fn separate(stacks: u32, depth: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many stacks, each so deep: `main` calls so many functions, and below each are the same others.
+/// Writes so many stacks, each so deep: `main` calls so many functions, and below each are the same
+/// others.
 pub fn broad(stacks: u32, depth: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -304,7 +305,7 @@ pub fn broad(stacks: u32, depth: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many distinct stacks: below each node `fan` others.
+/// Writes so many distinct stacks: below each node `fan` others.
 pub fn many_stacks(stacks: u32, fan: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -318,7 +319,7 @@ pub fn many_stacks(stacks: u32, fan: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many threads; each allocates a block of its own, and frees one of another.
+/// Writes so many threads; each allocates a block of its own, and frees one of another.
 pub fn many_threads(threads: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -362,7 +363,7 @@ pub fn nested_forks(depth: u32, blocks: u32, name: &str) -> Vec<u8> {
     bomb.finish(depth, name)
 }
 
-/// So many modules, each mapped.
+/// Writes so many modules, each mapped.
 pub fn many_modules(modules: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -402,7 +403,7 @@ pub fn many_modules(modules: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many windows, open at the same time, and so many allocations in them.
+/// Writes so many windows, open at the same time, and so many allocations in them.
 pub fn many_windows(windows: u32, allocations: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -444,7 +445,7 @@ pub fn many_windows(windows: u32, allocations: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many allocations of so many stacks, none of which is freed.
+/// Writes so many allocations of so many stacks, none of which is freed.
 pub fn many_blocks(blocks: u32, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);
@@ -455,7 +456,7 @@ pub fn many_blocks(blocks: u32, name: &str) -> Vec<u8> {
     bomb.finish(1, name)
 }
 
-/// So many functions with names of so many bytes, on stacks of ten of them.
+/// Writes so many functions with names of so many bytes, on stacks of ten of them.
 pub fn long_names(functions: u64, bytes: usize, name: &str) -> Vec<u8> {
     let mut bomb = Bomb::new(false);
     bomb.image(0, None);

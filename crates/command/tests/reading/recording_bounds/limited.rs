@@ -34,7 +34,7 @@ pub struct Recording {
 
 /// How a command ended.
 pub struct Ended {
-    /// Its status; `None` after a signal.
+    /// Exit status; `None` after a signal.
     pub code: Option<i32>,
     /// The first megabyte of its output.
     pub stdout: String,

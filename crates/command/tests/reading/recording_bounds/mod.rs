@@ -48,18 +48,18 @@ const ALL: &[&str] = &[
     "diff --flamegraph OUT FILE OTHER",
     "diff --html OUT FILE OTHER",
     "diff --window w1 FILE OTHER",
-    "export --to folded -o OUT FILE",
-    "export --to json -o OUT FILE",
-    "export --to pprof -o OUT FILE",
-    "export --to dhat -o OUT FILE",
-    "export --to stacks -o OUT FILE",
-    "export --to perfetto -o OUT FILE",
-    "export --to firefox -o OUT FILE",
-    "export --to heaptrack -o OUT FILE",
+    "export --format folded -o OUT FILE",
+    "export --format json -o OUT FILE",
+    "export --format pprof -o OUT FILE",
+    "export --format dhat -o OUT FILE",
+    "export --format stacks -o OUT FILE",
+    "export --format perfetto -o OUT FILE",
+    "export --format firefox -o OUT FILE",
+    "export --format heaptrack -o OUT FILE",
     "symbolize -o OUT FILE",
 ];
 
-/// Those of them that run among the ordinary tests.
+/// The commands that run among the ordinary tests.
 const SOME: &[&str] = &[
     "report FILE",
     "report --tree FILE",
@@ -67,7 +67,7 @@ const SOME: &[&str] = &[
     "report --html OUT FILE",
     "report --flamegraph OUT FILE",
     "diff FILE OTHER",
-    "export --to folded -o OUT FILE",
+    "export --format folded -o OUT FILE",
 ];
 
 fn is_slow() -> bool {
@@ -132,7 +132,7 @@ bounded! {
     many_stacks_that_free: many_free_stacks, (200, 200), (600, 600);
 }
 
-/// Of 4,096 stacks of 4,000 frames the tree shows some lines. All nodes take 2.8 GB.
+/// The tree shows some lines of 4,096 stacks of 4,000 frames. All nodes take 2.8 GB.
 #[test]
 fn a_tree_is_made_of_what_is_shown() {
     let recording = Recording::new(bombs::wide_below_deep(4_000, 12, "f"), Vec::new());
@@ -191,7 +191,7 @@ fn what_takes_more_memory_than_allowed_is_refused_in_one_sentence() {
         "report --input-limit 64MiB --html OUT FILE",
         "show --input-limit 64MiB FILE site:1",
         "diff --input-limit 64MiB FILE OTHER",
-        "export --input-limit 64MiB --to pprof -o OUT FILE",
+        "export --input-limit 64MiB --format pprof -o OUT FILE",
         "view --input-limit 64MiB --no-open FILE",
     ] {
         let ended = recording.run(line, Limits::OF_TESTS);
@@ -210,7 +210,7 @@ fn what_takes_more_memory_than_allowed_is_refused_in_one_sentence() {
 fn an_output_larger_than_allowed_is_refused_in_one_sentence() {
     let name = "f".repeat(200);
     let recording = Recording::new(bombs::comb(3_000, 100, &name), Vec::new());
-    let line = "export --input-limit 256MiB --to folded -o OUT FILE";
+    let line = "export --input-limit 256MiB --format folded -o OUT FILE";
     let ended = recording.run(line, Limits::OF_TESTS);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let sentence = "the output would have more than 256.0 MiB; --input-limit SIZE allows more";

@@ -110,10 +110,10 @@ fn signals_end_every_command_in_the_middle_of_its_work() {
         (&frames, "view --no-open FILE OTHER"),
         (&frames, "diff FILE OTHER"),
         (&frames, "diff --html OUT FILE OTHER"),
-        (&frames, "export --to stacks -o OUT FILE"),
+        (&frames, "export --format stacks -o OUT FILE"),
         (&blocks, "report FILE"),
         (&blocks, "report --site 1 --events --format csv FILE"),
-        (&blocks, "export --to heaptrack -o OUT FILE"),
+        (&blocks, "export --format heaptrack -o OUT FILE"),
         (&blocks, "replay FILE"),
         (&blocks, "paths FILE"),
     ];
@@ -137,8 +137,8 @@ fn signals_end_every_command_in_the_middle_of_its_work() {
 fn a_signal_while_an_output_is_written_leaves_no_part_of_it() {
     let [frames, _] = large();
     for line in [
-        "export --to stacks -o OUT FILE",
-        "export --to folded -o OUT FILE",
+        "export --format stacks -o OUT FILE",
+        "export --format folded -o OUT FILE",
     ] {
         let mut child = start(&frames, line);
         let written = wait_until(&mut child, |_| !frames.written().is_empty());
@@ -152,7 +152,7 @@ fn a_signal_while_an_output_is_written_leaves_no_part_of_it() {
 #[test]
 fn a_signal_while_nobody_reads_the_output_ends_the_command() {
     let recording = Recording::new(bombs::comb(2_000, 100, "f"), Vec::new());
-    for line in ["export --to folded FILE", "report --format json FILE"] {
+    for line in ["export --format folded FILE", "report --format json FILE"] {
         let mut child = command()
             .args(recording.arguments(line))
             .stdout(Stdio::piped())

@@ -25,7 +25,7 @@ fn prepared(way: &str, busy: bool) -> Record {
         .args(busy.then_some("busy"))
 }
 
-/// In a process group of its own: some of these signal their whole group.
+/// Runs in a process group of its own: some of these signal their whole group.
 fn in_group(record: Record) -> Recording {
     let output = run(record.command().process_group(0), b"");
     record.recorded(output)

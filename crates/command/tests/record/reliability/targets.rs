@@ -11,7 +11,7 @@ pub fn target(source: &str) -> PathBuf {
     target_with(source, &[])
 }
 
-/// The same with more flags.
+/// Same as [`target`], with more flags.
 pub fn target_with(source: &str, flags: &[&str]) -> PathBuf {
     // Compiled programs are cached by source and flags: a flag stands for the header.
     let mut hasher = DefaultHasher::new();

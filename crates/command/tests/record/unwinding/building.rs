@@ -116,7 +116,7 @@ impl Build {
         Ok(result)
     }
 
-    /// In a folder named by a hash of everything that determines the result.
+    /// Returns a folder named by a hash of everything that determines the result.
     fn destination(&self) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         (&self.compiler, &self.flags, &self.name).hash(&mut hasher);

@@ -5,9 +5,9 @@ use std::process::Command;
 use crate::support::{record, run};
 use crate::unwinding::building::build;
 
-/// With the recorder, an alternate stack of exactly `sysconf(_SC_MINSIGSTKSZ)` is
-/// enough for a handler that allocates, if without the recorder 64 bytes less (one
-/// step of the kernel's alignment) are enough.
+/// Expects that with the recorder an alternate stack of exactly `sysconf(_SC_MINSIGSTKSZ)` is
+/// enough for a handler that allocates, if without the recorder 64 bytes less (one step of the
+/// kernel's alignment) are enough.
 fn expect_no_need_for_more(thread: &str) {
     let program = build("cc", "smallest_stack.c").flags(["-Wl,-z,now"]).run();
     let number = |text: &[u8]| -> i64 {

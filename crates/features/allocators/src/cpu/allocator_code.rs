@@ -111,8 +111,8 @@ fn is_operator(name: &str) -> bool {
     rest == "new" || rest == "delete"
 }
 
-/// Without what compilers and glibc add to a name: `__libc_malloc`, `__GI___libc_free`,
-/// `_int_malloc.cold`, `free_perturb.part.0`.
+/// Returns the name without what compilers and glibc add to it: `__libc_malloc`,
+/// `__GI___libc_free`, `_int_malloc.cold`, `free_perturb.part.0`.
 pub fn plain(function: &str) -> &str {
     let name = function.split('.').next().unwrap_or(function);
     let name = name.strip_prefix("__GI_").unwrap_or(name);

@@ -101,7 +101,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Those beside the clock.
+    /// All quantities beside the clock.
     pub const COUNTERS: [Self; 6] = [
         Self::Instructions,
         Self::Cycles,
@@ -113,7 +113,7 @@ impl Quantity {
     /// How many quantities there are.
     pub const COUNT: usize = 7;
 
-    /// Its name in reports.
+    /// Returns the quantity's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Clock => "clock",
@@ -171,7 +171,7 @@ pub(crate) enum Record {
     },
     /// A sample.
     Sample(Box<SampleRecord>),
-    /// So many records were lost, because the ring was full.
+    /// Number of records that were lost, because the ring was full.
     Lost(u64),
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct SampleRecord {
     pub(crate) stack: Vec<u8>,
 }
 
-/// For which task and processor an event was opened.
+/// Task and processor for which an event was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Opened {
     /// The thread; 0 for the children of this process.
@@ -214,7 +214,7 @@ pub(crate) struct Events {
     others: Vec<Counter>,
     /// The events beside the clock; so does their output.
     counters: Vec<(Quantity, Counter)>,
-    /// By the kernel's number of the event, which inherited ones have, too.
+    /// Quantity of each event, by the kernel's number of the event, which inherited ones have, too.
     quantities: FxHashMap<u64, (Quantity, Opened)>,
     /// Threads were opened after others: what they inherited may be opened twice.
     pub(crate) is_doubled: bool,
@@ -711,7 +711,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Of the process to sample; 0 for children.
+    /// Reads the facts about the process to sample; `process` is 0 for children.
     fn read(process: u32) -> Self {
         const SYS_ADMIN: u64 = 1 << 21;
         const PERFMON: u64 = 1 << 38;

@@ -32,13 +32,13 @@ pub(crate) struct Exports {
 /// A file of executable code.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
-    /// Its path, as the process has it.
+    /// Path of the file, as the process has it.
     pub(crate) path: Vec<u8>,
     pub(crate) build_id: Vec<u8>,
     /// The file that was read.
     pub(crate) file: FileIdentity,
     pub(crate) exports: Exports,
-    /// By offset in the file: the address that the program header states.
+    /// Offsets in the file of each segment, and the address that the program header states.
     segments: Vec<(Range<u64>, u64)>,
     eh_frame: Option<(Range<u64>, Bytes)>,
     eh_frame_hdr: Option<(Range<u64>, Bytes)>,

@@ -46,15 +46,15 @@ pub struct Profile {
     pub allocators: Vec<String>,
     /// Everything inside the allocator.
     pub inside: Share,
-    /// By the function through which the program called.
+    /// Rows by the function through which the program called.
     pub entry_points: Vec<Row>,
-    /// By function that executed, of the allocator or called by it.
+    /// Rows by the function that executed, of the allocator or called by it.
     pub functions: Vec<Row>,
-    /// By source line, inlined code at its own line.
+    /// Rows by source line, inlined code at its own line.
     pub lines: Vec<Row>,
-    /// By the code that called the allocator.
+    /// Rows by the code that called the allocator.
     pub sites: Vec<Row>,
-    /// By name of the counter; `null`: unavailable.
+    /// Counters by name; `null`: unavailable.
     pub counters: BTreeMap<&'static str, Option<Counter>>,
     /// The counters that are unavailable because records were lost, of which nothing else tells
     /// how much they counted.
@@ -72,13 +72,13 @@ pub struct Profile {
 pub struct Share {
     /// Samples.
     pub samples: u64,
-    /// Those of them that were in the kernel.
+    /// Samples that were in the kernel.
     pub kernel_samples: u64,
     /// Samples of all samples, 0 to 1.
     pub share: f64,
     /// The 95 % interval of the share (Wilson score).
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the 95 % interval.
     pub high: f64,
 }
 
@@ -96,7 +96,7 @@ pub struct Row {
     pub module: String,
     /// Whether it belongs to the allocator; otherwise the allocator calls it, or it calls.
     pub allocator: bool,
-    /// Its part.
+    /// Part of the samples that the row has.
     #[serde(flatten)]
     pub share: Share,
 }
@@ -104,12 +104,12 @@ pub struct Row {
 /// What a counter has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Counter {
-    /// In all code: exact, unless threads had to be counted twice (those of a process that
+    /// Amount in all code: exact, unless threads had to be counted twice (those of a process that
     /// began while others were opened); then estimated from samples.
     pub total: u64,
-    /// Inside the allocator, estimated from samples.
+    /// Amount inside the allocator, estimated from samples.
     pub inside: u64,
-    /// Inside the allocator, an operation; `null` if the operations are not known, or if too
+    /// Amount inside the allocator, an operation; `null` if the operations are not known, or if too
     /// little was counted for a sample of it. Never 0.
     pub per_operation: Option<f64>,
 }
@@ -117,9 +117,9 @@ pub struct Counter {
 /// The calls of the allocator in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
-    /// How many.
+    /// Number of the calls.
     pub number: u64,
-    /// How that is known.
+    /// How the number is known.
     pub source: &'static str,
 }
 

@@ -7,11 +7,11 @@ use crate::cpu::events::{
 };
 use crate::cpu::space::{Frame, Modules, Space};
 
-/// Most processes whose address spaces are known at once.
+/// Largest number of processes whose address spaces are known at once.
 const PROCESSES: usize = 1 << 12;
-/// Most distinct stacks; further ones keep only their innermost frames.
+/// Largest number of distinct stacks; further ones keep only their innermost frames.
 const STACKS: usize = 1 << 18;
-/// How many those keep.
+/// Number of frames that the further stacks keep.
 const SHORT: usize = 6;
 
 /// What the samples of a stack count.
@@ -19,9 +19,9 @@ const SHORT: usize = 6;
 pub(crate) struct Counts {
     /// Samples of the clock.
     pub(crate) samples: u64,
-    /// Those of them that were in the kernel.
+    /// Samples that were in the kernel.
     pub(crate) kernel_samples: u64,
-    /// By quantity, how much its samples stand for.
+    /// Amount, by quantity, for which its samples stand.
     pub(crate) amounts: [u64; Quantity::COUNT],
 }
 
@@ -53,7 +53,7 @@ pub struct Session {
     own: Option<u64>,
     /// The process that still executes it.
     starting: FxHashSet<u32>,
-    /// By thread, processor and quantity: the thread whose event is taken, if several events
+    /// Thread whose event is taken, by sampled thread, processor and quantity, if several events
     /// sample it, one opened and one inherited.
     taken: FxHashMap<(u32, usize, Quantity), i32>,
 }

@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 
 use crate::cpu::module::{Bytes, Module};
 
-/// Most frames of a stack that are kept, the innermost ones: enough for an allocator's and
-/// its caller's.
+/// Largest number of frames of a stack that are kept, the innermost ones: enough for an allocator's
+/// and its caller's.
 pub(crate) const FRAMES: usize = 48;
-/// Most mappings of code that are known of one process.
+/// Largest number of mappings of code that are known of one process.
 const MAPPINGS: usize = 1 << 14;
 
 /// A code address.
@@ -37,7 +37,7 @@ pub(crate) const NO_MODULE: u32 = u32::MAX;
 /// The modules of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// By path and inode.
+    /// Numbers of the modules, by path and inode.
     numbers: FxHashMap<(Vec<u8>, u64), u32>,
     pub(crate) all: Vec<Arc<Module>>,
 }

@@ -135,7 +135,7 @@ fn totals(run: &Run) -> HashMap<&'static str, (u64, u64)> {
 #[derive(Default)]
 struct PathCounts {
     operations: u64,
-    /// By the position of the function in the path.
+    /// Instructions of each function, by its position in the path.
     instructions: Vec<u64>,
     /// The first executed address of each function.
     first: Vec<u32>,
@@ -250,7 +250,7 @@ type CallKey = (String, String, String, u32);
 
 #[derive(Default)]
 struct Calls {
-    /// By entry point: operations, instructions.
+    /// Operations and instructions by entry point.
     entries: BTreeMap<&'static str, (u64, u64)>,
 }
 

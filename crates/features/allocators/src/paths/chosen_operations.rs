@@ -11,14 +11,14 @@ use crate::replay::{Call, Operations};
 pub struct ChosenOperations {
     /// One of so many is stepped.
     pub every: u64,
-    /// Their numbers, ascending.
+    /// Numbers of the operations, ascending.
     pub(crate) numbers: Vec<u64>,
     /// What they call, and the bytes of the block.
     pub(crate) calls: Vec<(Call, u64)>,
 }
 
 impl ChosenOperations {
-    /// At most about `wanted` of the operations.
+    /// Chooses at most about `wanted` of the operations.
     ///
     /// # Errors
     /// If the operations cannot be read.
@@ -54,7 +54,7 @@ impl ChosenOperations {
         Ok(samples)
     }
 
-    /// How many they are.
+    /// Returns the number of the operations.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }

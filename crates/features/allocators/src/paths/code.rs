@@ -25,12 +25,12 @@ pub(crate) struct Code {
     pub(crate) addresses: Vec<u64>,
     pub(crate) instructions: Vec<Instruction>,
     pub(crate) mappings: Vec<Mapping>,
-    /// By path: where address 0 of the file is.
+    /// Address at which each file's address 0 is, by path.
     pub(crate) biases: FxHashMap<Vec<u8>, u64>,
 }
 
 impl Code {
-    /// Of a process that this one traces.
+    /// Returns the code of a process that this one traces.
     pub(crate) fn new(process: u32) -> std::io::Result<Self> {
         let mut code = Self {
             process,

@@ -72,7 +72,7 @@ pub struct Row {
     pub before: f64,
     /// Mean after.
     pub after: f64,
-    /// By how much the means of the runs of the two sides differ together.
+    /// Noise: by how much the means of the runs of the two sides differ together.
     pub noise: f64,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for Missing {
 pub struct Comparison {
     /// `allotrope-paths-diff/1`.
     pub format: &'static str,
-    /// By allocator, `all` first, then the entry points.
+    /// Rows by allocator, `all` first, then the entry points.
     pub rows: Vec<Row>,
     /// What cannot be compared, because only one report has it.
     pub missing: Vec<Missing>,
@@ -138,9 +138,9 @@ pub enum CompareError {
     OtherCalls {
         /// An entry point, with or without a size class.
         what: String,
-        /// Its operations before.
+        /// Operations of the entry point before.
         before: u64,
-        /// And after.
+        /// Operations of the entry point after.
         after: u64,
     },
     /// No allocator is in both.

@@ -7,10 +7,10 @@ use allotrope_text::numbers::percent;
 use crate::paths::analysis::{LOCKED, SYSTEM_CALL};
 use crate::paths::report::{Allocator, Callee, Path};
 
-/// Most functions of a path that a sentence has.
+/// Largest number of functions of a path that a sentence has.
 const NAMED: usize = 6;
 
-/// From this share of operations on, work that an allocator should not do is a finding.
+/// Share of operations from which on work that an allocator should not do is a finding.
 const OPERATIONS: f64 = 0.01;
 /// A path is hotter than its size class explains from so many times the class's median …
 const TIMES: f64 = 4.0;

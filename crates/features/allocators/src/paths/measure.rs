@@ -21,9 +21,9 @@ pub struct Request<'a> {
     pub replayer: &'a Replayer,
     /// The operations of the recording.
     pub operations: &'a Operations,
-    /// Those that are stepped.
+    /// The operations that are stepped.
     pub samples: &'a ChosenOperations,
-    /// How often.
+    /// Number of runs in which they are stepped.
     pub runs: u32,
     /// Finds debug files.
     pub locator: &'a Locator,

@@ -39,7 +39,7 @@ pub(crate) struct FunctionName {
 /// The names of all executed addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By the number of the address.
+    /// Names by the number of the address.
     pub(crate) addresses: Vec<Named>,
     pub(crate) functions: Vec<FunctionName>,
 }

@@ -13,9 +13,9 @@ pub const FORMAT: &str = "allotrope-paths/1";
 const FORMATS: &str = "allotrope-paths/";
 /// Largest saved report that is read, in bytes.
 const MAX_BYTES: usize = 256 << 20;
-/// Most of a count: what 64 bits hold.
+/// Largest value of a count: what 64 bits hold.
 const MAX: f64 = 18_446_744_073_709_551_616.0;
-/// By so much, relative to its value, may a sum of rounded numbers be off.
+/// Largest error of a sum of rounded numbers, relative to its value.
 const ROUNDING: f64 = 1e-9;
 
 /// A report.
@@ -36,9 +36,9 @@ pub struct Report {
 /// An allocator's part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Allocator {
-    /// As it was given.
+    /// Name of the allocator as it was given.
     pub name: String,
-    /// Its library; empty for the C library of the replayer.
+    /// Path of the allocator's library; empty for the C library of the replayer.
     pub library: String,
     /// How often the same operations were stepped.
     pub runs: u32,
@@ -48,7 +48,7 @@ pub struct Allocator {
     pub cut: u64,
     /// All operations together: `all`; then each entry point.
     pub instructions: Vec<Instructions>,
-    /// By entry point and size.
+    /// Instructions by entry point and size.
     pub size_classes: Vec<SizeClass>,
     /// The paths of each entry point, those with most instructions first.
     pub paths: Vec<Path>,
@@ -118,29 +118,29 @@ pub struct Path {
     pub functions: Vec<Function>,
     /// Operations.
     pub operations: u64,
-    /// Of the operations of the entry point, 0 to 1.
+    /// Share of the operations of the entry point, 0 to 1.
     pub share_of_operations: f64,
     /// Instructions an operation.
     pub instructions: f64,
-    /// Of the instructions of the entry point, 0 to 1.
+    /// Share of the instructions of the entry point, 0 to 1.
     pub share_of_instructions: f64,
 }
 
 /// A function of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name. Without one, its distance from the nearest exported function or the start of
-    /// its section, `malloc+0x340 (no symbol)`; `[.plt]` for the stubs of a linkage table.
+    /// Name of the function. Without one, its distance from the nearest exported function or the
+    /// start of its section, `malloc+0x340 (no symbol)`; `[.plt]` for the stubs of a linkage table.
     pub function: String,
     /// The source file of its first executed line; empty if unknown.
     pub file: String,
-    /// That line; 0 if unknown.
+    /// The number of that line; 0 if unknown.
     pub line: u32,
     /// The file of its code.
     pub module: String,
     /// Whether it belongs to the allocator.
     pub allocator: bool,
-    /// Its own instructions, an operation.
+    /// Instructions of the function itself, an operation.
     pub instructions: f64,
 }
 
@@ -156,13 +156,13 @@ pub struct Callee {
     pub caller: String,
     /// The source file of the call; empty if unknown.
     pub file: String,
-    /// Its line; 0 if unknown.
+    /// Line of the call; 0 if unknown.
     pub line: u32,
     /// Operations that call it, of all, 0 to 1.
     pub share_of_operations: f64,
-    /// Its instructions and those of what it calls, of all, 0 to 1.
+    /// Share of all instructions that the function and what it calls execute, 0 to 1.
     pub share_of_instructions: f64,
-    /// By entry point, the same two shares of the operations and instructions of that one.
+    /// Both shares, of the operations and of the instructions of each entry point.
     pub entry_points: Vec<CalleeOfEntry>,
 }
 
@@ -171,9 +171,9 @@ pub struct Callee {
 pub struct CalleeOfEntry {
     /// The entry point.
     pub entry_point: String,
-    /// Of its operations.
+    /// Share of the entry point's operations.
     pub share_of_operations: f64,
-    /// Of its instructions.
+    /// Share of the entry point's instructions.
     pub share_of_instructions: f64,
 }
 
@@ -188,7 +188,7 @@ pub struct Line {
     pub line: u32,
     /// Instructions, an operation (of all).
     pub instructions: f64,
-    /// Of all instructions, 0 to 1.
+    /// Share of all instructions, 0 to 1.
     pub share_of_instructions: f64,
 }
 
@@ -368,7 +368,7 @@ mod tests {
         assert!(error.to_string().contains("allotrope-paths/2"), "{error}");
     }
 
-    /// As jq and other programs write it.
+    /// The report is read as jq and other programs write it.
     #[test]
     fn neither_blanks_nor_the_order_of_keys_matter() {
         let empty = Report {

@@ -21,9 +21,9 @@ use crate::paths::chosen_operations::ChosenOperations;
 use crate::paths::code::Code;
 use crate::paths::operation::Operation;
 
-/// Most steps of an operation: one that maps and clears much memory takes that many.
+/// Largest number of steps of an operation: one that maps and clears much memory takes that many.
 const MAX_STEPS: usize = 1 << 20;
-/// Most steps of all operations together that are kept, 4 bytes each.
+/// Largest number of steps of all operations together that are kept, 4 bytes each.
 const MAX_IN_ALL: usize = 1 << 28;
 
 /// How a traced replay ended.
@@ -160,7 +160,7 @@ struct Tracer<'a> {
     begin: Option<u64>,
 }
 
-/// From the address after the first `int3` to that of the second: the length of `call rax`.
+/// Bytes from the address after the first `int3` to that of the second: the length of `call rax`.
 const CALL_BYTES: u64 = 2;
 
 /// What to do with a signal that is reported while an operation is stepped.

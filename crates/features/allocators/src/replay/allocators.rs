@@ -38,7 +38,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// An allocator to replay with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocator {
-    /// Its name in reports, different from that of every other one.
+    /// Name of the allocator in reports, different from that of every other one.
     pub name: String,
     /// The library to preload; `None`: the C library's allocator.
     pub library: Option<PathBuf>,
@@ -106,7 +106,7 @@ pub enum AllocatorError {
         "it does not define {names}, which every program needs, because the C library itself calls {them}: its blocks would come from the C library's allocator"
     )]
     LacksBasic {
-        /// Their names.
+        /// Names of the functions.
         names: String,
         /// `it` or `them`.
         them: &'static str,

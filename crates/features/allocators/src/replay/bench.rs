@@ -31,9 +31,9 @@ const ATTEMPTS: u32 = 10;
 pub enum Pattern {
     /// Allocates 1,024 blocks and frees them, the last one first.
     Lifo,
-    /// The same, the first one first.
+    /// Allocates 1,024 blocks and frees them, the first one first.
     Fifo,
-    /// The same, in a random order.
+    /// Allocates 1,024 blocks and frees them in a random order.
     Random,
     /// Keeps 1,024 blocks; frees the oldest and allocates one, in turn.
     Interleaved,
@@ -52,7 +52,7 @@ impl Pattern {
         Self::Larson,
     ];
 
-    /// Its name.
+    /// Returns the name of the pattern.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lifo => "lifo",
@@ -117,7 +117,7 @@ pub struct BenchReport {
 /// An allocator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BenchRow {
-    /// Its name.
+    /// Name of the allocator.
     pub name: String,
     /// Path of its library; `null` for the C library's allocator.
     pub library: Option<String>,
@@ -139,7 +139,7 @@ pub struct CaseRow {
     pub ns_per_operation: SpreadRow,
     /// Calls a second divided by those of the system's allocator in the same round.
     pub ratio: SpreadRow,
-    /// The same of the system's allocator to itself: the noise.
+    /// Ratio of the system's allocator to itself: the noise.
     pub noise: SpreadRow,
     /// `faster`, `slower`, or `tied` if the ratio lies inside the noise; `unknown` after one
     /// round; `null` for the system's allocator.

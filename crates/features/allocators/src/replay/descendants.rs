@@ -8,7 +8,8 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid,
 };
 
-/// Most rounds of killing: each ends the processes whose parents the round before has ended.
+/// Largest number of rounds of killing: each ends the processes whose parents the round before has
+/// ended.
 const ROUNDS: usize = 1000;
 
 /// The replayers that run now, and the children of this process from before.
@@ -29,7 +30,7 @@ struct Running {
 pub struct Descendants(());
 
 impl Descendants {
-    /// Of a replayer that is started next.
+    /// Adopts the descendants of a replayer that is started next.
     pub fn adopt() -> Self {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.count == 0 {

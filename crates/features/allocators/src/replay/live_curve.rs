@@ -10,9 +10,9 @@ use crate::replay::operations_file::Operations;
 /// Live bytes of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveCurve {
-    /// The most.
+    /// The most live bytes.
     pub peak: u64,
-    /// After the last operation.
+    /// Live bytes after the last operation.
     pub end: u64,
     /// Number of operations done, ascending, and live bytes then.
     pub points: Vec<(u64, u64)>,

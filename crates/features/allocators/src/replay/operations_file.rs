@@ -38,7 +38,7 @@ pub enum OperationsError {
     /// The operations contradict each other.
     #[error("operation {number} is impossible: {why}")]
     Impossible {
-        /// Its number.
+        /// Number of the operation.
         number: u64,
         /// Why.
         why: &'static str,

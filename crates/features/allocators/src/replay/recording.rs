@@ -103,7 +103,7 @@ pub fn operations_of<S: TraceSource>(
 struct Conversion {
     writer: OperationsWriter,
     dropped: Dropped,
-    /// By the recording's number of a thread.
+    /// Threads by their number in the recording.
     threads: Vec<Option<Thread>>,
     ends: Ends,
     resident: Vec<(u64, u64)>,
@@ -113,7 +113,7 @@ struct Conversion {
 
 #[derive(Clone, Copy)]
 struct Thread {
-    /// In order of first operations.
+    /// Number of the thread, in order of first operations.
     number: u16,
     /// Number of the operation after its last one.
     after_last: u64,

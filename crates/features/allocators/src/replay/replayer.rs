@@ -28,9 +28,9 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// The longest pause before it is looked whether a replay has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// So many bytes of the messages are read, the last ones.
+/// Number of bytes of the messages that are read, the last ones.
 const LAST_WORDS: u64 = 64 << 10;
-/// From so many bytes on, what will not be read of them is given back.
+/// Length of the messages in bytes from which on those that will not be read are given back.
 const MAX_MESSAGES: u64 = 16 << 20;
 
 /// What a replay measures.
@@ -262,7 +262,7 @@ impl<'a> Prepared<'a> {
         &mut self.command
     }
 
-    /// How long it may take; a tracer must kill it then.
+    /// Returns how long the replay may take; a tracer must kill it then.
     pub fn limit(&self) -> Duration {
         self.limit
     }

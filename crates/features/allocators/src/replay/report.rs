@@ -27,7 +27,7 @@ pub struct Report {
     pub format: &'static str,
     /// What was replayed.
     pub recording: Recorded,
-    /// How.
+    /// How it was replayed.
     pub replay: Setup,
     /// One for each allocator, in the order of the command line.
     pub allocators: Vec<Row>,
@@ -105,7 +105,7 @@ pub struct Setup {
 pub struct CalibrationRow {
     /// Growth of the recorded program's resident memory.
     pub recorded_bytes: u64,
-    /// The same of the replay with the recorded allocator.
+    /// Growth of resident memory in the replay with the recorded allocator.
     pub replayed_bytes: u64,
     /// Whether they agree to 5 %.
     pub agrees: bool,
@@ -145,7 +145,7 @@ impl From<SpreadRow> for Spread {
 /// An allocator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the allocator.
     pub name: String,
     /// Path of its library; `null` for the C library's allocator.
     pub library: Option<String>,
@@ -158,11 +158,11 @@ pub struct Row {
     pub compared: Option<&'static str>,
     /// The median of the most memory that it had.
     pub peak_rss_bytes: Option<u64>,
-    /// The same with spread.
+    /// The most memory that the allocator had, with spread.
     pub peak_rss: Option<SpreadRow>,
     /// The median of its memory after the last operation.
     pub final_rss_bytes: Option<u64>,
-    /// The same with spread.
+    /// Memory of the allocator after the last operation, with spread.
     pub final_rss: Option<SpreadRow>,
     /// Peak memory divided by the most live bytes: 1 would be no waste at all.
     pub peak_overhead: Option<f64>,
@@ -196,11 +196,11 @@ pub struct PercentileRow {
     /// Half of the calls took no longer than this, in nanoseconds; without what the
     /// measurement takes.
     pub p50_ns: f64,
-    /// The same for 90 % of the calls.
+    /// Nanoseconds within which 90 % of the calls ended.
     pub p90_ns: f64,
-    /// The same for 99 %.
+    /// Nanoseconds within which 99 % of the calls ended.
     pub p99_ns: f64,
-    /// The same for 99.9 %.
+    /// Nanoseconds within which 99.9 % of the calls ended.
     pub p999_ns: f64,
 }
 
@@ -218,7 +218,7 @@ pub struct Switching {
 /// Whether one allocator is worth it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SwitchRow {
-    /// Its name.
+    /// Name of the allocator.
     pub name: String,
     /// `no`, `time`, `memory`, `both`, or `too-little` if the program is too small to tell.
     pub worth: &'static str,
@@ -228,7 +228,7 @@ pub struct SwitchRow {
     pub saved_seconds: f64,
     /// The noise of that.
     pub saved_seconds_error: f64,
-    /// As a share of the recorded wall time, at most 1; of several threads the most that it can
+    /// Saved share of the recorded wall time, at most 1; of several threads the most that it can
     /// be ([`SwitchRow::is_bound`]).
     pub saved_share: f64,
     /// The noise of that.

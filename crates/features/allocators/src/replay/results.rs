@@ -40,7 +40,7 @@ pub enum Outcome {
     OutOfMemory {
         /// The number of the first operation that failed.
         operation: u64,
-        /// How many failed.
+        /// Number of allocations that failed.
         failures: u64,
     },
     /// It ran longer than the limit, in seconds, and was killed.
@@ -50,7 +50,7 @@ pub enum Outcome {
     /// The process ended before the replayer's program began: the loader or the start of a library
     /// ended it.
     NotStarted {
-        /// Its exit status.
+        /// Exit status of the process.
         status: Option<i32>,
         /// The last line that it or the loader printed; may be empty.
         message: String,
@@ -73,11 +73,11 @@ pub struct Figures {
     pub ns_per_operation: f64,
     /// Nanoseconds an operation in the null loop.
     pub null_ns_per_operation: f64,
-    /// Most bytes of memory that the allocator had.
+    /// Largest number of bytes of memory that the allocator had.
     pub peak_memory: u64,
     /// Bytes of memory that it had after the last operation.
     pub final_memory: u64,
-    /// Its memory over the replay.
+    /// Memory of the allocator over the replay.
     pub points: Vec<Point>,
     /// How often another thread had its turn.
     pub switches: u64,
@@ -89,10 +89,10 @@ pub struct Figures {
     pub ns_per_tick: f64,
     /// Ticks by which two readings of that clock differ at least; 0 if that was not measured.
     pub clock_step: u64,
-    /// By number of [`Call`]: how long the calls took, in ticks, with what it takes to measure
+    /// Durations of the calls by number of [`Call`], in ticks, with what it takes to measure
     /// them. Empty unless each operation was measured.
     pub latencies: Vec<Histogram>,
-    /// The same for functions that do nothing.
+    /// Durations of calls of functions that do nothing, by number of [`Call`].
     pub null_latencies: Vec<Histogram>,
 }
 
@@ -201,17 +201,17 @@ impl Outcome {
     }
 }
 
-/// That a replay was killed at its limit, as the end of a sentence.
+/// Says that a replay was killed at its limit, as the end of a sentence.
 pub fn too_long(seconds: u64) -> String {
     format!("did not finish within {seconds} s (--timeout)")
 }
 
-/// That the replayer got nothing for itself, as the end of a sentence.
+/// Says that the replayer got nothing for itself, as the end of a sentence.
 pub(crate) fn no_resources() -> String {
     "was not measured: the replayer got no memory or threads for itself".to_owned()
 }
 
-/// That the loader or a library's start ended the process, as the end of a sentence.
+/// Says that the loader or a library's start ended the process, as the end of a sentence.
 pub(crate) fn not_started(status: Option<i32>, message: &str) -> String {
     let status = status.map_or_else(String::new, |it| format!(" with status {it}"));
     format!(
@@ -220,7 +220,7 @@ pub(crate) fn not_started(status: Option<i32>, message: &str) -> String {
     )
 }
 
-/// That the replayer refused its files, as the end of a sentence.
+/// Says that the replayer refused its files, as the end of a sentence.
 pub(crate) fn bad_file(message: &str) -> String {
     format!(
         "was not measured: the replayer could not use the operations{}",
@@ -228,7 +228,7 @@ pub(crate) fn bad_file(message: &str) -> String {
     )
 }
 
-/// That an allocator crashed, as the end of a sentence.
+/// Says that an allocator crashed, as the end of a sentence.
 pub(crate) fn crash(signal: Option<i32>, at: Option<&str>, message: &str) -> String {
     let how = match signal {
         Some(signal) => format!("crashed with {}", signal_name(signal)),

@@ -1,7 +1,7 @@
 //! The median of repeated measurements with the lowest and the highest, and whether two of them
 //! differ by more than the noise.
 
-/// Of some measurements.
+/// The spread of some measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The middle one; the mean of the two in the middle if their number is even.
@@ -26,7 +26,7 @@ pub enum Verdict {
 }
 
 impl Spread {
-    /// Of these values; `None` if there are none.
+    /// Returns the spread of these values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);

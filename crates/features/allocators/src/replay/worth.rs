@@ -2,16 +2,16 @@
 
 use allotrope_text::numbers::{bytes, count, duration};
 
-/// Switching is worth it from this share of the program's wall time on.
+/// Share of the program's wall time from which on switching is worth it.
 const TIME: f64 = 0.01;
-/// Or from this share of the peak memory on.
+/// Share of the peak memory from which on switching is worth it.
 const MEMORY: f64 = 0.05;
 
 /// A program that runs shorter is too small for a saving of time: its start alone, by the
 /// kernel and the loader, takes a millisecond and varies by more than a hundredth of this.
 const MIN_SECONDS: f64 = 0.01;
-/// So is one that calls the allocator less often: what is measured of so few calls is mostly
-/// the first use of memory and code, and the allocator's own start.
+/// A program that calls the allocator less often is too small, too: what is measured of so few
+/// calls is mostly the first use of memory and code, and the allocator's own start.
 const MIN_OPERATIONS: u64 = 10_000;
 /// A smaller saving of memory is worth nothing: allocators differ by so much before the first
 /// call.
@@ -32,7 +32,7 @@ pub(crate) struct Saving {
 pub(crate) struct Program {
     pub(crate) wall_seconds: f64,
     pub(crate) operations: u64,
-    /// In its allocator, of all operations.
+    /// Seconds of all operations in its allocator.
     pub(crate) allocator_seconds: f64,
     /// Peak memory of its allocator, in bytes.
     pub(crate) peak: f64,
@@ -75,7 +75,8 @@ pub(crate) fn judge(saving: &Saving, program: &Program) -> (&'static str, Option
     }
 }
 
-/// That it saves nothing, but takes more; `None` if it saves something, or its loss is noise.
+/// Says that an allocator saves nothing, but takes more; `None` if it saves something, or its loss
+/// is noise.
 fn worse(saving: &Saving) -> Option<String> {
     let is_slower = -saving.seconds > saving.seconds_error;
     let is_larger = -saving.peak > saving.peak_error;

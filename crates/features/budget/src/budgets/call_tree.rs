@@ -18,7 +18,7 @@ const NO_STACK: &str = "[no stack]";
 /// A call tree.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CallTree {
-    /// In depth-first order.
+    /// Calls in depth-first order.
     pub(super) calls: Vec<Call>,
     /// The metrics whose figures it has.
     pub(super) metrics: MetricSet,
@@ -151,7 +151,7 @@ impl CallTree {
         })
     }
 
-    /// Its stacks, with the source lines of the same calls among measured stacks.
+    /// Returns the tree's stacks, with the source lines of the same calls among measured stacks.
     pub fn stacks(&self, now: &StackSet) -> StackSet {
         let lines = if self.calls.iter().any(|call| call.frame.line > 0) {
             self.calls.iter().map(|call| call.frame.line).collect()

@@ -19,7 +19,7 @@ pub(super) type IsOurs = fn(&str) -> bool;
 #[derive(Debug)]
 pub(super) struct OpenFolder {
     folder: Folder,
-    /// Its path in messages: as it was named, unless that leads through a link.
+    /// Path of the folder in messages: as it was named, unless that leads through a link.
     path: PathBuf,
 }
 
@@ -56,7 +56,7 @@ impl OpenFolder {
         }))
     }
 
-    /// The same; it is created if there is none.
+    /// Opens a folder in it; it is created if there is none.
     pub(super) fn created_subfolder(&self, name: &str) -> Result<Self, BudgetError> {
         let created = self.folder.create_folder(Path::new(name));
         Ok(Self {

@@ -31,7 +31,7 @@ use crate::spread::Spread;
 
 /// The function of the stack that sums up all stacks beyond the limit.
 const OTHER_STACKS: &str = "[other stacks]";
-/// In place of the metrics of a case without stacks.
+/// Text in place of the metrics of a case without stacks.
 const NO_METRIC: &str = "none";
 /// Largest depth that is written as an indentation; larger ones are numbers.
 const MAX_INDENT: usize = 32;

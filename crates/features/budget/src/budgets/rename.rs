@@ -12,7 +12,7 @@ use super::{file, numbers_name, profile, stacks_name};
 use crate::result::{CaseResult, Rename, Report, TestResult};
 use allotrope_text::Shown;
 
-/// From which likeness on two sets of stacks are taken for those of one test.
+/// Likeness from which on two sets of stacks are taken for those of one test.
 const LIKE: f64 = 0.8;
 
 /// Why budgets could not be renamed.
@@ -31,15 +31,15 @@ pub enum RenameError {
     Exists {
         /// The test or case.
         name: String,
-        /// Their file.
+        /// The file of the accepted numbers.
         file: PathBuf,
     },
     /// A case cannot move to another test.
     #[error("`{old}` and `{new}` must both be tests, or both cases of one test (TEST/WINDOW)")]
     Different {
-        /// As the user gave it.
+        /// The old name as the user gave it.
         old: String,
-        /// As the user gave it.
+        /// The new name as the user gave it.
         new: String,
     },
     /// A file cannot be read or written.

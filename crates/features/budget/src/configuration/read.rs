@@ -62,7 +62,7 @@ const TEST: &[&str] = &[
     "windows",
     "allow",
 ];
-/// The same for tests of Cargo.
+/// Keys of tests of Cargo.
 const CARGO_TEST: &[&str] = &["environment", "stdin", "platforms", "windows", "allow"];
 
 /// The files that `dependencies` defaults to, if they exist.

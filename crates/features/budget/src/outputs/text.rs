@@ -48,7 +48,7 @@ pub(super) fn is_line(line: &str) -> bool {
     rest.any(|rest| rest.starts_with("  ")) || line.starts_with("0 tests")
 }
 
-/// Of more cases that have passed beside one that has not, only the names are written.
+/// Largest number of cases that are written whole if they have passed beside one that has not.
 const MAX_PASSED: usize = 10;
 
 /// The number of lines of a failed program's output that are shown.

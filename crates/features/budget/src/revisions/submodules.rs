@@ -29,9 +29,10 @@ pub(super) struct Gitlink {
 /// What the user has of a repository whose commit is checked out elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Source {
-    /// Its working tree.
+    /// Working tree of the repository.
     checkout: Option<PathBuf>,
-    /// Its git directories: those that may have the commit, or those of submodules under `modules`.
+    /// Git directories of the repository: those that may have the commit, or those of submodules
+    /// under `modules`.
     git_dirs: Vec<PathBuf>,
 }
 
@@ -279,7 +280,7 @@ impl Checkout {
     }
 }
 
-/// The same as [`forget_in`] for the repository of a checkout.
+/// Does the same as [`forget_in`] for the repository of a checkout.
 pub(super) fn forget(checkout: &Path, below: &Path) {
     if let Some(git_dir) = Source::of_checkout(checkout).git_dirs.first() {
         forget_in(git_dir, below);

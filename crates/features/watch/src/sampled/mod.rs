@@ -1,5 +1,5 @@
-//! The snapshots of watched processes as a *sampled profile*: for a file ([`write`]) that `allotrope
-//! report`, `show`, `diff` and `export` read, or for an export while the processes run ([`profile`]).
+//! The snapshots of watched processes as a *sampled profile*: for a file ([`write()`]) that `allotrope
+//! report`, `show`, `diff` and `export` read, or for an export while the processes run ([`profile()`]).
 //!
 //! Both are made of the same records. A file has the format of a trace with major version 3
 //! (`docs/trace-format.md`): for each process its modules, stacks, live samples and totals, and how
@@ -7,7 +7,7 @@
 //! `allotrope-profile` (`sampled`) computes the estimates.
 //!
 //! The state comes from a process that may be hostile. `samples` of `allotrope-shm` has checked and
-//! bounded it; here each stack node is visited once, and no stack gets deeper than [`MAX_DEPTH`]
+//! bounded it; here each stack node is visited once, and no stack gets deeper than `MAX_DEPTH`
 //! frames.
 
 mod image;

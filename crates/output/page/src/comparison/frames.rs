@@ -32,7 +32,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// For the frames of this list.
+    /// Returns the numbers of the frames of this list.
     pub fn of<'b>(&self, list: &'b [StackFrame]) -> FramesOf<'b>
     where
         'b: 'a,

@@ -14,7 +14,7 @@ struct Meta {
     tool: &'static str,
     sides: [Side; 2],
     comparisons: Vec<Compared>,
-    /// Only entries with this in a stack are here.
+    /// The page has only entries with this in a stack.
     filter: Option<String>,
     notes: Vec<String>,
     names_cut: u64,
@@ -40,10 +40,10 @@ struct Compared {
     after: u64,
     per: Option<f64>,
     noise: String,
-    /// With a sampled profile: the interval of the difference, in words and as numbers.
+    /// Interval of the difference with a sampled profile, in words and as numbers.
     chance: Option<String>,
     interval: Option<IntervalForm>,
-    /// Those of the entries.
+    /// Intervals of the entries.
     intervals: Option<Vec<IntervalForm>>,
     left_out: LeftOut,
 }
@@ -54,7 +54,7 @@ struct IntervalForm {
     low: i64,
     high: i64,
     may_be_chance: bool,
-    /// Those of the sides; of an exact one both ends are its figure.
+    /// Intervals of the sides; both ends of an exact one are its figure.
     before: [u64; 2],
     after: [u64; 2],
 }

@@ -19,9 +19,9 @@ use allotrope_text::{Role, columns, cut_middle};
 
 /// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
-/// Before the library function that the blamed one calls.
+/// Text before the library function that the blamed one calls.
 const THROUGH: &str = "through ";
-/// Of a change in code that is not the repository's.
+/// Text for a change in code that is not the repository's.
 const OUTSIDE: &str = "outside the repository";
 /// The most groups of stacks that are written for an entry.
 const MAX: usize = 3;
@@ -153,7 +153,7 @@ impl StackGroup {
 /// Numbers the functions of an entry's stacks, which may have very many frames.
 #[derive(Default)]
 struct Namer {
-    /// By number.
+    /// Names of the functions, by number.
     names: Vec<String>,
     numbers: HashMap<String, u32>,
     of_frames: HashMap<u32, u32>,
@@ -445,7 +445,7 @@ fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option
     moved(was, is).map(|moved| format!("{named}{moved}"))
 }
 
-/// From where to where a frame moved, as far as both are known and read differently.
+/// Writes from where to where a frame moved, as far as both are known and read differently.
 fn moved(was: &StackFrame, is: &StackFrame) -> Option<String> {
     let (from, to) = (short_location(was), short_location(is));
     (from != to && !from.is_empty() && !to.is_empty()).then(|| format!("{from}, now {to}"))

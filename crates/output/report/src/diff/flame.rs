@@ -56,7 +56,7 @@ pub fn write(
     picture.write(&words, out)
 }
 
-/// Of the runs of a side, the one whose figures the comparison has: it has the side's total.
+/// Returns the run of a side whose figures the comparison has: it has the side's total.
 pub fn compared_run(runs: &[StackSet], metric: Metric, total: u64) -> Option<&StackSet> {
     runs.iter().find(|run| run.total(metric) == total)
 }

@@ -6,10 +6,10 @@ use allotrope_profile::{Filter, StackSet};
 /// Which entries to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only entries with a stack that has a frame that
+    /// Filter: only entries with a stack that has a frame that
     /// [matches](allotrope_profile::StackFrame::matches).
     pub filter: Option<Filter>,
-    /// Only entries whose difference is at least this large. Sums include the
+    /// Smallest difference of the entries that are shown. Sums include the
     /// hidden entries.
     pub min: u64,
     /// Show the stacks of entries that were only moved or renamed.
@@ -21,14 +21,14 @@ pub struct Selection {
 pub struct Sum {
     /// Number of entries.
     pub entries: u64,
-    /// Their figures before.
+    /// Figures of the entries before.
     pub before: u64,
-    /// Their figures after.
+    /// Figures of the entries after.
     pub after: u64,
 }
 
 impl Sum {
-    /// After minus before.
+    /// Returns the figures after minus those before.
     pub fn difference(&self) -> i64 {
         self.after as i64 - self.before as i64
     }

@@ -10,7 +10,7 @@ pub struct DiffTextOptions {
     pub style: Style,
     /// Which entries are shown.
     pub selection: Selection,
-    /// Most entries that changed, and most that moved.
+    /// Largest number of entries that changed, and of those that moved.
     pub top: usize,
     /// Whole stacks, a frame a line, allocators' and runtimes' frames too.
     pub all_frames: bool,

@@ -2,7 +2,7 @@
 
 use allotrope_profile::{Process, Site, TimeCell, TimeTable};
 
-/// From nothing to the most.
+/// Bars from nothing to the most.
 pub(super) const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A series of values over time, each the value at the end of a part of it.
@@ -75,7 +75,7 @@ pub(super) fn of_process(process: &Process, count: usize) -> Option<Vec<u64>> {
     Some(columns(&steps, span(process), count))
 }
 
-/// From the start to the end of a process, in nanoseconds.
+/// Returns the start and the end of a process, in nanoseconds.
 fn span(process: &Process) -> [u64; 2] {
     let started = process.started_us.saturating_mul(1000);
     [

@@ -12,9 +12,9 @@ use allotrope_text::Style;
 /// The root of a call tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeOrder {
-    /// At the functions that allocate; branches are their callers.
+    /// The root is at the functions that allocate; branches are their callers.
     BottomUp,
-    /// At `main` and thread starts; branches are what they call.
+    /// The root is at `main` and thread starts; branches are what they call.
     TopDown,
 }
 
@@ -24,9 +24,9 @@ pub enum Blocks {
     /// All.
     #[default]
     All,
-    /// Those that were live at the end of their process.
+    /// The blocks that were live at the end of their process.
     Leaked,
-    /// Those that were freed.
+    /// The blocks that were freed.
     Freed,
 }
 
@@ -37,15 +37,15 @@ pub struct TextOptions {
     pub style: Style,
     /// The metric of a single list; `None` for the lists of [`LISTED`](crate::LISTED).
     pub metric: Option<Metric>,
-    /// Most sites in a list, most branches at a node.
+    /// Largest number of sites in a list, and of branches at a node.
     pub top: usize,
     /// A call tree instead of lists.
     pub tree: Option<TreeOrder>,
     /// Branches with less than this share of the whole (0 to 1) are summed in one line.
     pub least_share: f64,
-    /// Only sites with a frame that the filter selects.
+    /// Filter of the sites: only those with a frame that it selects are shown.
     pub filter: Option<Filter>,
-    /// Only this process image.
+    /// The only process image that is shown.
     pub process: Option<ImageId>,
     /// Which blocks are counted.
     pub blocks: Blocks,

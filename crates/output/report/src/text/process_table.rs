@@ -22,7 +22,7 @@ impl<'a> Row<'a> {
         values.fold(0, u64::saturating_add)
     }
 
-    /// That of the process that allocated the most bytes.
+    /// Returns the process that allocated the most bytes.
     fn first(&self) -> Option<&'a Process> {
         self.processes.first().copied()
     }

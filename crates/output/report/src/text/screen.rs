@@ -19,19 +19,19 @@ use crate::text::{TextOptions, by, chart, frames, header, process_table};
 
 /// Lines of the screen; a terminal of 24 lines has one left for the prompt.
 const LINES: usize = 23;
-/// Most findings that are shown.
+/// Largest number of findings that are shown.
 const FINDINGS: usize = 3;
-/// Most lines of the list of functions.
+/// Largest number of lines of the list of functions.
 const FUNCTIONS: usize = 10;
 /// Least lines of the list of functions.
 const MIN_FUNCTIONS: usize = 4;
-/// Most lines of warnings.
+/// Largest number of lines of warnings.
 const WARNINGS: usize = 2;
-/// Most lines of the list of processes.
+/// Largest number of lines of the list of processes.
 const PROCESSES: usize = 4;
 /// Columns before the curve: the most and the axis.
 const BEFORE_CURVE: usize = 12;
-/// Most columns of the curve.
+/// Largest number of columns of the curve.
 const MAX_CURVE: usize = 120;
 
 /// What the first screen is made of.

@@ -13,7 +13,7 @@ use crate::text::{TextOptions, divided_by, header};
 /// Printed in place of a figure that a recording does not have.
 const NOT_MEASURED: &str = "not measured";
 
-/// Most processes in the table.
+/// Largest number of processes in the table.
 const MAX: usize = 30;
 
 /// Writes the totals of the processes that are shown.

@@ -17,16 +17,16 @@ use allotrope_text::{Role, columns, cut_middle};
 
 /// Columns of one step of indentation.
 const STEP: usize = 2;
-/// Most lines of a tree: branches have at least a hundredth of the whole, but each may be as deep as
-/// a stack.
+/// Largest number of lines of a tree: branches have at least a hundredth of the whole, but each may
+/// be as deep as a stack.
 const MAX_LINES: usize = 100_000;
 
 /// What trees are made of.
 struct Tree<'r> {
     rows: &'r [Row<'r>],
-    /// By row: its value.
+    /// Value of each row.
     values: Vec<u64>,
-    /// By frame: the number of its function.
+    /// Number of each frame's function.
     functions: Vec<u32>,
     order: TreeOrder,
 }

@@ -12,7 +12,7 @@ use crate::text::TextOptions;
 use allotrope_text::document::{Table, left, right};
 use allotrope_text::{Role, cut_middle};
 
-/// Most names in the table.
+/// Largest number of names in the table.
 const MAX: usize = 30;
 
 const TITLES: [&str; 6] = [

@@ -34,7 +34,7 @@ const MIN_SPAN: f64 = 0.5;
 const EARLIEST_END: f64 = 0.6;
 const BEGINS: f64 = 0.02;
 const MIN_SHARE: f64 = 0.05;
-/// The same in runs that are shorter than [`LONG_NS`].
+/// Value of [`MIN_SHARE`] for runs that are shorter than [`LONG_NS`].
 const MIN_SHARE_IF_SHORT: f64 = 0.3;
 const MIN_BYTES: u64 = 16 << 10;
 const MIN_BLOCKS: u64 = 32;
@@ -43,9 +43,10 @@ const RISING: f64 = 0.8;
 const MOSTLY_KEPT: f64 = 0.9;
 const STRAIGHT: f64 = 0.9;
 const SECOND_RISE: f64 = 0.25;
-/// In less time nothing can tell a program that builds something from one that grows.
+/// Shortest active time with a finding: in less nothing can tell a program that builds something
+/// from one that grows.
 const MIN_NS: u64 = 250_000_000;
-/// From this length of the run on it is a problem.
+/// Length of the run in nanoseconds from which on a growth is a problem.
 const LONG_NS: u64 = 30_000_000_000;
 
 struct Growth {

@@ -19,7 +19,7 @@ use crate::rank::Candidate;
 
 const MIN_SHARE: f64 = 0.5;
 const MIN_BYTES: u64 = 64 << 10;
-/// Most functions without names between a function and its allocator.
+/// Largest number of functions without names between a function and its allocator.
 const FARTHEST: usize = 3;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {

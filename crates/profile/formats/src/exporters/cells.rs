@@ -20,7 +20,7 @@ pub(super) struct Cells<'a> {
 /// Blocks of a site that were allocated in one span of time and freed in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// As in a [`TimeCell`], or [`OTHER_SITES`].
+    /// Cell of the time table; its site may be [`OTHER_SITES`].
     pub cell: TimeCell,
     /// The binary logarithm of how many buckets a span has.
     width: u8,

@@ -31,7 +31,7 @@ use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, Input, Wanted};
 use crate::error::ExportError;
 
-/// Of heaptrack 1.4.0, and of its file format.
+/// Version of heaptrack, 1.4.0, and of its file format.
 const VERSION: &str = "10400 3";
 /// A line that heaptrack ignores, by which a file is recognised as ours.
 const MARK: &str = "# allotrope";

@@ -12,7 +12,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 /// set.
 pub(super) struct Merged {
     pub texts: Vec<String>,
-    /// Their frames are indexes into `texts`.
+    /// Stacks whose frames are indexes into `texts`.
     pub stacks: Vec<CountedStack>,
 }
 

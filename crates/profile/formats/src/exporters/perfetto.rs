@@ -164,9 +164,9 @@ struct Tables<'a> {
     paths: Vec<InternedString>,
     build_ids: Vec<InternedString>,
     mappings: Vec<Mapping>,
-    /// In the order of the set, then that of stacks without frames.
+    /// Frames in the order of the set, then that of stacks without frames.
     frames: Vec<Frame>,
-    /// By index of a stack in the set: its id. Equal stacks have that of the first one.
+    /// Id of each stack, by its index in the set. Equal stacks have that of the first one.
     ids: Vec<u64>,
 }
 

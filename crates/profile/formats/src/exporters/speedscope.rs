@@ -50,7 +50,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// That of stacks without frames.
+    /// Returns the frame of stacks without frames.
     fn none() -> Self {
         Self {
             name: NO_STACK.to_owned(),

@@ -59,7 +59,7 @@ pub struct ResourceProfiles {
 /// What profiles are about.
 #[derive(Clone, PartialEq, Message)]
 pub struct Resource {
-    /// Its attributes.
+    /// Attributes of the resource.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<Attribute>,
 }
@@ -67,7 +67,7 @@ pub struct Resource {
 /// The profiles that one program has made.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeProfiles {
-    /// That program.
+    /// The program that has made the profiles.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<Scope>,
     /// One for each sample type.
@@ -78,13 +78,13 @@ pub struct ScopeProfiles {
 /// The program that makes profiles: `InstrumentationScope`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Scope {
-    /// Its name.
+    /// Name of the program.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version.
+    /// Version of the program.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Its attributes.
+    /// Attributes of the program.
     #[prost(message, repeated, tag = "3")]
     pub attributes: Vec<Attribute>,
 }
@@ -110,7 +110,7 @@ pub struct Profile {
     /// 16 bytes that no other profile has.
     #[prost(bytes = "vec", tag = "7")]
     pub profile_id: Vec<u8>,
-    /// Its attributes.
+    /// Attributes of the profile.
     #[prost(int32, repeated, tag = "11")]
     pub attribute_indices: Vec<i32>,
 }
@@ -140,10 +140,10 @@ pub struct ValueType {
 /// A module file.
 #[derive(Clone, PartialEq, Message)]
 pub struct Mapping {
-    /// Its path.
+    /// Path of the file.
     #[prost(int32, tag = "4")]
     pub filename_strindex: i32,
-    /// Its attributes, such as the build id.
+    /// Attributes of the file, such as the build id.
     #[prost(int32, repeated, tag = "5")]
     pub attribute_indices: Vec<i32>,
 }
@@ -151,7 +151,7 @@ pub struct Mapping {
 /// A stack, the innermost location first.
 #[derive(Clone, PartialEq, Message)]
 pub struct Stack {
-    /// Its locations.
+    /// Locations of the stack.
     #[prost(int32, repeated, tag = "1")]
     pub location_indices: Vec<i32>,
 }
@@ -165,7 +165,7 @@ pub struct Location {
     /// The innermost inlined function first.
     #[prost(message, repeated, tag = "3")]
     pub lines: Vec<Line>,
-    /// Its attributes.
+    /// Attributes of the location.
     #[prost(int32, repeated, tag = "4")]
     pub attribute_indices: Vec<i32>,
 }
@@ -176,10 +176,10 @@ pub struct Line {
     /// The function.
     #[prost(int32, tag = "1")]
     pub function_index: i32,
-    /// From 1; 0 if unknown.
+    /// Line number from 1; 0 if unknown.
     #[prost(int64, tag = "2")]
     pub line: i64,
-    /// From 1; 0 if unknown.
+    /// Column number from 1; 0 if unknown.
     #[prost(int64, tag = "3")]
     pub column: i64,
 }
@@ -187,13 +187,13 @@ pub struct Line {
 /// A function, as indexes of strings.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Function {
-    /// Its name without parameters.
+    /// Name of the function without parameters.
     #[prost(int32, tag = "1")]
     pub name_strindex: i32,
     /// The full form of its name.
     #[prost(int32, tag = "2")]
     pub system_name_strindex: i32,
-    /// Its source file.
+    /// Source file of the function.
     #[prost(int32, tag = "3")]
     pub filename_strindex: i32,
 }
@@ -205,10 +205,10 @@ pub struct Link {}
 /// An attribute of a resource or scope: `KeyValue`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Attribute {
-    /// Its name.
+    /// Name of the attribute.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// Its value.
+    /// Value of the attribute.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
 }
@@ -219,7 +219,7 @@ pub struct DictionaryAttribute {
     /// The string that is its name.
     #[prost(int32, tag = "1")]
     pub key_strindex: i32,
-    /// Its value.
+    /// Value of the attribute.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
     /// The string that is its unit; 0 if it has none.

@@ -33,7 +33,7 @@ pub const PROFILES: usize = IN_USE_FIRST.len();
 /// A process at one moment.
 #[derive(Debug)]
 pub struct Process<'a> {
-    /// Its stacks, from samples.
+    /// Stacks of the process, from samples.
     pub set: &'a StackSet,
     /// The sums of all stacks.
     pub total: &'a SampledFigures,
@@ -57,7 +57,7 @@ pub struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// Without processes. `version` is that of the tool.
+    /// Returns a request without processes. `version` is that of the tool.
     pub fn new(version: &str) -> Self {
         let default_type = Attribute {
             key: "pprof.scope.default_sample_type".to_owned(),

@@ -159,7 +159,7 @@ pub fn as_set() -> StackSet {
     set
 }
 
-/// The same set with only the numbers of allocations.
+/// Returns [`as_set`] with only the numbers of allocations.
 pub fn counted_set() -> StackSet {
     let mut set = as_set();
     set.known = MetricSet::of(&[Metric::Allocations]);

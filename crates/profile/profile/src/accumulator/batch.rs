@@ -107,7 +107,7 @@ struct BatchSums<'l, 'a> {
     level: Level,
     /// See [`Accumulator::note_threshold`].
     note_threshold: u64,
-    /// From this time on [`Accumulator::open_bucket`] must be called.
+    /// Time from which on [`Accumulator::open_bucket`] must be called.
     until: u64,
     /// Sums of the thread. Its other figures follow from the level.
     allocated_bytes: u64,
@@ -115,7 +115,7 @@ struct BatchSums<'l, 'a> {
 }
 
 impl<'l, 'a> BatchSums<'l, 'a> {
-    /// For events of this thread.
+    /// Returns the sums for events of this thread.
     #[inline(always)]
     fn new(totals: &'l mut Accumulator<'a>, by: u32) -> Self {
         Self {

@@ -18,7 +18,7 @@ const SLOWER: f64 = 2.0;
 /// time of an event is `from` + `passed` × `step`.
 #[derive(Default)]
 pub(super) struct Segment {
-    /// Its events happened between `lower` and `upper` (nanoseconds).
+    /// The segment's events happened between `lower` and `upper` (nanoseconds).
     pub lower: u64,
     pub upper: u64,
     /// Nanoseconds.
@@ -92,7 +92,7 @@ pub(crate) struct TimeInterpolation {
 }
 
 impl TimeInterpolation {
-    /// For a single event with this estimated time.
+    /// Returns the interpolation for a single event with this estimated time.
     pub(crate) fn of_one(time: u64) -> Self {
         Self {
             from: time,
@@ -102,7 +102,7 @@ impl TimeInterpolation {
         }
     }
 
-    /// For the events from this index on.
+    /// Returns the interpolation for the events from this index on.
     pub(crate) fn after(self, index: usize) -> Self {
         Self {
             passed: self.passed.wrapping_add(index as u32),

@@ -6,7 +6,7 @@ use super::{CHAIN_GROWTHS, Evidence, GrowthEvidence, PAGE_BYTES, SiteEvidence};
 use crate::block_key::address_of;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 
-/// From this size on glibc's `realloc` may move a block without copying it (mallopt(3),
+/// Size from which on glibc's `realloc` may move a block without copying it (mallopt(3),
 /// `M_MMAP_THRESHOLD`).
 const MOVED_BY_KERNEL: u64 = 128 * 1024;
 /// Pages are counted if not more than one in so many of the blocks at the peak are live
@@ -88,13 +88,13 @@ pub(crate) struct Reallocated {
 #[derive(Default)]
 pub(crate) struct EvidenceBuilder {
     frees: Vec<Frees>,
-    /// By site: the sum of the lifetimes of temporary blocks that were freed, in nanoseconds.
+    /// Sum of the lifetimes, by site, of the temporary blocks that were freed, in nanoseconds.
     temporary_ns: Vec<u64>,
     growth: Vec<Growth>,
-    /// By block id: the growths that led to the block. Only blocks of sites that grow have
-    /// a number; it is set to 0 when the block is freed.
+    /// Number of growths, by block id, that led to the block. Only blocks of sites that grow have a
+    /// number; it is set to 0 when the block is freed.
     growths: Vec<u32>,
-    /// By thread: the block whose reallocation has begun.
+    /// Block whose reallocation has begun, by thread.
     pending: Vec<Option<Reallocated>>,
     inherited_freed_bytes: u64,
     inherited_pages: FxHashSet<u64>,
@@ -351,7 +351,7 @@ impl EvidenceBuilder {
 #[derive(Debug, Default)]
 pub(crate) struct HeldPages {
     all: u64,
-    /// By site: pages in which only its blocks begin.
+    /// Pages in which only blocks of a site begin, by site.
     by_site: Vec<u64>,
 }
 

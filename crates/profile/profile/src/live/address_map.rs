@@ -43,13 +43,13 @@ impl Cell {
 /// A slot of the table of regions.
 #[derive(Clone, Copy)]
 struct Region {
-    /// From [`split`]; [`NO_REGION`] in an empty slot.
+    /// Number of the region, from [`split`]; [`NO_REGION`] in an empty slot.
     number: u64,
     /// Index of its first cell.
     first: u32,
 }
 
-/// Not the number of any region: those have fewer bits.
+/// Number that no region has: those have fewer bits.
 const NO_REGION: u64 = u64::MAX;
 const EMPTY: Region = Region {
     number: NO_REGION,

@@ -12,7 +12,7 @@ use crate::error::AggregateError;
 use crate::source::TraceSource;
 use crate::step::Step;
 
-/// With more streams, inserting into the sorted list takes too long.
+/// Largest number of streams: with more, inserting into the sorted list takes too long.
 const MAX_STREAMS: usize = 64;
 /// Iterations of the general merge before the fast path is tried again.
 const STEPS_BETWEEN: u32 = 32;

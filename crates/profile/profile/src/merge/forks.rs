@@ -8,9 +8,9 @@ use super::Fork;
 /// The fork points of each stream, in stream order. A fork is open until it is passed.
 #[derive(Debug)]
 pub(super) struct OpenForks {
-    /// By fork (index into the forks of the image).
+    /// Whether each fork is open, by its index in the forks of the image.
     is_open: Vec<bool>,
-    /// By stream: (ordinal of the first event after the fork, fork), ascending. The
+    /// Forks of each stream, ascending: (ordinal of the first event after the fork, fork). The
     /// first entry's fork is open; later entries may be of forks that were passed.
     by_stream: Vec<VecDeque<(u64, usize)>>,
 }

@@ -12,13 +12,13 @@ use super::{Merge, SLACK_NS, Sink};
 use crate::error::AggregateError;
 use crate::source::TraceSource;
 
-/// Most steps placed or rolled back in one search.
+/// Largest number of steps placed or rolled back in one search.
 const LIMIT: u64 = 1 << 14;
 
 /// What the search must reach: every stream at least at its position at the dead end, and
 /// the stuck stream one step further.
 struct Goal {
-    /// By stream, how many steps are missing to that position; negative beyond it.
+    /// Number of steps, by stream, that are missing to that position; negative beyond it.
     missing: Vec<i64>,
     /// Number of streams that miss steps.
     unmet: usize,

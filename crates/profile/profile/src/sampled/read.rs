@@ -16,7 +16,7 @@ use crate::model::{Process, Profile, Site, Totals};
 use crate::source::{MemoryTrace, SourceEntry, TraceSource};
 use crate::stack::{Stack, Stacks};
 
-/// Most frames of all stacks together, 128 MiB. Stacks after that have none.
+/// Largest number of frames of all stacks together, 128 MiB. Stacks after that have none.
 const MAX_FRAMES: usize = 1 << 25;
 
 /// What was read of an image's samples.

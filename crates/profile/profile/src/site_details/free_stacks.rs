@@ -12,9 +12,10 @@ use crate::frames::{Code, FrameTable};
 use crate::lifetime::Lifetimes;
 use crate::stack::{Stack, Stacks};
 
-/// Most stacks that a site lists; the blocks of others are in one element without a stack.
+/// Largest number of stacks that a site lists; the blocks of others are in one element without a
+/// stack.
 const MAX_STACKS: usize = 64;
-/// Most threads that such a stack lists; others are summed up in one element.
+/// Largest number of threads that such a stack lists; others are summed up in one element.
 const MAX_THREADS: usize = 8;
 
 /// How a block was freed.
@@ -24,7 +25,7 @@ pub(crate) struct Freed {
     pub by: Option<u32>,
     /// The stack of the call; a stack end if it was not recorded.
     pub stack: StackId,
-    /// By `realloc`.
+    /// The block was freed by `realloc`.
     pub reallocation: bool,
 }
 

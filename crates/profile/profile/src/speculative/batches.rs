@@ -16,7 +16,7 @@ use crate::step::Step;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedBatch {
     pub stream: usize,
-    /// Its first step, without the fields that each [`BatchedEvent`] has.
+    /// First step of the batch, without the fields that each [`BatchedEvent`] has.
     pub first: Step,
     pub times: TimeInterpolation,
     length: usize,

@@ -15,7 +15,7 @@ pub(crate) struct Buckets {
     from: u64,
     /// 2^64 / width of the equal buckets.
     inverse: u64,
-    /// By number of an equal bucket: the bucket that begins there.
+    /// Bucket that begins at the start of each equal bucket, by the latter's number.
     first: Vec<u16>,
 }
 

@@ -32,12 +32,12 @@ pub(crate) struct TableBuilder {
     /// The most cells, and the number at which the log is summed up.
     most: usize,
     full: usize,
-    /// By site: the binary logarithm of the width of its buckets; empty if it is 0 for all.
+    /// Binary logarithm of the width of each site's buckets; empty if it is 0 for all.
     widened: Vec<u8>,
 }
 
 impl TableBuilder {
-    /// For an image of so many events.
+    /// Returns a builder for an image of so many events.
     pub(crate) fn new(buckets: Buckets, events: u64) -> Self {
         Self::with_most(buckets, events, MAX_CELLS)
     }
@@ -252,7 +252,7 @@ impl TableBuilder {
 }
 
 impl TimeTable {
-    /// The same with at most so many cells, where wider buckets can do this: for the sites
+    /// Returns the table with at most so many cells, where wider buckets can do this: for the sites
     /// with the fewest blocks for each cell first.
     #[must_use]
     pub fn with_at_most(&self, cells: usize) -> Self {

@@ -6,7 +6,7 @@ use crate::live::LiveBlock;
 /// The tables of an image while it is aggregated.
 pub(crate) struct Tables {
     pub(crate) sites: TableBuilder,
-    /// The same by the thread that allocated a block.
+    /// The table by the thread that allocated a block.
     pub(crate) threads: Option<TableBuilder>,
 }
 

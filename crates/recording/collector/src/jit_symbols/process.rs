@@ -17,9 +17,9 @@ use super::Begin;
 use crate::clock::Conversion;
 use crate::process::rooted;
 
-/// Most requested addresses of a process.
+/// Largest number of requested addresses of a process.
 const MAX_ADDRESSES: usize = 1 << 20;
-/// Most dumps of a process; each runtime in it writes one.
+/// Largest number of dumps of a process; each runtime in it writes one.
 const MAX_DUMPS: usize = 4;
 /// Reads between two searches of the process's mappings for new dumps.
 const READS_BETWEEN_SEARCHES: u32 = 50;

@@ -15,12 +15,12 @@ use crate::clock::Conversion;
 
 /// Interval at which files are read, and so the delay with which new code gets a name.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Most images whose code is named at one time.
+/// Largest number of images whose code is named at one time.
 const MAX_IMAGES: usize = 256;
-/// Most pieces of code of all images together: about 500 MiB with names of the
-/// usual length.
+/// Largest number of pieces of code of all images together: about 500 MiB with names of the usual
+/// length.
 const MAX_PIECES: usize = 4 << 20;
-/// Most requests that are received between two checks whether files are due.
+/// Largest number of requests that are received between two checks whether files are due.
 const REQUESTS_AT_ONCE: usize = 4096;
 
 /// Serves requests until the draining thread closes the queue, then reads the files of

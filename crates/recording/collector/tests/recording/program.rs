@@ -440,7 +440,7 @@ impl Program {
         STATUS
     }
 
-    /// As `pairs`, while another process of the recording runs `hostile`.
+    /// Allocates and frees like `pairs`, while another process of the recording runs `hostile`.
     fn besieged(&self, numbers: Vec<&str>) -> i32 {
         let (slot, ring) = self.attach();
         let script = format!("hostile {} {slot} {ring}", numbers.join(" "));

@@ -21,7 +21,7 @@ const FLOOR: u64 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
-    /// For the names of functions in the names of what is in them.
+    /// Demangler for the names of functions that are parts of other names.
     demangler: Demangler,
 }
 

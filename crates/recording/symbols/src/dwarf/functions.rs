@@ -16,7 +16,7 @@ const MAX_INLINED: usize = 512;
 /// A function with code of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Function {
-    /// Its entry in the unit.
+    /// Entry of the function in the unit.
     pub(super) entry: UnitOffset,
     /// Start of the range that an address was found in: a function that was
     /// split into a hot and a cold part has two.
@@ -97,9 +97,9 @@ pub(super) fn inlined_ranges(
     walk.found
 }
 
-/// For each of the sorted `addresses`, the calls inlined around it, outermost
-/// first. An address is in an inlined call only if it is in all calls around it,
-/// so a call counts if its level is the number of calls found so far.
+/// Returns, for each of the sorted `addresses`, the calls inlined around it, outermost first. An
+/// address is in an inlined call only if it is in all calls around it, so a call counts if its
+/// level is the number of calls found so far.
 pub(super) fn chains_at(calls: &[InlinedRange], addresses: &[u64]) -> Vec<Vec<Inlined>> {
     let mut chains: Vec<Vec<Inlined>> = vec![Vec::new(); addresses.len()];
     for call in calls {

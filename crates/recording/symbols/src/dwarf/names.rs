@@ -51,7 +51,7 @@ pub(super) struct Names<'d, 'a> {
     supplementary: Option<&'d Units<'d, 'a>>,
     budget: &'d Budget,
     known: RefCell<FxHashMap<EntryId, Option<Name<'a>>>>,
-    /// By supplementary or not, and index of the unit.
+    /// Scopes of each unit, by whether the unit is supplementary and by its index.
     scopes: RefCell<FxHashMap<(bool, usize), Rc<ScopeTable>>>,
 }
 

@@ -24,9 +24,9 @@ use crate::shared_strings::Md5;
 /// An index that means "none".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Most overlapping segments that are examined at one address. Every unit that
-/// instantiates a template describes the one copy that the linker chose, so a
-/// hundred units may describe one address.
+/// Largest number of overlapping segments that are examined at one address. Every unit that
+/// instantiates a template describes the one copy that the linker chose, so a hundred units may
+/// describe one address.
 const MAX_OVERLAPPING: usize = 64;
 
 /// A frame, shared by all addresses and inner frames that have it.
@@ -40,7 +40,7 @@ pub(crate) struct Node {
     pub(crate) column: u32,
     /// The node this one is inlined into.
     pub(crate) parent: u32,
-    /// For a node without parent: the start of the function, if known.
+    /// Start of the function, if known, in a node without parent.
     pub(crate) start: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct SegmentTable {
 struct Piece {
     start: u64,
     end: u64,
-    /// Of several pieces at one address the one of lowest rank counts: 0, the unit has
+    /// Rank of the piece; of several at one address the one of lowest rank counts: 0, the unit has
     /// the function; 1, it has a line; 2, it is a unit without ranges.
     rank: u8,
     unit: u32,

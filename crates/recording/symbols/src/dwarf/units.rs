@@ -15,7 +15,7 @@ use super::ranges::RangeAttributes;
 /// The units of one file, each parsed on first use.
 pub(super) struct Units<'d, 'a> {
     dwarf: &'d Dwarf<'a>,
-    /// In order of their offsets.
+    /// Headers of the units, in order of their offsets.
     headers: Vec<UnitHeader<Slice<'a>>>,
     parsed: RefCell<FxHashMap<usize, Option<Rc<Unit<'a>>>>>,
 }

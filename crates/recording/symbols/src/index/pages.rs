@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 32 << 10;
-/// Most pages in the cache: 48 MiB.
+/// Largest number of pages in the cache: 48 MiB.
 const MAX_PAGES: usize = 1536;
 
 /// A file and its cached pages.

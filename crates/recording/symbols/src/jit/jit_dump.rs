@@ -24,7 +24,7 @@ const DEBUG_INFO: u32 = 2;
 const ARCH_TIMESTAMP: u64 = 1;
 /// Bytes of a record that are read. The code itself, after the name, is not read.
 const MAX_READ: usize = 1 << 20;
-/// Most line entries of all code together.
+/// Largest number of line entries of all code together.
 const MAX_LINES: usize = 16 << 20;
 /// The most pieces of code before an address that a look-up examines.
 const MAX_EXAMINED: usize = 1024;
@@ -91,7 +91,7 @@ impl JitDump {
         Self::new(allotrope_files::open_regular(path)?)
     }
 
-    /// As [`Self::open`], from an open file.
+    /// Same as [`Self::open`], from an open file.
     ///
     /// # Errors
     /// See [`Self::open`].

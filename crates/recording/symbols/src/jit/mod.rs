@@ -22,17 +22,17 @@ use allotrope_trace::model::NamedFrame;
 
 /// Longest name in bytes.
 const MAX_NAME: usize = 16 << 10;
-/// Most pieces of code of one process.
+/// Largest number of pieces of code of one process.
 const MAX_PIECES: usize = 1 << 20;
 
 /// A piece of JIT code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JitCode {
-    /// Its first address.
+    /// First address of the code.
     pub start: u64,
     /// The address after its last byte.
     pub end: u64,
-    /// Its name as the runtime wrote it.
+    /// Name of the code as the runtime wrote it.
     pub name: Arc<str>,
     /// Source file of the requested address; empty if unknown.
     pub file: Arc<str>,

@@ -17,9 +17,9 @@ use super::{JitCode, MAX_NAME, MAX_PIECES};
 
 /// Longest line in bytes; a longer one is skipped.
 const MAX_LINE: usize = MAX_NAME + 64;
-/// Most bytes of names of one map.
+/// Largest number of bytes of names of one map.
 const MAX_NAME_BYTES: usize = 256 << 20;
-/// Most changed ranges that are reported one by one; more become one range.
+/// Largest number of changed ranges that are reported one by one; more become one range.
 const MAX_CHANGES: usize = 1 << 16;
 /// `O_NOFOLLOW | O_NONBLOCK` of x86-64 Linux (`asm-generic/fcntl.h`).
 const NEITHER_LINK_NOR_FIFO: i32 = 0o400_000 | 0o4_000;
@@ -31,7 +31,7 @@ const FOLDER_ITSELF: i32 = 0o10_000_000 | 0o200_000 | 0o400_000;
 pub struct PerfMap {
     path: PathBuf,
     open: Option<Open>,
-    /// By start; none overlaps another.
+    /// Pieces of code by start: end and name; none overlaps another.
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
     name_bytes: usize,
     /// The process's root folder, and the map's path after that folder is gone.

@@ -39,7 +39,7 @@ pub struct Contents {
 /// Which files may give names, besides those at the modules' paths and the debug files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Candidates {
-    /// For modules that were recorded without a build id: the file at the path, even if it
+    /// The file at the path, for a module that was recorded without a build id, even if it
     /// is not proven to be the one that ran.
     pub unverified: bool,
     /// The files that the processes of the trace have open, since they may still run.
@@ -66,7 +66,7 @@ pub struct Naming {
 pub enum Warning {
     /// It was recorded without a build id, and no file is proven to be the one that ran.
     NoBuildId(PathBuf),
-    /// Its symbols could not be read.
+    /// The symbols of the module could not be read.
     Unreadable(SymbolError),
 }
 

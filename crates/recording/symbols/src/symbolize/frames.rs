@@ -10,7 +10,7 @@ use crate::symbolize::source_files::SourceFiles;
 /// is. Otherwise it is a return address, and the byte before it is looked up.
 pub type FileAddress = (u64, bool);
 
-/// Most locations of one record.
+/// Largest number of locations of one record.
 const LOCATIONS_PER_RECORD: usize = 16 << 10;
 /// Bytes of names after which a record is full.
 const BYTES_PER_RECORD: usize = 4 << 20;

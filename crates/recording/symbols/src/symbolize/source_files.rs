@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 /// Longest source file that is read, in bytes.
 const FILE_BYTES: u64 = 4 << 20;
-/// Most source files that are read for a module.
+/// Largest number of source files that are read for a module.
 const FILES: usize = 512;
 /// How many lines above a line its function or type is searched for.
 const LINES_ABOVE: usize = 400;
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Option<Vec<String>> {
 /// A function that the compiler may have written.
 #[derive(Debug, PartialEq, Eq)]
 enum Candidate<'a> {
-    /// Its name alone shows that it did.
+    /// A function whose name alone shows that the compiler wrote it.
     Certain,
     /// A method of a trait, in Rust.
     TraitMethod,
@@ -184,8 +184,8 @@ mod tests {
         }
     }
 
-    /// For each line of a source that says `GENERATED name` or `WRITTEN name`, whether
-    /// a function of that name on that line is generated.
+    /// Checks, for each line of a source that says `GENERATED name` or `WRITTEN name`, whether a
+    /// function of that name on that line is generated.
     fn check(file: &str, text: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);

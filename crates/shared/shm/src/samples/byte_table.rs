@@ -13,11 +13,11 @@ pub const BITS: u32 = 18;
 /// 2^64 divided by the golden ratio: a multiplier that mixes all bits (Knuth, *The Art of Computer
 /// Programming*, volume 3, section 6.4).
 pub const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// By which addresses are multiplied here; the upper bits of the product are the hash. It is so small
-/// that the hashes of neighbours are neighbours, too: 16 bytes further is 1.24 bytes of the table
-/// further. So the calls of `free` touch one cache line of the table for 830 bytes of blocks, not one
-/// for each block. It is so large that blocks of a megabyte, whose low bits are all the same, are
-/// spread over the table.
+/// Factor by which addresses are multiplied; the upper bits of the product are the hash. It is so
+/// small that the hashes of neighbours are neighbours, too: 16 bytes further is 1.24 bytes of the
+/// table further. So the calls of `free` touch one cache line of the table for 830 bytes of blocks,
+/// not one for each block. It is so large that blocks of a megabyte, whose low bits are all the
+/// same, are spread over the table.
 pub const SPREAD: u64 = MULTIPLIER >> 21;
 
 /// The table; all zero, it is empty.

@@ -21,7 +21,7 @@ use crate::samples::layout::{BYTES, Memory, NAME};
 pub const HOLDER: &str = "allotrope-hold";
 /// The option that gives a holder a name of its own.
 pub const HOLDER_NAME: &str = "--name";
-/// Most memories of one holder that are looked at.
+/// Largest number of memories of one holder that are looked at.
 const MAX_KEPT: usize = 4096;
 
 /// Why a process's memory cannot be found or mapped.
@@ -30,7 +30,7 @@ pub enum FindError {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// Its descriptors cannot be listed.
+    /// The descriptors of the process cannot be listed.
     #[error(
         "the descriptors of process {process} cannot be listed: it belongs to another user, or has forbidden it (prctl PR_SET_DUMPABLE)"
     )]
@@ -62,10 +62,10 @@ pub enum FindError {
 /// Why a file is not the memory of a process.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// Its size is another one.
+    /// The file's size is not that of the memory.
     #[error("the file has {found} bytes instead of {BYTES}: another version of Allotrope wrote it")]
     OtherSize {
-        /// Its size.
+        /// Size of the file in bytes.
         found: u64,
     },
     /// It can shrink.
@@ -149,8 +149,8 @@ pub fn find(process: u32) -> Result<OwnedFd, FindError> {
     find_with_path(process).map(|(file, _)| file)
 }
 
-/// As [`find`], with the path of the process's descriptor. As long as that leads to the same inode, the
-/// process has this memory.
+/// Same as [`find`], with the path of the process's descriptor. As long as that leads to the same
+/// inode, the process has this memory.
 ///
 /// # Errors
 /// As [`find`].

@@ -15,7 +15,7 @@ use crate::samples::writer::{Host, Sample, Writer};
 /// How a sampled block was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deallocation {
-    /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    /// When the block was freed, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub time: u64,
     /// The id of the stack.
     pub stack: u32,

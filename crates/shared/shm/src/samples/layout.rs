@@ -34,9 +34,9 @@ pub const VERSION: u64 = 6;
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
 
-/// Most states of threads.
+/// Largest number of states of threads.
 pub const STATES: usize = RINGS;
-/// Most mapped modules, over the life of the process.
+/// Largest number of mapped modules, over the life of the process.
 pub const MODULES: usize = 1024;
 /// Number of the latest deallocations of samples that are kept.
 pub const FREES: usize = 4096;
@@ -48,7 +48,7 @@ pub const WAYS: usize = 7;
 pub const TOTALS: usize = 1 << 15;
 /// Entries of the index of stack nodes; a power of two.
 pub const INDEX: usize = 1 << 19;
-/// Most stack nodes, those that stand for no node included.
+/// Largest number of stack nodes, those that stand for no node included.
 pub const NODES: usize = 1 << 18;
 
 /// Longest path of the executable, and longest command line, in bytes.
@@ -71,7 +71,7 @@ pub const PAGES: usize = 3
 /// Bytes of the memory, and of its file.
 pub const BYTES: usize = PAGES * PAGE;
 
-/// All of it.
+/// All of the memory.
 #[repr(C, align(4096))]
 pub struct Memory {
     /// See [`Header`].
@@ -80,10 +80,11 @@ pub struct Memory {
     pub control: OnPages<Control>,
     /// See [`Counters`].
     pub counters: OnPages<Counters>,
-    /// By number of the state: where the recorder keeps that of a thread; 0: nowhere. Each has
-    /// [`Header::state_bytes`]. The kernel counts them as the program's memory, as it does this one.
+    /// Addresses, by number of the state, where the recorder keeps the state of a thread; 0:
+    /// nowhere. Each has [`Header::state_bytes`]. The kernel counts them as the program's memory,
+    /// as it does this one.
     pub states: [AtomicU64; STATES],
-    /// By number of the mapping.
+    /// Mapped modules, by number of the mapping.
     pub modules: [ModuleSlot; MODULES],
     /// A ring: a deallocation goes to its number modulo [`FREES`].
     pub frees: [FreedSlot; FREES],
@@ -93,7 +94,7 @@ pub struct Memory {
     pub totals: [TotalSlot; TOTALS],
     /// A hash table of the ids of nodes, see [`crate::samples::stacks`]; 0: empty.
     pub index: [AtomicU32; INDEX],
-    /// By id.
+    /// Stack nodes, by id.
     pub nodes: [NodeSlot; NODES],
 }
 
@@ -115,7 +116,7 @@ pub struct Header {
     /// When the memory was made, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds. All other times
     /// here are by the same clock.
     pub began: AtomicU64,
-    /// The same moment by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
+    /// When the memory was made, by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub began_real: AtomicU64,
     /// Bytes of the executable's path in the lower half, of the command line in the upper one.
     pub lengths: AtomicU64,
@@ -159,7 +160,7 @@ pub struct Counters {
     pub longest_period: AtomicU64,
     /// Blocks that were sampled.
     pub sampled: AtomicU64,
-    /// Of [`Counters::sampled`], blocks for which there was no place.
+    /// Blocks of [`Counters::sampled`] for which there was no place.
     pub lost_samples: AtomicU64,
     /// Samples without a stack, because there was no place for a node.
     pub lost_stacks: AtomicU64,
@@ -173,15 +174,15 @@ pub struct Counters {
     pub uncommitted: AtomicU64,
     /// Ids of nodes that were given away; the first ids stand for no node.
     pub nodes: AtomicU64,
-    /// Of [`Counters::sampled`], blocks that were freed; the next one's place in the ring follows.
+    /// Blocks of [`Counters::sampled`] that were freed; the next one's place in the ring follows.
     pub frees: AtomicU64,
 }
 
 /// States of a [`ModuleSlot`].
 pub mod module_state {
-    /// Not in use, or being written.
+    /// The slot is not in use, or is being written.
     pub const EMPTY: u64 = 0;
-    /// Mapped.
+    /// The module is mapped.
     pub const MAPPED: u64 = 1;
     /// It was mapped once.
     pub const UNMAPPED: u64 = 2;
@@ -239,7 +240,7 @@ pub struct Bucket {
     /// Addresses. 0: empty; odd: being written.
     pub keys: [AtomicU64; WAYS],
     _pad: AtomicU64,
-    /// By key, the rest of the sample.
+    /// The rest of each sample, at the index of its key.
     pub samples: [SampleSlot; WAYS],
 }
 
@@ -254,7 +255,7 @@ pub struct SampleSlot {
     pub period: AtomicU64,
     /// When it was allocated.
     pub allocated: AtomicU64,
-    /// Its stack in the lower half, the thread in the upper one.
+    /// The allocation's stack in the lower half, the thread in the upper one.
     pub stack_and_thread: AtomicU64,
     /// Number of the function that allocated it (`EntryPoint` of `allotrope-shm`).
     pub entry: AtomicU64,
@@ -276,11 +277,11 @@ pub struct TotalSlot {
     pub period: AtomicU64,
     /// Number of samples that were allocated.
     pub allocated: AtomicU64,
-    /// Their sizes.
+    /// Sizes of the samples that were allocated, in bytes.
     pub allocated_bytes: AtomicU64,
     /// Number of these that were freed.
     pub freed: AtomicU64,
-    /// Their sizes.
+    /// Sizes of the samples that were freed, in bytes.
     pub freed_bytes: AtomicU64,
 }
 

@@ -18,9 +18,9 @@ pub struct Module<'a> {
     pub bias: u64,
     /// The file that was mapped, if there is no build id.
     pub file: FileIdentity,
-    /// Its build id; a longer one than [`BUILD_ID`] is cut.
+    /// Build id of the file; one that is longer than [`BUILD_ID`] is cut.
     pub build_id: &'a [u8],
-    /// Its path.
+    /// Path of the file.
     pub path: &'a [u8],
 }
 

@@ -18,14 +18,14 @@ use crate::samples::byte_table::MULTIPLIER;
 use crate::samples::layout::{EXACT, INDEX, NODES, WRITTEN, pack_place};
 use crate::samples::writer::{Host, Writer};
 
-/// Most entries of the index that a look-up inspects. With at most half of them in use, a
-/// longer run of them is less likely than one in a billion.
+/// Largest number of entries of the index that a look-up inspects. With at most half of them in
+/// use, a longer run of them is less likely than one in a billion.
 const PROBES: usize = 128;
 
 /// A frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Its return address, or that of the instruction itself; 48 bits.
+    /// Return address of the frame, or address of the instruction itself; 48 bits.
     pub address: u64,
     /// It is that of the instruction itself: a signal interrupted the frame there.
     pub exact: bool,

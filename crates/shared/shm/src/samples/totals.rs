@@ -22,7 +22,7 @@ use crate::samples::writer::{Host, Sample, Writer};
 pub(crate) const BEING_WRITTEN: u64 = 1;
 /// Bit of a key that is written.
 const WRITTEN: u64 = 1 << 63;
-/// Most places that a look-up inspects: half a kilobyte.
+/// Largest number of places that a look-up inspects: half a kilobyte.
 const PROBES: usize = 8;
 
 /// Sizes of an entry: below 16 each is a class; above, eight for each power of two.

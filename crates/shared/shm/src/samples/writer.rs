@@ -32,7 +32,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// For a new memory.
+    /// Returns the state for a new memory.
     pub const fn new() -> Self {
         Self {
             recognised: ByteTable::new(),
@@ -58,7 +58,7 @@ pub struct Writer<'a, H> {
 /// What the header tells of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
-    /// Its id in its own namespace.
+    /// Id of the process in its own pid namespace.
     pub id: u32,
     /// Now, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub now: u64,
@@ -66,7 +66,7 @@ pub struct Process<'a> {
     pub real_now: u64,
     /// The path of its executable.
     pub executable: &'a [u8],
-    /// Its arguments, each followed by a zero byte.
+    /// Arguments of the process, each followed by a zero byte.
     pub command: &'a [u8],
     /// See [`Header`](crate::samples::layout::Header).
     pub other_malloc: u64,
@@ -93,14 +93,14 @@ pub struct Sample {
     pub thread: u32,
     /// The function that allocated it.
     pub entry: EntryPoint,
-    /// Its first allocation, if this one is a reallocation of a sampled block.
+    /// The block's first allocation, if this one is a reallocation of a sampled block.
     pub first: Option<FirstAllocation>,
 }
 
 /// How a block was allocated that was reallocated since, and was sampled each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstAllocation {
-    /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    /// When the block was first allocated, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub allocated: u64,
     /// The id of the stack.
     pub stack: u32,

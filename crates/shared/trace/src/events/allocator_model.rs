@@ -163,7 +163,7 @@ impl AllocatorModel {
         self.free_lists.push(class, address);
     }
 
-    /// The same as [`Self::allocate`] and [`Self::deallocate`] of one block, except
+    /// Does the same as [`Self::allocate`] and [`Self::deallocate`] of one block, except
     /// [`Self::push_freed`].
     #[inline(always)]
     pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, info: BlockInfo) {

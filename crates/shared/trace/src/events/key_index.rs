@@ -16,7 +16,7 @@
 /// Smallest number of slots.
 const MIN_SLOTS: usize = 256;
 
-/// From the high bits: hash (32), generation (16), position (16).
+/// Slot of the hash table. From the high bits: hash (32), generation (16), position (16).
 type Slot = u64;
 
 const fn generation_of(slot: Slot) -> u16 {
@@ -25,7 +25,7 @@ const fn generation_of(slot: Slot) -> u16 {
 
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
-    /// Their number is a power of two.
+    /// Slots of the hash table; their number is a power of two.
     slots: Vec<Slot>,
     /// 32 minus the base-2 logarithm of the number of slots. The upper bits of a hash,
     /// shifted down by this, are the first slot to probe.

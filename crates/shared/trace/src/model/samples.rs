@@ -60,10 +60,10 @@ pub struct SampleTotal {
     pub largest: u64,
     /// Number of samples.
     pub allocated: u64,
-    /// Their sizes, in bytes.
+    /// Sizes of the samples that were allocated, in bytes.
     pub allocated_bytes: u64,
     /// Number of these that were freed.
     pub freed: u64,
-    /// Their sizes, in bytes.
+    /// Sizes of the samples that were freed, in bytes.
     pub freed_bytes: u64,
 }

@@ -15,7 +15,7 @@ use super::{ImageId, QuietWait, ThreadId};
 pub struct EpochChange {
     /// The epoch of the following events of the stream.
     pub epoch: u64,
-    /// Their thread opted out of windows: they belong to none.
+    /// The stream's thread opted out of windows: its events belong to none.
     pub opted_out: bool,
 }
 
@@ -44,15 +44,15 @@ pub struct Window {
     pub opened: u64,
     /// The thread that opened it, if known.
     pub thread: Option<ThreadId>,
-    /// Only events of that thread belong to it.
+    /// Only events of the thread that opened the window belong to it.
     pub this_thread_only: bool,
-    /// Its name, at most 255 bytes.
+    /// Name of the window, at most 255 bytes.
     pub name: String,
     /// How often the program repeats the measured work in the window; 0 if unknown.
     pub iterations: u64,
     /// Result of waiting for the other threads before the opening.
     pub quiet: QuietWait,
-    /// When it opened.
+    /// When the window opened.
     pub tick: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct WindowEnd {
     pub closed: u64,
     /// Result of waiting for the other threads before the closing.
     pub quiet: QuietWait,
-    /// When it closed.
+    /// When the window closed.
     pub tick: u64,
     /// The open file descriptors, if the program requested them and the collector
     /// could read them.
@@ -98,7 +98,7 @@ pub struct WindowCounts {
 pub struct WindowSums {
     /// Allocations.
     pub allocations: u64,
-    /// Their requested bytes.
+    /// Requested bytes of the allocations.
     pub allocated_bytes: u64,
     /// Deallocations.
     pub deallocations: u64,

@@ -276,7 +276,7 @@ fn find_object(find: FindObject, address: u64) -> Option<Module> {
     Some(module)
 }
 
-/// From the lowest to the highest address of the program itself, if `address`
+/// Returns the lowest and the highest address of the program itself, if `address`
 /// lies in it.
 fn program_extent(bias: u64, address: u64) -> Option<(u64, u64)> {
     let (start, end, _) = extent(loader::program_headers(), bias);
@@ -301,7 +301,7 @@ fn extent(headers: &[libc::Elf64_Phdr], bias: u64) -> (u64, u64, u64) {
     (start, end, unwind)
 }
 
-/// For glibc 2.34, which has no `_dl_find_object`.
+/// Finds the module under glibc 2.34, which has no `_dl_find_object`.
 fn iterate(address: u64) -> Option<Module> {
     loader::find_module(|bias, headers, name| {
         let (start, end, unwind) = extent(headers, bias);

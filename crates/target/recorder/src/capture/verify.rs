@@ -25,7 +25,7 @@ static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 static REPLAYED: AtomicU64 = AtomicU64::new(0);
 static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 static BACKTRACE: AtomicUsize = AtomicUsize::new(0);
-/// In `BACKTRACE`: libunwind is not there.
+/// Value of [`BACKTRACE`]: libunwind is not there.
 const ABSENT: usize = usize::MAX;
 /// The process that counted; a forked child begins anew.
 static PROCESS: AtomicU32 = AtomicU32::new(0);

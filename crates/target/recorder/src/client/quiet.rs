@@ -8,7 +8,7 @@ use crate::emit::mode;
 use crate::state::process;
 use crate::sys::system;
 
-/// Between two polls, in milliseconds.
+/// Time between two polls, in milliseconds.
 const INTERVAL: u64 = 1;
 
 /// Waits until for `quiet` milliseconds no other thread has made an event, at

@@ -52,7 +52,7 @@ pub mod option {
 const LAST_OPENING: u64 = 0xf000_0000;
 const LAST_CLOSING: u64 = 0xffff_0000;
 
-/// In a window's number: descriptors are compared at its end.
+/// Bit of a window's number: descriptors are compared at its end.
 const COMPARES_DESCRIPTORS: u64 = 1 << 32;
 
 /// Longest wait for quiet that a window makes, and what is quiet: no event of

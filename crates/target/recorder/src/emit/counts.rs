@@ -98,9 +98,9 @@ fn home(thread: &'static Thread) -> &'static Thread {
 
 /// What was counted up to a moment, for the end of a window.
 pub struct UpToNow {
-    /// By all threads of the image, those too that have ended.
+    /// Sums of all threads of the image, also of those that have ended.
     pub image: Sums,
-    /// By this thread.
+    /// Sums of this thread.
     pub thread: Sums,
 }
 

@@ -24,19 +24,18 @@ use crate::sys::arch;
 use crate::sys::arch::preemption;
 use crate::sys::system;
 
-/// Most words between two timestamps: 64 to 128 events.
+/// Largest number of words between two timestamps: 64 to 128 events.
 pub const TIMESTAMP_WORDS: u64 = 128;
-/// Most ticks between two timestamps, if more than one event fits between them:
-/// one or two microseconds. A thread with few events writes a timestamp with
-/// each, so that they can be ordered exactly against other threads' events; for
-/// a busy thread reading the clock costs more than an event, so it does so
-/// seldom.
+/// Largest number of ticks between two timestamps, if more than one event fits between them: one or
+/// two microseconds. A thread with few events writes a timestamp with each, so that they can be
+/// ordered exactly against other threads' events; for a busy thread reading the clock costs more
+/// than an event, so it does so seldom.
 const TIMESTAMP_TICKS: u64 = 4000;
-/// As [`TIMESTAMP_WORDS`], in an image that has only ever had one ring. There is
+/// Same as [`TIMESTAMP_WORDS`], in an image that has only ever had one ring. There is
 /// nothing to order then; timestamps only give the time, and readers spread the
 /// events between two of them evenly.
 const SINGLE_THREADED_TIMESTAMP_WORDS: u64 = 1024;
-/// As [`TIMESTAMP_TICKS`], in such an image: 25 microseconds.
+/// Same as [`TIMESTAMP_TICKS`], in an image that has only ever had one ring: 25 microseconds.
 const SINGLE_THREADED_TIMESTAMP_TICKS: u64 = 64_000;
 /// Words after which the collector is woken if it sleeps.
 pub const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 4;
@@ -55,8 +54,9 @@ const _: () = assert!(1 + 2 * COUNTED_ENTRIES * wire::COUNTS_WORDS < layout::MAX
 pub struct Space(OwnThread);
 
 impl Space {
-    /// That enough space is left is a matter of correctness, not of safety: what is
-    /// written too much overwrites events that the collector has not read.
+    /// Returns the space that the caller has reserved. That enough of it is left is a matter of
+    /// correctness, not of safety: what is written too much overwrites events that the collector
+    /// has not read.
     ///
     /// # Safety
     /// The thread has a ring.
@@ -285,7 +285,7 @@ pub fn reserve(thread: OwnThread, words: u64) -> Option<Space> {
     })
 }
 
-/// As [`reserve`], for what must not be dropped: waits whatever the policy.
+/// Same as [`reserve`], for what must not be dropped: waits whatever the policy.
 pub fn reserve_must_succeed(thread: OwnThread, words: u64) -> Option<Space> {
     reserve_or(thread, words, || true)
 }
@@ -366,8 +366,8 @@ pub fn note_unread_modules() {
     HAS_UNREAD_MODULES.store(true, Relaxed);
 }
 
-/// At the end of the process: if the collector may not have opened the files of all
-/// modules, gives it time to, because nobody else can open them afterwards.
+/// Gives the collector time, at the end of the process, to open the files of all modules if
+/// it may not have done so, because nobody else can open them afterwards.
 pub fn wait_for_modules(thread: OwnThread) {
     if HAS_UNREAD_MODULES.load(Relaxed) && !collector_is_gone() {
         wait_until_reported(thread);

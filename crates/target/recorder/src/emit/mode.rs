@@ -77,8 +77,8 @@ const RECORD: Mode = Mode {
     activity: |_| 0,
 };
 
-/// As [`RECORD`], and the event of a deallocation has its stack, too. Calls of `free`
-/// take another stub, so that those of [`RECORD`] need not ask; the other hooks ask
+/// Mode like [`RECORD`], but the event of a deallocation has its stack, too. Calls of `free` take
+/// another stub, so that those of [`RECORD`] need not ask; the other hooks ask
 /// [`records_free_stacks`].
 const RECORD_FREES: Mode = RECORD;
 

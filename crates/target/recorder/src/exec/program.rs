@@ -12,8 +12,8 @@ use crate::sys::system::{self, Descriptor};
 
 /// Longest path that is searched for.
 const PATH_BYTES: usize = 1024;
-/// As much of `/proc/PID/status` as is read. If the user has very many groups
-/// the file is longer; the capabilities are then not known.
+/// Number of bytes of `/proc/PID/status` that are read. If the user has very many groups the file
+/// is longer; the capabilities are then not known.
 const STATUS_BYTES: usize = 2048;
 
 /// What became of judging a program.
@@ -161,7 +161,7 @@ impl Path {
         Some(Self(bytes))
     }
 
-    /// As a C string.
+    /// Returns the path as a C string.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }

@@ -23,7 +23,7 @@ use crate::lifecycle::enter;
 const POOL: EntryPoint = EntryPoint::Pool;
 const REPORTED: EntryPoint = EntryPoint::Reported;
 
-/// In a reallocation's token: its start was recorded. The rest is the block.
+/// Bit of a reallocation's token: its start was recorded. The other bits are the block.
 const STARTED: u64 = 1 << 63;
 
 pub extern "C" fn pool_allocation(
@@ -43,7 +43,7 @@ pub extern "C" fn pool_deallocation(block: *mut c_void, caller: Caller<'_>) {
     }
 }
 
-/// Of a null block it is an allocation: there is nothing to start.
+/// Records the start of a reallocation; one of a null block is an allocation, and has none.
 pub extern "C" fn pool_reallocation_start(block: *mut c_void, caller: Caller<'_>) -> u64 {
     if block.is_null() || reported_reallocation_start(POOL, block, caller) {
         block as u64 | STARTED
@@ -119,7 +119,7 @@ pub extern "C" fn allocator_reallocation_start(block: *mut c_void, caller: Calle
     enter::enter_reported(caller)
 }
 
-/// With a token the start was recorded.
+/// Records the end of a reallocation, if its token says that its start was recorded.
 pub extern "C" fn allocator_reallocation_end(
     token: u64,
     block: *mut c_void,

@@ -25,8 +25,8 @@ pub extern "C" fn prepare_prctl(option: c_int) -> usize {
     }
 }
 
-/// The same for `syscall`, also if it ends the thread or the process. Its first two arguments
-/// are `number` and `first`.
+/// Same as [`prepare_prctl`] for `syscall`, also if it ends the thread or the process. Its first
+/// two arguments are `number` and `first`.
 pub extern "C" fn prepare_syscall(number: c_long, first: c_int) -> usize {
     if number == libc::SYS_seccomp {
         thread_names::filter_comes();

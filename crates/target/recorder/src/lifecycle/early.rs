@@ -22,7 +22,7 @@ use crate::state::process;
 use crate::state::thread::OwnThread;
 use crate::sys::next;
 
-/// Most notes; further allocations are counted as lost.
+/// Largest number of notes; further allocations are counted as lost.
 const NOTES: usize = 256;
 /// There is no such block.
 const NONE: usize = usize::MAX;

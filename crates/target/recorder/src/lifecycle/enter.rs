@@ -90,17 +90,17 @@ fn leave(thread: &Thread) {
         .store(thread.suspended_call.load(Relaxed), Relaxed);
 }
 
-/// In `suspended_call`: a call of the allocator is under way in which the allocator may
+/// Value of `suspended_call`: a call of the allocator is under way in which the allocator may
 /// call itself. Stack pointers are even.
 const IN_ALLOCATOR: usize = 1;
 
-/// In `suspended_call`: a call of an allocator is under way that the program reports
+/// Value of `suspended_call`: a call of an allocator is under way that the program reports
 /// itself. Whatever is called in it belongs to it, wherever that returns to: the
 /// allocator may be linked into the program.
 const IN_REPORTED: usize = 2;
 
-/// In `suspended_call`: a call of a function with a detour is under way. Whatever the program itself
-/// calls in it belongs to it, for the allocator is a part of the program. What a library
+/// Value of `suspended_call`: a call of a function with a detour is under way. Whatever the program
+/// itself calls in it belongs to it, for the allocator is a part of the program. What a library
 /// calls does not: the exception of `operator new` is a block of the C++ library's.
 const IN_DETOUR: usize = 4;
 

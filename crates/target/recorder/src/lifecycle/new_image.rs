@@ -21,7 +21,7 @@ use crate::sys::system;
 const MAX_WAIT: u64 = 40;
 const SLEEP: u64 = 4;
 
-/// Most fork points that an image event can hold beside its texts.
+/// Largest number of fork points that an image event can hold beside its texts.
 const MAX_FORK_POINTS: usize = 180;
 
 /// Fork points of the child that this process has become: pairs of ring and

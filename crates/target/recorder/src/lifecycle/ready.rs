@@ -38,7 +38,7 @@ pub fn ready_to_sample(thread: OwnThread) {
     }
 }
 
-/// As [`ready`], for an event that must not be dropped: waits whatever
+/// Same as [`ready`], for an event that must not be dropped: waits whatever
 /// [`allotrope_shm::layout::OnFull`] is.
 pub fn ready_must_succeed(thread: OwnThread) -> Option<Space> {
     // A child that has yet to begin gets an empty ring.
@@ -56,7 +56,7 @@ pub fn ready_must_succeed(thread: OwnThread) -> Option<Space> {
     events::reserve_must_succeed(thread, events::TIMESTAMP_WORDS)
 }
 
-/// As [`ready`], but also succeeds in a mode without events: for notes of an exit or
+/// Same as [`ready`], but also succeeds in a mode without events: for notes of an exit or
 /// exec.
 pub fn ready_for_note(thread: OwnThread) -> Option<Space> {
     if let Some(space) = ready(thread) {

@@ -43,7 +43,7 @@ fn note_claim(thread: &Thread) {
     }
 }
 
-/// As [`attach`], on the second stack of the state, which is not in use yet: a thread's
+/// Same as [`attach`], on the second stack of the state, which is not in use yet: a thread's
 /// first event may be that of a signal handler on a small stack.
 pub fn attach_on_second_stack(thread: OwnThread) -> bool {
     // SAFETY: the state was just claimed, no walk is under way, and signals are blocked:

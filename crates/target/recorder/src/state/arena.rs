@@ -28,13 +28,13 @@ use crate::sys::system::{self, Descriptor};
 
 /// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// By ring, its region; null where it is not mapped. Written under the process
+/// Region of each ring; null where it is not mapped. Written under the process
 /// lock, or before other threads know of the arena.
 static REGIONS: [AtomicPtr<u8>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
 
-/// How many regions are mapped at once, at least.
+/// Smallest number of regions that are mapped at once.
 const BATCH: usize = 4;
-/// And at most.
+/// Largest number of regions that are mapped at once.
 const MAX_BATCH: usize = 64;
 
 /// Whether the arena is mapped.
@@ -177,9 +177,8 @@ struct Files {
 }
 
 impl Files {
-    /// From the collector's `/proc/PID/fd`, or if that is closed to us (another
-    /// user id), or shows another process (another pid namespace), from its
-    /// socket.
+    /// Opens the files from the collector's `/proc/PID/fd`, or if that is closed to us (another
+    /// user id), or shows another process (another pid namespace), from its socket.
     fn find(location: &Location) -> Option<Self> {
         Self::open(location).or_else(|| {
             let [memory, control] = arena_client::receive(location)?;

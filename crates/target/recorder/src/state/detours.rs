@@ -71,7 +71,7 @@ pub fn set_program(program: &Range<u64>) {
     PROGRAM[1].store(program.end, Relaxed);
 }
 
-/// Where it lies; empty if there are no detours.
+/// Returns where the program lies; empty if there are no detours.
 pub fn program() -> Range<u64> {
     PROGRAM[0].load(Relaxed)..PROGRAM[1].load(Relaxed)
 }

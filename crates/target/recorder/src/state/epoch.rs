@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// On a cache line of its own: every event loads it, and hardly anybody writes.
+/// A number on a cache line of its own: every event loads it, and hardly anybody writes.
 #[repr(align(64))]
 struct Alone(AtomicU64);
 

@@ -23,7 +23,7 @@ struct Text<const N: usize> {
 // `EMPTY`, and read once that is `FILLED`.
 unsafe impl<const N: usize> Sync for Text<N> {}
 
-/// Of [`Text::state`].
+/// Value of [`Text::state`]: the text is not set.
 const EMPTY: u8 = 0;
 const BEING_FILLED: u8 = 1;
 const FILLED: u8 = 2;

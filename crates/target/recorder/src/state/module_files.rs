@@ -13,7 +13,7 @@ use crate::state::image;
 use crate::state::module_table::{Module, PATH_BYTES};
 use crate::sys::system;
 
-/// Most modules without a build id; further ones have no known file.
+/// Largest number of modules without a build id; further ones have no known file.
 const FILES: usize = 512;
 
 /// The file of one module; changed under the process lock.

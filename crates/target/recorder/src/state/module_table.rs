@@ -12,7 +12,7 @@ use allotrope_unwind::Memory;
 use crate::state::image;
 use crate::sys::readable;
 
-/// Most modules that an image can have had.
+/// Largest number of modules that an image can have had.
 const MODULES: usize = 16 << 10;
 
 /// Longest path that is written, in bytes.
@@ -182,7 +182,8 @@ impl Module {
         self.start == other.start && self.end == other.end && self.bias == other.bias
     }
 
-    /// As the loader has just mapped it: a relative path is relative to the current folder.
+    /// Returns the module as the loader has just mapped it: a relative path is relative to the
+    /// current folder.
     pub fn just_mapped(self) -> Self {
         Self {
             is_new: true,
@@ -190,8 +191,8 @@ impl Module {
         }
     }
 
-    /// With its file, which `find_file` finds if there is no build id, and its identity,
-    /// determined in this generation. The process lock is held.
+    /// Returns the module with its file, which `find_file` finds if there is no build id, and its
+    /// identity, determined in this generation. The process lock is held.
     pub fn identified(
         self,
         generation: u32,
@@ -225,7 +226,7 @@ impl Module {
         self.name_bytes().is_empty()
     }
 
-    /// Its name, as the loader knows it; empty for the program itself.
+    /// Returns the name as the loader knows it; empty for the program itself.
     pub fn name_bytes(&self) -> &[u8] {
         if self.name.is_null() {
             return &[];
@@ -234,7 +235,7 @@ impl Module {
         unsafe { CStr::from_ptr(self.name) }.to_bytes()
     }
 
-    /// Its path for a reader in another folder: a relative one becomes absolute as long as
+    /// Returns the path for a reader in another folder: a relative one becomes absolute as long as
     /// the current folder is the one to which it is relative.
     pub fn absolute_path<'a>(&'a self, into: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
         let path = self.path();
@@ -247,8 +248,8 @@ impl Module {
         }
     }
 
-    /// Its program headers and the first page of its code, in memory; `None` if they are not
-    /// readable or the ELF header is not mapped.
+    /// Returns the module's program headers and the first page of its code, in memory; `None` if
+    /// they are not readable or the ELF header is not mapped.
     pub fn headers_and_code(&self) -> Option<(&[u8], &[u8])> {
         let headers = program_headers(self.start)?;
         let code = headers
@@ -270,7 +271,7 @@ impl Module {
         Some((headers, code))
     }
 
-    /// Its path, as the loader knows it.
+    /// Returns the path as the loader knows it.
     pub fn path(&self) -> &[u8] {
         let name = match self.name_bytes() {
             [] => image::program(),

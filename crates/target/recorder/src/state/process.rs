@@ -43,7 +43,7 @@ pub struct ForkState {
     pub modules: Table,
 }
 
-/// Of [`STATE`]: nothing has been tried yet.
+/// Value of [`STATE`]: nothing has been tried yet.
 pub const UNTOUCHED: u8 = 0;
 /// A thread is starting the recording.
 pub const STARTING: u8 = 1;

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use allotrope_sampling::countdown::Sampler;
 
-/// Of a thread, in the part of its state that a fork wipes: a child draws anew.
+/// Sampling state of a thread, in the part of its state that a fork wipes: a child draws anew.
 #[repr(C)]
 pub struct Sampling {
     /// Which allocations are sampled; `None`: nothing has been drawn.

@@ -283,7 +283,7 @@ impl Deref for OwnThread {
 pub struct ThreadRef(AtomicPtr<Thread>);
 
 impl ThreadRef {
-    /// To no state.
+    /// Returns a reference to no state.
     pub const fn none() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }

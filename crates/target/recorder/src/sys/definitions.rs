@@ -188,7 +188,7 @@ fn by_gnu_hash<'m>(
     }
 }
 
-/// The same for a `DT_HASH` table: the number of buckets and of chains, the
+/// Does the same as [`by_gnu_hash`] for a `DT_HASH` table: the number of buckets and of chains, the
 /// buckets, the chains, which end with 0.
 fn by_hash<'m>(
     tables: &Tables<'m>,

@@ -85,9 +85,9 @@ const MASK_BYTES: usize = 8;
 pub enum Advice {
     /// It is not part of a core dump.
     DontDump = libc::MADV_DONTDUMP,
-    /// In a forked child it is zero.
+    /// The memory is zero in a forked child.
     WipeOnFork = libc::MADV_WIPEONFORK,
-    /// Its pages will be written: they are to be there.
+    /// The pages will be written: they are to be there.
     PopulateWrite = libc::MADV_POPULATE_WRITE,
 }
 

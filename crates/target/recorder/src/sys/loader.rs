@@ -51,7 +51,7 @@ impl LinkMap {
         self.dynamic as usize == address
     }
 
-    /// Its dynamic section: tags and values.
+    /// Returns the tags and values of the module's dynamic section.
     pub fn dynamic_section(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut entry = self.dynamic;
         iter::from_fn(move || {

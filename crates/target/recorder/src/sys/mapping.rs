@@ -31,7 +31,7 @@ impl Mapping {
         Self::returned(kernel::mremap_again(from, bytes), bytes)
     }
 
-    /// Its lowest address.
+    /// Returns the lowest address of the mapping.
     pub fn start(&self) -> *mut u8 {
         self.start
     }
@@ -83,19 +83,19 @@ impl Drop for Mapping {
 pub struct PrivateMemory(Mapping);
 
 impl PrivateMemory {
-    /// At least so many bytes; `None` if there is no memory.
+    /// Maps at least so many bytes; `None` if there is no memory.
     pub fn new(bytes: usize) -> Option<Self> {
         let bytes = bytes.checked_next_multiple_of(size_of::<u64>())?;
         Mapping::returned(kernel::mmap_private(bytes), bytes).map(Self)
     }
 
-    /// The same at an address; `None` too if something else is there.
+    /// Maps so many bytes at an address; `None` too if something else is there.
     pub fn at(address: usize, bytes: usize) -> Option<Self> {
         let mapping = Mapping::returned(kernel::mmap_at(address, bytes), bytes)?;
         (mapping.start as usize == address).then_some(Self(mapping))
     }
 
-    /// Its words.
+    /// Returns the words of the mapping.
     pub fn words(&mut self) -> &mut [u64] {
         let count = self.0.bytes / size_of::<u64>();
         // SAFETY: pages for reading and writing, which the value owns alone, and which
@@ -103,7 +103,7 @@ impl PrivateMemory {
         unsafe { core::slice::from_raw_parts_mut(self.0.start.cast(), count) }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the mapping.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: as in `words`.
         unsafe { core::slice::from_raw_parts_mut(self.0.start, self.0.bytes) }
@@ -124,7 +124,7 @@ impl MappedFile {
         Mapping::returned(kernel::mmap_file(bytes, descriptor), bytes).map(Self)
     }
 
-    /// Its bytes. The file must not shrink meanwhile.
+    /// Returns the bytes of the file. The file must not shrink meanwhile.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: pages for reading that the value owns; nobody writes to a program that
         // runs (`ETXTBSY`).

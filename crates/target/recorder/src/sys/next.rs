@@ -120,7 +120,7 @@ pub fn name(function: Function) -> &'static core::ffi::CStr {
     NAMES[function as usize]
 }
 
-/// As [`address`]; looks all functions up if that has not been done.
+/// Same as [`address`], but looks all functions up if that has not been done.
 #[inline(always)]
 pub fn resolved(function: Function) -> usize {
     #[cold]

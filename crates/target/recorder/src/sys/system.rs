@@ -162,7 +162,7 @@ impl Descriptor {
         Self::open_at(libc::AT_FDCWD, path, flags)
     }
 
-    /// As [`open`](Self::open), for a path that is relative to an open folder.
+    /// Same as [`open`](Self::open), for a path that is relative to an open folder.
     pub fn open_at(directory: i32, path: &CStr, flags: i32) -> Option<Self> {
         Self::returned(kernel::openat(directory, path, flags | libc::O_CLOEXEC))
     }
@@ -181,8 +181,8 @@ impl Descriptor {
         is_made.then_some(file)
     }
 
-    /// The same file under the first free number from `lowest` on; `None` if there is none below
-    /// the process's limit.
+    /// Duplicates the descriptor to the first free number from `lowest` on; `None` if there is none
+    /// below the process's limit.
     pub fn duplicate(&self, lowest: i32) -> Option<Self> {
         Self::returned(kernel::duplicate(self.0, lowest))
     }
@@ -197,7 +197,7 @@ impl Descriptor {
         ManuallyDrop::new(self).0
     }
 
-    /// Its number.
+    /// Returns the number of the descriptor.
     pub fn number(&self) -> i32 {
         self.0
     }
@@ -343,7 +343,7 @@ pub fn descriptor_limit() -> u64 {
     soft_limit(kernel::get_descriptor_limit)
 }
 
-/// Most bytes of a file that the process may write.
+/// Returns the largest number of bytes of a file that the process may write.
 fn file_size_limit() -> u64 {
     soft_limit(kernel::get_file_size_limit)
 }

@@ -11,12 +11,12 @@ use crate::function_names::{file_name, is_raw_address, parse_name};
 pub(super) struct Text {
     pub address: Box<str>,
     pub frame: StackFrame,
-    /// Its frames in the stack set, once used: not inlined, inlined.
+    /// Frames of this text in the stack set, once used: not inlined, inlined.
     pub indexes: [Option<u32>; 2],
 }
 
 impl Text {
-    /// Its approximate memory in bytes.
+    /// Returns the approximate memory in bytes.
     pub fn size(&self) -> usize {
         let frame = &self.frame;
         size_of::<Self>()
@@ -93,7 +93,7 @@ fn in_file(location: &str) -> Option<StackFrame> {
 /// Groups of adjacent frames with one address: a function and those inlined into it.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// By frame, the number of the last group that it was in. Groups are numbered from 1.
+    /// Number, by frame, of the last group that the frame was in. Groups are numbered from 1.
     last: Vec<u64>,
     group: u64,
 }

@@ -62,7 +62,7 @@ impl Mappings {
         Ok(())
     }
 
-    /// To be called after the last line. The segments of a file may be further apart in
+    /// Must be called after the last line. The segments of a file may be further apart in
     /// memory than in the file: all count from the file's first mapping, as symbol tables
     /// do.
     pub fn sort(&mut self) {

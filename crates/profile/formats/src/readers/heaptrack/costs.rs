@@ -41,7 +41,7 @@ impl Cost {
 /// The figures of all stacks.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// By trace index.
+    /// Figures by trace index.
     costs: Vec<Cost>,
     live_bytes: u64,
     peak_bytes: u64,

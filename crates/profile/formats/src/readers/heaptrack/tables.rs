@@ -25,7 +25,7 @@ struct Pointer {
     module: u32,
     /// Innermost first.
     frames: Box<[Location]>,
-    /// Its frames in the stack set, once requested.
+    /// Frames of the pointer in the stack set, once requested.
     indexes: Option<Box<[u32]>>,
 }
 

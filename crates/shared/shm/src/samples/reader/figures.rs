@@ -50,7 +50,7 @@ impl State {
         Some(figures)
     }
 
-    /// Of [`State::allocated`], those that were freed.
+    /// Returns the figures of those blocks of [`State::allocated`] that were freed.
     pub fn freed(&self) -> Option<Figures> {
         let mut figures = Figures::new(self.longest_period?);
         for total in &self.totals {

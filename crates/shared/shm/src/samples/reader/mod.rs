@@ -83,17 +83,17 @@ pub struct State {
 /// What the header tells of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its id in its own namespace.
+    /// Id of the process in its own pid namespace.
     pub id: u64,
     /// When the memory was made, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub began: u64,
-    /// The same moment by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
+    /// When the memory was made, by `CLOCK_REALTIME_COARSE`, in nanoseconds since 1970.
     pub began_real: u64,
     /// The status with which it has exited; `None`: it runs, or was ended by a signal.
     pub exit_status: Option<i32>,
     /// The path of its executable, perhaps cut.
     pub executable: Vec<u8>,
-    /// Its arguments, each followed by a zero byte, perhaps cut.
+    /// Arguments of the process, each followed by a zero byte, perhaps cut.
     pub command: Vec<u8>,
     /// See [`Header`](crate::samples::layout::Header).
     pub other_malloc: u64,
@@ -131,7 +131,7 @@ pub struct Counters {
 /// A sampled block that was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed {
-    /// Its number among the deallocations of samples, from 1.
+    /// Number of this deallocation among those of samples, from 1.
     pub number: u64,
     /// The block's address.
     pub address: u64,
@@ -164,9 +164,9 @@ pub struct Module {
     pub unmapped: Option<u64>,
     /// The file that was mapped, if there is no build id.
     pub file: FileIdentity,
-    /// Its build id.
+    /// Build id of the file.
     pub build_id: Vec<u8>,
-    /// Its path, perhaps without its start.
+    /// Path of the file, perhaps without its start.
     pub path: Vec<u8>,
 }
 

@@ -6,7 +6,7 @@ use crate::wire::ADDRESS_MASK;
 use crate::samples::layout::{EXACT, WRITTEN};
 use crate::samples::stacks::Frame;
 
-/// Most frames of a stack, as in a recording.
+/// Largest number of frames of a stack, as in a recording.
 const MAX_DEPTH: usize = 4096;
 
 /// A copy of the nodes, by id.

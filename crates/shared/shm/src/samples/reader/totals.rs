@@ -20,11 +20,11 @@ pub struct Total {
     pub sizes: (u64, u64),
     /// Number of samples that were allocated.
     pub allocated: u64,
-    /// Their sizes, in bytes.
+    /// Sizes of the samples that were allocated, in bytes.
     pub allocated_bytes: u64,
     /// Number of these that were freed.
     pub freed: u64,
-    /// Their sizes, in bytes.
+    /// Sizes of the samples that were freed, in bytes.
     pub freed_bytes: u64,
 }
 

@@ -3,7 +3,8 @@
 use crate::sys::arch::syscall::number;
 
 stub!(
-    /// While the next definition cannot be known. There is no `errno` then.
+    /// Makes the call of `prctl` while its next definition cannot be known. There is no `errno`
+    /// then.
     system_prctl,
     "mov r10, rcx",
     "mov eax, {prctl}",
@@ -17,7 +18,7 @@ stub!(
 );
 
 stub!(
-    /// The same for `syscall`.
+    /// Makes the call of `syscall` while its next definition cannot be known.
     system_call,
     "mov rax, rdi",
     "mov rdi, rsi",
