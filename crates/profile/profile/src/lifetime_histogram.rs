@@ -17,9 +17,11 @@ pub struct LifetimeHistogram {
     /// Buckets of the latest lifetimes.
     waiting: [u16; MAX_WAITING],
     waiting_count: u16,
-    /// Buckets that are not empty and their blocks, at most 496 of them. The bucket that was
-    /// counted last is first.
-    buckets: Vec<(u16, u64)>,
+    /// The blocks of each bucket from the lowest that is not empty to the highest: 496 at most. A
+    /// count stops at the largest number.
+    counts: Vec<u32>,
+    /// The bucket of the first count.
+    lowest: u16,
 }
 
 impl LifetimeHistogram {
@@ -43,62 +45,88 @@ impl LifetimeHistogram {
     /// Adds the blocks of another site.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.take_waiting();
-        for (bucket, blocks) in other.parts() {
+        let mut other = other.clone();
+        other.take_waiting();
+        let Some(last) = other.counts.len().checked_sub(1) else {
+            return;
+        };
+        self.make_room(&[other.lowest, other.lowest + last as u16]);
+        for (bucket, blocks) in (other.lowest..).zip(other.counts) {
             self.add_to(bucket, blocks);
         }
     }
 
     #[cold]
     fn take_waiting(&mut self) {
-        for place in 0..usize::from(self.waiting_count) {
-            self.add_to(self.waiting[place], 1);
+        let waiting = self.waiting;
+        let waiting = &waiting[..usize::from(self.waiting_count)];
+        self.make_room(waiting);
+        for bucket in waiting {
+            self.add_to(*bucket, 1);
         }
         self.waiting_count = 0;
     }
 
-    fn add_to(&mut self, bucket: u16, blocks: u64) {
-        let place = self.buckets.iter().position(|it| it.0 == bucket);
-        let place = place.unwrap_or_else(|| {
-            self.buckets.push((bucket, 0));
-            self.buckets.len() - 1
-        });
-        self.buckets[place].1 += blocks;
-        self.buckets.swap(0, place);
+    /// Makes room for the counts of these buckets.
+    fn make_room(&mut self, buckets: &[u16]) {
+        let (Some(&low), Some(&high)) = (buckets.iter().min(), buckets.iter().max()) else {
+            return;
+        };
+        if self.counts.is_empty() {
+            self.lowest = low;
+        }
+        if low < self.lowest {
+            let more = usize::from(self.lowest - low);
+            self.counts.splice(..0, std::iter::repeat_n(0, more));
+            self.lowest = low;
+        }
+        let length = usize::from(high.saturating_sub(self.lowest)) + 1;
+        if self.counts.len() < length {
+            self.counts.resize(length, 0);
+        }
     }
 
-    /// Buckets and their blocks, some more than once.
-    fn parts(&self) -> impl Iterator<Item = (u16, u64)> {
-        let waiting = &self.waiting[..usize::from(self.waiting_count)];
-        let waiting = waiting.iter().map(|bucket| (*bucket, 1));
-        waiting.chain(self.buckets.iter().copied())
+    fn add_to(&mut self, bucket: u16, blocks: u32) {
+        let place = usize::from(bucket - self.lowest);
+        if let Some(count) = self.counts.get_mut(place) {
+            *count = count.saturating_add(blocks);
+        }
     }
 
     /// The median in nanoseconds, at most 6.25 % away from the lifetime that half of the blocks
     /// did not exceed; `None` without blocks. `lifetimes`: of the same blocks.
     pub fn median_ns(&self, lifetimes: &Lifetimes) -> Option<u64> {
-        let mut parts: Vec<(u16, u64)> = self.parts().collect();
-        parts.sort_unstable();
-        let blocks: u64 = parts.iter().map(|it| it.1).sum();
-        let mut below = 0;
-        let middle = parts.into_iter().find(|(_, blocks_in)| {
-            below += blocks_in;
-            below >= blocks.div_ceil(2)
-        });
+        let count = usize::from(self.waiting_count);
+        let middle = if self.counts.is_empty() {
+            let mut waiting = self.waiting;
+            waiting[..count].sort_unstable();
+            waiting[..count].get(count.saturating_sub(1) / 2).copied()
+        } else {
+            let mut all = self.clone();
+            all.take_waiting();
+            let blocks: u64 = all.counts.iter().map(|it| u64::from(*it)).sum();
+            let mut below = 0;
+            let mut buckets = (all.lowest..).zip(all.counts);
+            let middle = buckets.find(|(_, blocks_in)| {
+                below += u64::from(*blocks_in);
+                below >= blocks.div_ceil(2)
+            });
+            middle.map(|it| it.0)
+        };
         // The ends are known exactly.
-        middle.map(|(bucket, _)| middle_of(bucket).clamp(lifetimes.min_ns, lifetimes.max_ns))
+        middle.map(|bucket| middle_of(bucket).clamp(lifetimes.min_ns, lifetimes.max_ns))
     }
 }
 
 /// Equal numbers of blocks, in whatever order they came.
 impl PartialEq for LifetimeHistogram {
     fn eq(&self, other: &Self) -> bool {
-        let sorted = |it: &Self| {
-            let mut all = Self::default();
-            all.merge(it);
-            all.buckets.sort_unstable();
-            all.buckets
-        };
-        sorted(self) == sorted(other)
+        let [one, other] = [self, other].map(|it| {
+            let mut all = it.clone();
+            all.take_waiting();
+            (all.lowest, all.counts)
+        });
+        one == other
     }
 }
 
