@@ -121,7 +121,6 @@ impl SiteDetails {
     }
 
     fn sort(&mut self) {
-        self.lifetimes.sort();
         self.entries
             .sort_by_key(|it| (!it.allocations, it.entry, it.alignment));
         self.sizes.sort_by_key(|class| class.up_to_bytes);

@@ -38,7 +38,8 @@ pub(super) fn write(picture: &Picture, words: &Words<'_>, out: &mut dyn Write) -
 <text id="whole" class="command" x="{MARGIN}" y="24" visibility="hidden">Whole</text>
 <text id="search" class="command" x="{right}" y="24" text-anchor="end">Search</text>
 <text id="found" x="{right}" y="{bottom}" text-anchor="end"> </text>
-<g id="frames">"##,
+<g id="frames" total_samples="{whole}">"##,
+        whole = picture.whole,
         title = Escaped(words.title),
         about = Escaped(words.about),
         right = WIDTH - MARGIN,
