@@ -121,19 +121,20 @@ ALONE static void late_peak(void) {
 /* Nine of ten blocks are freed at once, one lives for 50 ms: the median is that of the nine, the
  * mean is more than 5 ms. */
 ALONE static void one_long_lifetime(void) {
-    void *kept = NULL;
     fill();
-    for (int i = 0; i < 10; i++) {
-        void *p = first(100);
+    void *p = NULL;
+    /* One call of `first`: all ten blocks are of one site. */
+    for (volatile int i = 0; i < 10; i++) {
+        void *q = first(100);
         if (i == 0)
-            kept = p;
+            p = q;
         else
-            free(p);
+            free(q);
     }
     fill();
     usleep(50000);
     fill();
-    free(kept);
+    free(p);
     fill();
 }
 

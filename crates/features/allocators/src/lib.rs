@@ -14,7 +14,7 @@
 //! | `findings` | impossible and contradicting counters, as sentences |
 //! | `commands` | the commands that reproduce each section |
 //! | [`report`] | the report, `allotrope-allocators/1`, and its summary |
-//! | [`document`](mod@document) | its sections, as text and as Markdown |
+//! | `document` | its sections, as text and as Markdown |
 //!
 //! It knows no command line. `unsafe` is in `paths/tracer.rs` and `cpu/events.rs` alone.
 #![deny(unsafe_code)]

@@ -161,7 +161,7 @@ impl Recording {
         // Nodes may have arrived since a stream last wrote events.
         image.write_new_stacks(trace);
         if exit != Exit::Running {
-            for thread in image.threads.take_gone(&[]) {
+            for thread in image.threads.take_gone(&[], tick) {
                 trace.write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
             }
         }

@@ -120,7 +120,7 @@ fn scan_image_process(
     let living = process::threads(image.pid, image.is_inner).unwrap_or_default();
     if !living.is_empty() {
         let tick = tick_now();
-        for thread in image.threads.take_gone(&living) {
+        for thread in image.threads.take_gone(&living, tick) {
             trace.write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
         }
         name_some_threads(image, trace);

@@ -8,8 +8,8 @@ use allotrope_shm::arena::tick_now;
 use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
-    StackNode, StreamId, ThreadEnd, ThreadId, ThreadName, ThreadStart, Waits, WindowCounts,
-    WindowSums, stack_end,
+    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
+    stack_end,
 };
 
 use crate::counts::{self, CounterSnapshot};
@@ -401,7 +401,7 @@ impl Stream {
     ) {
         self.write_waits(image, context);
         if let Some((thread, tid)) = self.thread
-            && image.threads.end(thread, tid)
+            && image.threads.end(thread, tid, tick)
         {
             // Another thread took over the ring, so its last thread has ended.
             context
@@ -447,14 +447,6 @@ impl Stream {
     ) {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name).into_owned();
-        // A scan may have found that the ring's thread has ended.
-        if let Some((thread, own)) = self.thread
-            && own == tid
-            && !image.threads.has(tid)
-        {
-            let name = ThreadName { thread, name };
-            return context.trace.write(&Record::ThreadName(name));
-        }
         image.name_thread(tid, tick, name, &mut context.trace);
     }
 

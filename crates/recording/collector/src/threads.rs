@@ -29,6 +29,9 @@ pub(crate) struct Threads {
     /// Names, by tid, that another thread gave to threads whose announcement is still to be
     /// read, each with its time.
     early_names: FxHashMap<u32, (u64, String)>,
+    /// Threads that have ended, by tid, each with the time when it was found gone: another
+    /// thread's ring may still have names that they got before.
+    ended: FxHashMap<u32, (u64, Thread)>,
 }
 
 /// The result of a `Thread` event.
@@ -73,19 +76,34 @@ impl Threads {
         }
     }
 
-    /// Removes the thread `id`; `false` if it was removed before.
-    pub(crate) fn end(&mut self, id: ThreadId, tid: u32) -> bool {
+    /// Removes the thread `id`, which had ended by `tick`; `false` if it was removed before.
+    pub(crate) fn end(&mut self, id: ThreadId, tid: u32, tick: u64) -> bool {
         let is_it = self.by_tid.get(&tid).is_some_and(|thread| thread.id == id);
-        is_it && self.by_tid.remove(&tid).is_some()
+        let ended = is_it.then(|| self.by_tid.remove_entry(&tid)).flatten();
+        !self
+            .keep_ended(ended.into_iter().collect(), tick)
+            .is_empty()
     }
 
-    /// Takes out the threads whose tids are not in `living`.
-    pub(crate) fn take_gone(&mut self, living: &[u32]) -> Vec<ThreadId> {
+    /// Removes the threads whose tids were not in `living` at `tick`.
+    pub(crate) fn take_gone(&mut self, living: &[u32], tick: u64) -> Vec<ThreadId> {
         let living: rustc_hash::FxHashSet<u32> = living.iter().copied().collect();
-        self.by_tid
-            .extract_if(|tid, _| !living.contains(tid))
-            .map(|(_, thread)| thread.id)
-            .collect()
+        let gone = self.by_tid.extract_if(|tid, _| !living.contains(tid));
+        let gone: Vec<(u32, Thread)> = gone.collect();
+        self.keep_ended(gone, tick)
+    }
+
+    fn keep_ended(&mut self, threads: Vec<(u32, Thread)>, tick: u64) -> Vec<ThreadId> {
+        if self.ended.len() + threads.len() > MAX_THREADS {
+            // Names of threads that ended so long ago were read.
+            self.ended.clear();
+        }
+        let ids = threads.iter().map(|(_, thread)| thread.id).collect();
+        let ended = threads
+            .into_iter()
+            .map(|(tid, thread)| (tid, (tick, thread)));
+        self.ended.extend(ended);
+        ids
     }
 
     /// Tids of the living threads.
@@ -96,7 +114,10 @@ impl Threads {
     /// The thread with this tid had this name at `tick`. Returns the thread if the trace
     /// lacks the name: it is another one than the last, and not older.
     pub(crate) fn name(&mut self, tid: u32, tick: u64, name: &str) -> Option<ThreadId> {
-        let Some(thread) = self.by_tid.get_mut(&tid) else {
+        let ended = self.ended.get_mut(&tid);
+        let ended = ended.filter(|(gone_at, _)| tick <= *gone_at);
+        let thread = self.by_tid.get_mut(&tid);
+        let Some(thread) = thread.or(ended.map(|(_, thread)| thread)) else {
             if self.early_names.len() < MAX_THREADS {
                 self.early_names.insert(tid, (tick, name.to_owned()));
             }
@@ -113,7 +134,7 @@ impl Threads {
         })
     }
 
-    /// Whether the thread with this tid is in the map.
+    /// Whether a living thread has this tid.
     pub(crate) fn has(&self, tid: u32) -> bool {
         self.by_tid.contains_key(&tid)
     }
@@ -143,8 +164,8 @@ mod tests {
         let mut threads = Threads::default();
         assert_eq!(threads.announce(5, false, 0), announced(0, true, None));
         assert_eq!(threads.announce(5, false, 1), announced(1, true, Some(0)));
-        assert!(!threads.end(0, 5), "it has ended already");
-        assert!(threads.end(1, 5));
+        assert!(!threads.end(0, 5, 9), "it has ended already");
+        assert!(threads.end(1, 5, 9));
     }
 
     #[test]
@@ -184,7 +205,25 @@ mod tests {
         let mut threads = Threads::default();
         threads.announce(5, false, 0);
         threads.announce(6, false, 1);
-        assert_eq!(threads.take_gone(&[6, 7]), [0]);
+        assert_eq!(threads.take_gone(&[6, 7], 9), [0]);
         assert_eq!(threads.tids(), [6]);
+    }
+
+    /// A process that ends may lose its threads before the ring of the thread that named them is
+    /// read.
+    #[test]
+    fn a_thread_that_was_found_gone_has_the_names_it_got_before() {
+        let mut threads = Threads::default();
+        threads.announce(5, false, 0);
+        assert_eq!(threads.take_gone(&[], 20), [0]);
+        assert_eq!(threads.name(5, 20, "worker"), Some(0));
+        assert_eq!(threads.name(5, 10, "program"), None, "it is older");
+        // That of a thread that will have the tid.
+        assert_eq!(threads.name(5, 21, "next"), None);
+        threads.announce(5, false, 1);
+        assert_eq!(
+            threads.take_early_name(5, 21),
+            Some((21, "next".to_owned()))
+        );
     }
 }

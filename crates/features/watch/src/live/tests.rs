@@ -241,7 +241,7 @@ fn the_function_has_room_and_what_is_cut_is_marked() {
             name.chars().count() >= least && name.ends_with('…'),
             "{row}"
         );
-        assert!(row.chars().count() <= usize::from(width), "{row}");
+        assert!(row.chars().count() <= width, "{row}");
     }
     press(&mut view, Key::Char('s'));
     type_text(&mut view, "/load");

@@ -7,7 +7,7 @@ use allotrope_profile::{Filter, StackSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Filter: only entries with a stack that has a frame that
-    /// [matches](allotrope_profile::StackFrame::matches).
+    /// [matches](allotrope_profile::Filter::matches).
     pub filter: Option<Filter>,
     /// Smallest difference of the entries that are shown. Sums include the
     /// hidden entries.

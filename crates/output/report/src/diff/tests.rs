@@ -8,6 +8,7 @@ use allotrope_profile::{
 use super::text_options::DiffTextOptions;
 use super::{Selection, flame, json, sections, text};
 use crate::Style;
+use crate::numbers::count;
 
 /// Stacks as `module`function+offset`, innermost first, separated by blanks.
 fn set(stacks: &[(u64, &str)]) -> StackSet {
@@ -202,7 +203,7 @@ fn the_flame_graph_is_as_wide_as_both_sides() {
     // Stacks are as wide as the larger side: 250 are gone, 1,001 were 999.
     let wide = 5_000 + 1_001 + 20 + 3_000 + 4_000 + 100 + 250;
     assert!(
-        drawn.contains(&format!("total_samples=\"{wide}\"")),
+        drawn.contains(&format!("<title>all ({} ", count(wide))),
         "{wide}"
     );
     for part in [

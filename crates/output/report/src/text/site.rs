@@ -158,11 +158,14 @@ fn lifetime(lifetimes: &Lifetimes, median_ns: Option<u64>, run_us: u64) -> Strin
         0 => String::new(),
         _ => format!(" ({} of the run)", share(mean as u64, run_us)),
     };
-    let median = median_ns.map(|it| format!(", median {}", duration(it as f64 / 1e3)));
+    // Shorter than a line of 80 columns with the median, too.
+    let rest = match median_ns {
+        Some(median) => format!("median {},", duration(median as f64 / 1e3)),
+        None => "from".to_owned(),
+    };
     format!(
-        "mean {}{of_run}{}, from {} to {}",
+        "mean {}{of_run}, {rest} {} to {}",
         duration(mean),
-        median.unwrap_or_default(),
         duration(lifetimes.min_ns as f64 / 1e3),
         duration(lifetimes.max_ns as f64 / 1e3)
     )
