@@ -12,7 +12,7 @@ use crate::index::index;
 use crate::model::Profile;
 use crate::observer::{Block, BlockEvent, Observer};
 use crate::options::Options;
-use crate::process::{number_sites, process};
+use crate::process::{process, profile};
 use crate::source::TraceSource;
 use crate::window_runs::window_runs;
 
@@ -31,8 +31,6 @@ pub fn aggregate<S: TraceSource>(
     done.sort_by_key(|done| done.image);
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
-    let cut = source.cut();
-    let marks = index.named_moments();
     let processes = done
         .into_iter()
         .filter_map(|done| {
@@ -43,19 +41,7 @@ pub fn aggregate<S: TraceSource>(
             Some(process)
         })
         .collect();
-    let (modules, frames) = frames.finish();
-    let mut profile = Profile {
-        recording: index.recording,
-        cut,
-        modules,
-        frames,
-        processes,
-        unrecorded: index.unrecorded,
-        marks,
-        is_growing: source.is_growing(),
-    };
-    number_sites(&mut profile);
-    Ok(profile)
+    Ok(profile(source, index, frames, processes))
 }
 
 /// Like [`aggregate`], but if a chunk turns out to be damaged, aggregates the part of the trace

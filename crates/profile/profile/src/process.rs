@@ -10,6 +10,7 @@ use crate::index::{Image, Index, ThreadNames};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::site_details::free_stacks::set_frames;
 use crate::site_order::sites_in_order;
+use crate::source::TraceSource;
 use crate::stack::Stacks;
 use crate::time_table::tables::Tables;
 
@@ -135,13 +136,27 @@ pub(crate) fn process<H>(
     process
 }
 
-/// Numbers the sites of all processes consecutively, from 1.
-pub(crate) fn number_sites(profile: &mut Profile) {
-    let mut number = 0;
-    for process in &mut profile.processes {
-        for site in &mut process.sites {
-            number += 1;
-            site.number = number;
-        }
+/// Makes the profile of these processes, whose sites are numbered consecutively, from 1.
+pub(crate) fn profile<S: TraceSource>(
+    source: &S,
+    index: Index<S::Handle>,
+    frames: FrameTable,
+    mut processes: Vec<Process>,
+) -> Profile {
+    let sites = processes.iter_mut().flat_map(|it| &mut it.sites);
+    for (number, site) in (1..).zip(sites) {
+        site.number = number;
+    }
+    let marks = index.named_moments();
+    let (modules, frames) = frames.finish();
+    Profile {
+        recording: index.recording,
+        cut: source.cut(),
+        modules,
+        frames,
+        processes,
+        unrecorded: index.unrecorded,
+        marks,
+        is_growing: source.is_growing(),
     }
 }

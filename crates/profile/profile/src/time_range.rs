@@ -9,7 +9,7 @@ use crate::frames::FrameTable;
 use crate::index::index;
 use crate::model::Profile;
 use crate::options::Options;
-use crate::process::{number_sites, process};
+use crate::process::{process, profile};
 use crate::range_windows::TimeRange;
 use crate::source::TraceSource;
 
@@ -56,18 +56,5 @@ pub fn aggregate_range<S: TraceSource>(
         Some(process)
     });
     let processes = processes.collect();
-    let (modules, frames) = frames.finish();
-    let marks = index.named_moments();
-    let mut profile = Profile {
-        recording: index.recording,
-        cut: source.cut(),
-        modules,
-        frames,
-        processes,
-        unrecorded: index.unrecorded,
-        marks,
-        is_growing: source.is_growing(),
-    };
-    number_sites(&mut profile);
-    Ok(profile)
+    Ok(profile(source, index, frames, processes))
 }

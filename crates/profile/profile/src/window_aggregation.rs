@@ -9,7 +9,7 @@ use crate::frames::FrameTable;
 use crate::index::{Index, index};
 use crate::model::{Process, Profile, Totals};
 use crate::options::Options;
-use crate::process::{number_sites, process};
+use crate::process::{process, profile};
 use crate::source::TraceSource;
 use crate::window_runs::window_runs;
 use crate::windows::{WindowKey, WindowRun};
@@ -62,20 +62,7 @@ pub fn aggregate_windows<S: TraceSource>(
         Some(process)
     });
     let processes = processes.collect();
-    let (modules, frames) = frames.finish();
-    let marks = index.named_moments();
-    let mut profile = Profile {
-        recording: index.recording,
-        cut: source.cut(),
-        modules,
-        frames,
-        processes,
-        unrecorded: index.unrecorded,
-        marks,
-        is_growing: source.is_growing(),
-    };
-    number_sites(&mut profile);
-    Ok(profile)
+    Ok(profile(source, index, frames, processes))
 }
 
 /// Replaces the counts of the image by those of the window (`--counts-only`). Counts of
