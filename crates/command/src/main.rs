@@ -27,6 +27,7 @@ mod findings;
 mod glue;
 mod holder;
 mod http;
+mod imported;
 mod input_limit;
 mod limited_output;
 mod limits;

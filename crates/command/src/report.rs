@@ -4,6 +4,7 @@
 
 mod arguments;
 mod flame;
+mod imported;
 mod request;
 mod sampled;
 mod screen;
@@ -23,6 +24,7 @@ use allotrope_text::Shown;
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure};
+use crate::imported::Stacks;
 use crate::message;
 use crate::page::{self, PageOptions};
 use crate::progress::reader;
@@ -63,6 +65,9 @@ fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
         && let Some(profile) = reader.sampled(path)?
     {
         return sampled::report(arguments, request, profile);
+    }
+    if let Some(stacks) = Stacks::read(&reader, path)? {
+        return imported::report(arguments, request, &stacks);
     }
     let mut recording = reader.open(path)?;
     let profile = recording.profile_with(request.mode.wanted())?;

@@ -17,6 +17,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure};
 use crate::filter::nearest;
 use crate::findings::FindingArguments;
 use crate::glue::GlueArguments;
+use crate::imported::Stacks;
 use crate::input_limit::InputLimit;
 use crate::pager::PagerArguments;
 use crate::progress::{Progress, reader};
@@ -36,7 +37,7 @@ trace or has no such finding, site or function.";
 /// Arguments of `allotrope show`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote
+    /// A recording, or stacks that another tool wrote
     #[arg(value_name = "FILE")]
     trace: PathBuf,
     /// A finding (1), a site (site:7) or a function [default: all findings]
@@ -99,6 +100,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         };
         let what = arguments.what.as_deref();
         return sampled::show(path, &profile, what, &options, arguments.pager);
+    }
+    if let Some(stacks) = Stacks::read(&reader, path)? {
+        let lines = SourceLines::new(arguments.source_path.clone(), None);
+        let options = TextOptions {
+            style: style(arguments.color),
+            top: arguments.top.try_into().unwrap_or(usize::MAX),
+            all_frames: arguments.all_frames,
+            source: Some(Rc::new(lines)),
+            ..TextOptions::default()
+        };
+        let what = arguments.what.as_deref();
+        return stacks.show(what, &arguments.glue, options, arguments.pager);
     }
     let mut recording = reader.open(path)?;
     let wanted = Wanted {

@@ -22,7 +22,7 @@ use crate::time::TimeArguments;
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A recording, or FILE@MOMENT for what was live then
+    /// A recording or what another tool wrote; FILE@MOMENT: what was live then
     #[arg(value_name = "FILE", required_unless_present = "tree")]
     pub(super) trace: Option<PathBuf>,
     /// The format to print

@@ -14,6 +14,7 @@ mod exports;
 mod figures_agree;
 mod findings;
 mod first_screen;
+mod imported;
 mod marks;
 mod metrics;
 mod reader_fuzz;

@@ -92,6 +92,12 @@ impl Figures {
     pub(crate) fn blocks(&self, metric: Metric) -> u64 {
         self.value(metric.counted_blocks())
     }
+
+    /// Whether there is anything that the metric counts: blocks, or, where their number is not
+    /// known, bytes.
+    pub(crate) fn has(&self, metric: Metric) -> bool {
+        self.blocks(metric) > 0 || self.value(metric) > 0
+    }
 }
 
 /// A row of a list: sites of one process that look the same in it.
@@ -208,7 +214,7 @@ pub(crate) fn rows<'a>(attributed: &'a Attributed<'a>, options: &'a TextOptions)
                 continue;
             }
             let figures = Figures::of(site, options.blocks);
-            if figures.value(Metric::Allocations) == 0 {
+            if options.known.has(Metric::Allocations) && figures.value(Metric::Allocations) == 0 {
                 continue;
             }
             let rule = rules.rule(site);

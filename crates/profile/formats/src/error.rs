@@ -6,6 +6,7 @@ use std::io;
 use allotrope_profile::{AggregateError, Metric};
 use thiserror::Error;
 
+use crate::foreign::Foreign;
 use crate::format::Format;
 use crate::limits::Exceeded;
 
@@ -54,14 +55,17 @@ pub enum Problem {
     /// A recording of Allotrope, which this crate does not read.
     #[error("is an Allotrope recording, not stacks of another tool")]
     Trace,
+    /// Output of a tool that cannot be read.
+    #[error("{0}")]
+    Foreign(Foreign),
     /// Text in no known format.
     #[error(
-        "the text is in no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof, gperftools or folded stacks"
+        "the text is in no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, massif, pprof, gperftools or folded stacks"
     )]
     UnknownText,
     /// Binary data in no known format.
     #[error(
-        "the file is binary data of no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof, gperftools or folded stacks"
+        "the file is binary data of no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, massif, pprof, gperftools or folded stacks"
     )]
     UnknownBinary,
     /// More layers of compression than any tool uses.

@@ -17,6 +17,8 @@ pub enum Format {
     HeapProfile,
     /// DHAT's JSON, from valgrind or another writer.
     Dhat,
+    /// massif's output file.
+    Massif,
     /// Folded ("collapsed") stacks.
     Folded,
     /// pprof's protobuf, decompressed.
@@ -34,6 +36,7 @@ impl fmt::Display for Format {
             Self::Heaptrack => "heaptrack data",
             Self::HeapProfile => "a text heap profile",
             Self::Dhat => "DHAT JSON",
+            Self::Massif => "massif output",
             Self::Folded => "folded stacks",
             Self::Pprof => "a pprof profile",
             Self::Json => "allotrope-stacks JSON",

@@ -3,7 +3,7 @@
 //!
 //! [`read()`] recognises a file's format by its contents, never by its name. It
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,
-//! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles, the text heap
+//! heaptrack's data files, DHAT's JSON, massif's output files, folded stacks, pprof profiles, the text heap
 //! profiles of gperftools, tcmalloc, jemalloc and Go, and `allotrope-stacks/1`, each plain or compressed with gzip or Zstandard.
 //! [`EXPORTERS`] lists the formats that can be written; [`otlp`] makes requests for collectors. The module of each
 //! format documents what is read, what is ignored and where the format is
@@ -20,6 +20,7 @@ mod bounded;
 mod budget;
 mod error;
 mod exporters;
+mod foreign;
 mod format;
 mod function_names;
 mod limits;
@@ -38,6 +39,7 @@ pub use error::{ExportError, Location, Problem, ReadError};
 pub use exporters::{
     EXPORTERS, Events, ExportOptions, Exporter, Input, Recorded, Wanted, exporter, write_pprof,
 };
+pub use foreign::Foreign;
 pub use format::Format;
 pub use limits::{Exceeded, Excess, Limits};
 pub use read::{Read, read, read_bytes, read_bytes_within};

@@ -17,7 +17,8 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::lines::{Lines, MAX_LINE};
 use crate::readers::{
-    Parsed, bpftrace, dhat, dtrace, folded, heap_profile, heaptrack, heaptrack_print, json, pprof,
+    Parsed, bpftrace, dhat, dtrace, folded, heap_profile, heaptrack, heaptrack_print, json, massif,
+    pprof,
 };
 use crate::recognise::{Recognised, recognise};
 
@@ -97,6 +98,7 @@ fn unpack(input: &mut dyn BufRead, layers: u32, budget: &Budget) -> Result<Read,
             return unpack_layer(unpacked, layers, budget);
         }
         Recognised::Format(format) => return parse(format, &mut whole, budget),
+        Recognised::Foreign(foreign) => Problem::Foreign(foreign),
         Recognised::Empty => Problem::Empty,
         Recognised::Trace => Problem::Trace,
         Recognised::UnknownText => Problem::UnknownText,
@@ -130,7 +132,8 @@ fn has_valid_empty_files(format: Format) -> bool {
         | Format::Dtrace
         | Format::Folded
         | Format::Heaptrack
-        | Format::HeaptrackPrint => false,
+        | Format::HeaptrackPrint
+        | Format::Massif => false,
     }
 }
 
@@ -143,6 +146,7 @@ fn parse(format: Format, input: &mut dyn BufRead, budget: &Budget) -> Result<Rea
         Format::HeapProfile => heap_profile::read(&mut Lines::new(input, budget)),
         Format::Folded => folded::read(&mut Lines::new(input, budget)),
         Format::Dhat => dhat::read(input, budget),
+        Format::Massif => massif::read(&mut Lines::new(input, budget)),
         Format::Pprof => pprof::read(input, budget),
         Format::Json => json::read(input, budget),
     }?;

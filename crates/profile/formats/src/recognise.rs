@@ -4,8 +4,11 @@
 //! near the start, text formats a line that only one tool writes. The output of
 //! the profiled program may precede that line.
 
+use crate::foreign::{self, Foreign};
 use crate::format::Format;
-use crate::readers::{bpftrace, dtrace, folded, heap_profile, heaptrack, heaptrack_print, pprof};
+use crate::readers::{
+    bpftrace, dtrace, folded, heap_profile, heaptrack, heaptrack_print, massif, pprof,
+};
 
 /// The result of recognition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub enum Recognised {
     Zstd,
     /// A format that this crate reads.
     Format(Format),
+    /// Output of a tool that cannot be read.
+    Foreign(Foreign),
     /// Text; these bytes match no known format.
     UnknownText,
     /// Binary data of no known format.
@@ -51,6 +56,10 @@ pub fn recognise(first_bytes: &[u8]) -> Recognised {
             Recognised::UnknownBinary
         }
     } else {
+        let text = String::from_utf8_lossy(first_bytes);
+        if let Some(foreign) = foreign::recognise(text.lines()) {
+            return Recognised::Foreign(foreign);
+        }
         text_format(first_bytes).map_or(Recognised::UnknownText, Recognised::Format)
     }
 }
@@ -72,6 +81,9 @@ fn text_format(bytes: &[u8]) -> Option<Format> {
     let lines = || text.lines();
     if heaptrack::begins(lines()) {
         return Some(Format::Heaptrack);
+    }
+    if massif::begins(lines()) {
+        return Some(Format::Massif);
     }
     [
         (Format::Bpftrace, bpftrace::first_sign(lines())),
@@ -135,6 +147,10 @@ mod tests {
                 Format::HeapProfile,
             ),
             ("heap_v2/524288\n  t*: 1: 16 [0: 0]\n", Format::HeapProfile),
+            (
+                "desc: (none)\ncmd: ./p\ntime_unit: i\n#---\n",
+                Format::Massif,
+            ),
             ("v 10400 3\nX ./p\nI 1000 5\n", Format::Heaptrack),
             ("{\"dhatFileVersion\":2\n,\"mode\":\"heap\"", Format::Dhat),
             ("main;f;g 3\nmain;f 4\n", Format::Folded),

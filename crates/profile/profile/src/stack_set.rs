@@ -3,15 +3,21 @@
 //!
 //! A [`StackSet`] adds up processes and has no single blocks; [`RunInfo`] has the few facts
 //! of the run that other tools' formats contain. A [`Profile`], which has everything, can be
-//! converted to one.
+//! converted to one, and [one made of it](StackSet::to_profile), so that what shows a recording
+//! can show stacks of any source.
 
+use std::cmp::Reverse;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::filter::Filter;
 use crate::metric::{Metric, MetricSet, MetricValues};
-use crate::model::{Module, Process, Profile, Site, command_text};
+use crate::model::{Module, Process, Profile, Site, Totals, UNKNOWN_MODULE, command_text};
 use crate::named_frame::{Frame, StackFrame};
 use crate::run_info::RunInfo;
+use crate::stack::Stack;
 
 /// A stack and its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -141,6 +147,89 @@ impl StackSet {
             known: MetricSet::OF_STACKS,
             run: RunInfo::of_processes(profile, processes),
         }
+    }
+}
+
+impl StackSet {
+    /// Returns the stacks as the sites of a profile with one process, numbered by the figures of
+    /// the first metric that is known, the largest first. Figures that are not
+    /// [known](Self::known) are 0, and nothing has times.
+    pub fn to_profile(&self) -> Profile {
+        let mut modules: Vec<Module> = Vec::new();
+        let mut by_name: FxHashMap<Arc<str>, u32> = FxHashMap::default();
+        let mut module = |name: &Arc<str>| {
+            if name.is_empty() {
+                return UNKNOWN_MODULE;
+            }
+            *by_name.entry(Arc::clone(name)).or_insert_with(|| {
+                modules.push(Module {
+                    path: PathBuf::from(&**name),
+                    ..Module::default()
+                });
+                modules.len() as u32 - 1
+            })
+        };
+        let frames = self.frames.iter();
+        let frames = frames.map(|frame| frame.with_module(module(&frame.module)));
+        let frames = frames.collect();
+        let mut stacks: Vec<&CountedStack> = self.stacks.iter().collect();
+        let known = Metric::OF_STACKS.into_iter().find(|it| self.known.has(*it));
+        stacks.sort_by_key(|stack| Reverse(known.map(|metric| stack.figures[metric as usize])));
+        let sites = stacks.into_iter().zip(1..);
+        let sites: Vec<Site> = sites.map(|(stack, number)| site(stack, number)).collect();
+        let mut totals = Totals::default();
+        for site in &sites {
+            for (sum, value) in [
+                (&mut totals.allocations, site.allocations),
+                (&mut totals.allocated_bytes, site.allocated_bytes),
+                (
+                    &mut totals.temporary_allocations,
+                    site.temporary_allocations,
+                ),
+                (&mut totals.reallocations, site.reallocations),
+                (&mut totals.leaked_allocations, site.leaked_allocations),
+                (&mut totals.leaked_bytes, site.leaked_bytes),
+                (&mut totals.peak_allocations, site.allocations_at_peak),
+                (&mut totals.peak_bytes, site.bytes_at_peak),
+            ] {
+                *sum = sum.saturating_add(value);
+            }
+        }
+        Profile {
+            modules,
+            frames,
+            processes: vec![Process {
+                pid: self.run.pid.unwrap_or(0),
+                executable: PathBuf::from(&self.run.executable),
+                duration_us: self.run.duration_us.unwrap_or(0),
+                complete: true,
+                totals,
+                sites,
+                ..Process::default()
+            }],
+            ..Profile::default()
+        }
+    }
+}
+
+/// A stack as the site with this number.
+fn site(stack: &CountedStack, number: u32) -> Site {
+    let figure = |metric: Metric| stack.figures[metric as usize];
+    let maximum = stack.maximum.unwrap_or_default();
+    Site {
+        number,
+        stack: Stack::from(stack.frames.to_vec()),
+        allocations: figure(Metric::Allocations),
+        allocated_bytes: figure(Metric::Bytes),
+        reallocations: figure(Metric::Reallocations),
+        temporary_allocations: figure(Metric::Temporary),
+        leaked_allocations: figure(Metric::LeakedAllocations),
+        leaked_bytes: figure(Metric::LeakedBytes),
+        bytes_at_peak: figure(Metric::PeakBytes),
+        allocations_at_peak: figure(Metric::PeakAllocations),
+        max_bytes: maximum.bytes,
+        max_allocations: maximum.allocations,
+        ..Site::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allotrope_formats::Events;
+use allotrope_formats::{Events, Format};
 use allotrope_profile::sampled::{SampledProfile, SampledStacks};
 use allotrope_profile::warnings::sampled_warnings;
 use allotrope_profile::{
@@ -25,6 +25,8 @@ pub struct Source {
     ///
     /// [`Reader::recorded_stacks`]: crate::Reader::recorded_stacks
     pub recorded: Option<Box<RecordedSource>>,
+    /// The format, if another tool's file was read.
+    pub format: Option<Format>,
     /// Notes on how far the figures can be trusted, a sentence each.
     pub notes: Vec<String>,
 }
@@ -81,6 +83,7 @@ impl Source {
             set,
             sampled: Some(Box::new(samples)),
             recorded: None,
+            format: None,
             notes,
         })
     }

@@ -1,11 +1,11 @@
 //! Reads a file of stacks: a recording, a sampled profile, or any format of another tool that
 //! `allotrope-formats` reads. The format is recognised by the file's contents.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use allotrope_formats::read_bytes_within;
+use allotrope_formats::{Recognised, read_bytes_within, recognise};
 use allotrope_profile::warnings::missing;
 use allotrope_profile::{Profile, StackSet, WindowKey};
 use allotrope_text::Shown;
@@ -27,6 +27,29 @@ impl Reader {
     /// If the file cannot be read, is damaged beyond use, or has no call stacks.
     pub fn stacks(&self, path: &Path) -> Result<Source, ReadingError> {
         self.stacks_with(path, None)
+    }
+
+    /// Reads a file that another tool wrote. `None`: it is a recording, or of no known format,
+    /// which its other reader will say.
+    ///
+    /// # Errors
+    /// If the file is damaged, or of a format that cannot be read.
+    pub fn foreign(&self, path: &Path) -> Result<Option<Source>, ReadingError> {
+        const INSPECTED: u64 = 64 << 10;
+        let mut start = Vec::new();
+        let is_file = fs::metadata(path).is_ok_and(|it| it.is_file());
+        let read = |start: &mut Vec<u8>| File::open(path)?.take(INSPECTED).read_to_end(start);
+        if !is_file || read(&mut start).is_err() {
+            return Ok(None);
+        }
+        match recognise(&start) {
+            Recognised::Format(_) | Recognised::Foreign(_) => {}
+            Recognised::Gzip | Recognised::Zstd => {}
+            // Output of the program may precede its stacks.
+            Recognised::UnknownText if start.len() as u64 == INSPECTED => {}
+            _ => return Ok(None),
+        }
+        self.stacks(path).map(Some)
     }
 
     /// As [`stacks`](Self::stacks), and keeps of a recording its profile, with what is wanted.
@@ -108,6 +131,7 @@ impl Reader {
             notes: notes.map(|note| format!("note: {name}: {note}")).collect(),
             sampled: None,
             recorded: None,
+            format: Some(read.format),
             set: read.set,
         })
     }
@@ -129,6 +153,7 @@ impl Reader {
             set: StackSet::of_live(&profile),
             sampled: None,
             recorded: None,
+            format: None,
             notes: recording.notes(),
         })
     }
@@ -144,6 +169,7 @@ impl Reader {
         Ok(Source {
             set: StackSet::from(&profile),
             sampled: None,
+            format: None,
             notes: notes(&recording, &profile),
             recorded: wanted.map(|_| Box::new(RecordedSource { profile, recording })),
         })

@@ -27,15 +27,12 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let style = options.style;
     let whole = sum(rows);
-    let sites = rows.iter().filter(|row| row.figures.blocks(metric) > 0);
+    let sites = rows.iter().filter(|row| row.figures.has(metric));
     let mut title = title(metric, &whole, sites.count(), options);
     if let Some(per) = options.common_per(profile) {
         title.push_str(&format!(", {}", each(metric, whole.value(metric), per)));
     }
-    let mut ranked: Vec<&Row<'_>> = rows
-        .iter()
-        .filter(|row| row.ranked.blocks(metric) > 0)
-        .collect();
+    let mut ranked: Vec<&Row<'_>> = rows.iter().filter(|row| row.ranked.has(metric)).collect();
     let rank = |row: &&Row<'_>| {
         let figures = &row.ranked;
         (
@@ -62,7 +59,7 @@ pub(super) fn write(
         let frame = row.stack.get(row.headline);
         let frame = frame.and_then(|&frame| profile.frames.get(frame as usize));
         let function = frame.map_or("[no stack]", |frame| &*frame.function);
-        let cells = cells(row, metric, &whole, options.per(row.process));
+        let cells = cells(row, metric, &whole, options);
         let cells = cells.into_iter().map(Text::from);
         cells.chain([Text::of(Role::Function, function)])
     });
@@ -120,19 +117,26 @@ fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -
 
 /// The number, the value, the value divided by `per`, its share, and a second figure that
 /// explains the value.
-fn cells(row: &Row<'_>, metric: Metric, whole: &Figures, per: Option<f64>) -> [String; 5] {
+fn cells(row: &Row<'_>, metric: Metric, whole: &Figures, options: &TextOptions) -> [String; 5] {
+    let per = options.per(row.process);
     let figures = &row.ranked;
     let value = figures.value(metric);
     let times = |number| format!("{} ×", count(number));
+    let second = match metric {
+        Metric::Allocations => Metric::Bytes,
+        Metric::Temporary => Metric::Allocations,
+        other => other.counted_blocks(),
+    };
     [
         format!("#{}", row.number()),
         amount(metric, value),
         per.map_or_else(String::new, |per| each(metric, value, per)),
         share(value, whole.value(metric)),
         match metric {
-            Metric::Allocations => bytes(figures.value(Metric::Bytes)),
-            Metric::Temporary => format!("of {}", count(figures.value(Metric::Allocations))),
-            _ => times(figures.blocks(metric)),
+            _ if !options.known.has(second) => String::new(),
+            Metric::Allocations => bytes(figures.value(second)),
+            Metric::Temporary => format!("of {}", count(figures.value(second))),
+            _ => times(figures.value(second)),
         },
     ]
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use allotrope_attribution::Suppressions;
-use allotrope_profile::{Filter, Metric};
+use allotrope_profile::{Filter, Metric, MetricSet};
 use allotrope_trace::model::ImageId;
 
 use crate::source_lines::SourceLines;
@@ -60,6 +60,8 @@ pub struct TextOptions {
     pub window: Option<String>,
     /// The source of lines of code, if they are to be shown.
     pub source: Option<Rc<SourceLines>>,
+    /// The metrics that are known. Stacks of other tools have only some.
+    pub known: MetricSet,
 }
 
 impl Default for TextOptions {
@@ -78,6 +80,7 @@ impl Default for TextOptions {
             per: None,
             window: None,
             source: None,
+            known: MetricSet::OF_STACKS,
         }
     }
 }

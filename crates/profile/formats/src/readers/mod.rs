@@ -11,6 +11,7 @@ pub(crate) mod heaptrack;
 pub(crate) mod heaptrack_print;
 pub(crate) mod json;
 mod json_input;
+pub(crate) mod massif;
 pub(crate) mod pprof;
 mod protobuf;
 
