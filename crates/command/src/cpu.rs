@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use allotrope_allocators::cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
+use allotrope_allocators::cpu::{
+    Chosen, OpenError, Operations, Options, Pattern, Profile, Session, Target, text,
+};
 use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
@@ -41,7 +43,8 @@ takes the place of cycles; the report says so. A share of samples is a share of 
 frequency: `allotrope paths` counts instructions exactly.
 
 The report of a program that was started goes to the standard error output, that of a running
-process to the standard output, or to the file of --output. A number is a process; to start a
+process to the standard output, or to the file of --output, which JSON of a started program
+needs. A number is a process; to start a
 program whose name is one, write ./123.
 
 Exit status of `cpu PROGRAM`: the program's own; 128+N if signal N ended it; 126 if it cannot
@@ -79,11 +82,16 @@ pub struct Arguments {
     /// That of `allotrope record`, with or without --counts-only.
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
-    /// Run the program a second time to count its calls
+    /// Run the program twice more to count its calls
     ///
-    /// Without input and output.
+    /// Without input and output. Counts that differ are said.
     #[arg(long)]
     count: bool,
+    /// Count these functions as the allocator's
+    ///
+    /// Names with * and ?, or file:NAME for all functions of a source file, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allocator_functions: Vec<Pattern>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -223,6 +231,14 @@ fn runs(process: u32) -> bool {
 }
 
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.format == Format::Json && arguments.output.is_none() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "the JSON of a program that is started needs a file of its own, since both output streams are the program's; give -o FILE"
+            ),
+        ));
+    }
     let program = Program::find_to_sample(arguments.command.clone())?;
     // Read first: the program may run for hours.
     let mut operations = arguments.given_operations();
@@ -230,12 +246,15 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         operations = Some(Operations {
             number: operations_of(path)?,
             source: Operations::RECORDING,
+            again: None,
         });
     }
     let (job, received) = catch()?;
     // The kernel lets the children of this thread inherit the events.
     let mut session = start(arguments, Target::Children)?;
-    let mut child = program.start(&[])?;
+    // The user's own libraries are a part of the program.
+    let users = std::env::var_os("LD_PRELOAD").map(|it| ("LD_PRELOAD", it));
+    let mut child = program.start(users.as_slice())?;
     job.begin();
     loop {
         session.read(false);
@@ -264,9 +283,10 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
             None => count(&arguments.command, &received),
         };
         operations = match counted {
-            Ok(number) => Some(Operations {
+            Ok([number, again]) => Some(Operations {
                 number,
                 source: Operations::SECOND_RUN,
+                again: Some(again),
             }),
             Err(error) => {
                 message::print(format_args!("warning: cannot count the calls: {error:#}"));
@@ -310,6 +330,7 @@ impl Arguments {
         self.divide_by.map(|number| Operations {
             number,
             source: Operations::GIVEN,
+            again: None,
         })
     }
 
@@ -334,7 +355,13 @@ impl Arguments {
             .debug_files
             .locator(self.input.limits())
             .status(BAD_INPUT)?;
-        let profile = Profile::new(session, &locator, operations);
+        let chosen = Chosen::new(self.allocator_functions.clone());
+        let profile = Profile::new(session, &locator, operations, &chosen);
+        for pattern in chosen.unmatched() {
+            message::print(format_args!(
+                "warning: --allocator-functions {pattern}: no sample is in such a function"
+            ));
+        }
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
             Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
             Format::Json => {

@@ -363,3 +363,156 @@ fn statuses_of_what_cannot_be_sampled() {
     let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
 }
+
+/// `programs/linked_bench.c` with the allocator of `programs/linked_pools.c` linked into it,
+/// optimised, so that `malloc` and `free` jump to other functions and have no frames.
+fn linked(flags: &[&str]) -> std::path::PathBuf {
+    let pools = crate::support::source_path("linked_pools.c");
+    let pools = pools.to_str().expect("UTF-8");
+    // The text, so that a change of it is compiled.
+    let version = crate::support::source_text("linked_pools.c");
+    let version = format!("-DVERSION={}", version.len());
+    let optimised = ["-O2", "-foptimize-sibling-calls", &version, pools];
+    crate::support::compiled_with("linked_bench.c", &[&optimised[..], flags].concat())
+}
+
+fn share(report: &Value, table: &str) -> f64 {
+    report[table]["share"].as_f64().expect("a share")
+}
+
+/// The truth is the same program whose functions call instead of jumping: then every sample of the
+/// allocator has the frame of `malloc` or `free`.
+///
+/// Reported: `cpu` says 1 % of a program with its allocator linked in, where it is 90 %.
+#[test]
+fn an_allocator_that_tail_calls_hide_is_inside() {
+    let rounds = "20000";
+    let sampled = |flags: &[&str]| {
+        let program = linked(flags).to_str().expect("UTF-8").to_owned();
+        sampled(&[program, rounds.to_owned()], 7)
+    };
+    let (Some(jumps), Some(calls)) = (sampled(&[]), sampled(&["-fno-optimize-sibling-calls"]))
+    else {
+        return;
+    };
+    let (found, truth) = (share(&jumps, "inside"), share(&calls, "inside"));
+    assert!(truth > 0.6, "{calls}");
+    assert!((found - truth).abs() < 0.08, "{found} {truth}: {jumps}");
+    // By proof: nothing is guessed.
+    assert_eq!(jumps["inside"], jumps["inside_with_guesses"]);
+    // The entry points are those that the program calls, not those that they jump to.
+    let names = |report: &Value, table: &str| -> Vec<String> {
+        let rows = rows(report, table).iter();
+        let names = rows.map(|it| it["function"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    let mut entries = names(&jumps, "entry_points");
+    entries.sort();
+    assert_eq!(entries, ["free", "malloc"]);
+    // `rand` is the benchmark's.
+    let functions = names(&jumps, "functions");
+    assert!(functions.iter().any(|it| it == "getenv"), "{functions:?}");
+    assert!(
+        !functions.iter().any(|it| it.contains("rand")),
+        "{functions:?}"
+    );
+    let site = line_of("linked_bench.c", "lifo");
+    let lines = site_lines_of("linked_bench.c", &jumps);
+    assert!(
+        lines.iter().any(|it| (site..site + 5).contains(it)),
+        "{lines:?}"
+    );
+}
+
+/// About half of the time, the program walks the allocator's lists by a function that is no entry
+/// point, stands in their source file, and is not reached from them.
+#[test]
+fn what_only_its_source_file_tells_is_a_guess_beside_the_proof() {
+    let program = linked(&[]).to_str().expect("UTF-8").to_owned();
+    let command = [program, "8000".to_owned(), "statistics".to_owned()];
+    let Some(report) = sampled(&command, 7) else {
+        return;
+    };
+    let (proven, guessed) = (
+        share(&report, "inside"),
+        share(&report, "inside_with_guesses"),
+    );
+    assert!((0.25..0.65).contains(&proven), "{report}");
+    assert!(guessed > proven + 0.2, "{report}");
+    let guess = &rows(&report, "guesses")[0];
+    assert_eq!(guess["function"], "pool_statistics");
+    assert_eq!(
+        guess["reason"],
+        "it is in a source file of the allocator's entry points"
+    );
+    for pattern in ["pool_*", "file:linked_pools.c"] {
+        let options = ["--allocator-functions".to_owned(), pattern.to_owned()];
+        let Some(report) = sampled_with(&options, &command, 7) else {
+            return;
+        };
+        assert!(share(&report, "inside") > 0.75, "{pattern}: {report}");
+        assert_eq!(report["inside"], report["inside_with_guesses"], "{pattern}");
+    }
+}
+
+/// Reported: `LD_PRELOAD=mine.so allotrope cpu` measures glibc without a word.
+#[test]
+fn a_preloaded_allocator_is_measured() {
+    let library = crate::support::compiled_with("linked_pools.c", &["-shared", "-fPIC", "-O2"]);
+    let program = crate::support::compiled_with("linked_bench.c", &["-Dpool_statistics=rand"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.json");
+    let mut allotrope = crate::support::record::command();
+    allotrope.env("LD_PRELOAD", &library);
+    allotrope.args(["cpu", "--format", "json", "-o"]).arg(&file);
+    let output = run(allotrope.arg("--").arg(&program).arg("5000"), b"");
+    let errors = output.errors();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).expect("JSON");
+    let found = |it: &Value| it.as_str().unwrap().ends_with("/linked_pools");
+    assert!(rows(&report, "allocators").iter().any(found), "{report}");
+    assert!(share(&report, "inside") > 0.6, "{report}");
+}
+
+/// 4 tests of 500 rounds with 256 blocks: 1,024,000 calls, and a few of the start.
+///
+/// Reported: `cpu --count -- env LD_PRELOAD=…` counts `env`.
+#[test]
+fn env_is_not_counted_instead_of_the_program() {
+    let library = crate::support::compiled_with("linked_pools.c", &["-shared", "-fPIC", "-O2"]);
+    let program = crate::support::compiled_with("linked_bench.c", &["-Dpool_statistics=rand"]);
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let command = ["env", &preload, program.to_str().unwrap(), "500"];
+    let Some(report) = sampled_with(&["--count".to_owned()], &command, 7) else {
+        return;
+    };
+    let operations = report["operations"].as_u64().expect("they are known");
+    assert!((1_024_000..1_024_100).contains(&operations), "{operations}");
+    assert_eq!(report["operations_again"], operations);
+    assert_eq!(report["doubts"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn json_of_a_program_that_is_started_needs_a_file() {
+    let mut command = crate::support::record::command();
+    let output = run(command.args(["cpu", "--format", "json", "--", "true"]), b"");
+    assert_eq!(output.status.code(), Some(2));
+    output.errors().has("give -o FILE");
+    assert!(output.text().is_empty());
+}
+
+/// An operation of a millisecond is no operation.
+#[test]
+fn an_absurd_time_of_an_operation_is_said() {
+    let options = ["--divide-by".to_owned(), "100".to_owned()];
+    let Some(report) = sampled_with(&options, &program("pairs"), 7) else {
+        return;
+    };
+    if report["clock"] == "cpu-clock" {
+        let doubt = report["doubts"][0].as_str().expect("a sentence");
+        assert!(doubt.contains("µs an operation cannot be right"), "{doubt}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use crate::cpu::{OpenError, Operations, Options, Profile, Quantity, Session, Target};
+use crate::cpu::{Chosen, OpenError, Operations, Options, Profile, Quantity, Session, Target};
 use crate::paths::report::Instructions;
 use crate::replay::allocators::Allocator as Wanted;
 use crate::replay::report::Row;
@@ -102,8 +102,10 @@ fn profile(
     let operations = Operations {
         number: plan.operations.len(),
         source: Operations::RECORDING,
+        again: None,
     };
-    Ok(Profile::new(&session, locator, Some(operations)))
+    let none = Chosen::default();
+    Ok(Profile::new(&session, locator, Some(operations), &none))
 }
 
 /// A counter that counted nothing is not 0: its period is longer than what there was to count.

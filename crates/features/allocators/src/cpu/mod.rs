@@ -7,8 +7,13 @@
 //! | `space` | the address space of each process; unwinding samples |
 //! | `module` | files of executable code: unwind information, what they export |
 //! | [`allocator_code`] | which functions belong to an allocator |
+//! | `code` | machine code: what a call calls, and which functions a function jumps to |
 //! | [`session`] | from records to stacks with counts |
-//! | [`profile`] | names; the tables of a report |
+//! | `stacks` | the stacks with the frames that tail calls have removed |
+//! | [`chosen`] | patterns of functions; those that the user says are the allocator's |
+//! | `names` | the names of frames, and how well it is known that one is the allocator's |
+//! | [`profile`] | the tables of a report |
+//! | `doubts` | figures that cannot be right, as sentences |
 //! | [`text`] | the report for people |
 //!
 //! A sample has the registers and the first bytes of the thread's stack; framehop unwinds
@@ -22,13 +27,19 @@
 //! ring (`events`): perf-event2 does not have it.
 
 pub mod allocator_code;
+pub mod chosen;
+mod code;
+mod doubts;
 mod events;
 mod module;
+mod names;
 pub mod profile;
 pub mod session;
 mod space;
+mod stacks;
 pub mod text;
 
+pub use chosen::{Chosen, Pattern};
 pub use events::{OpenError, Options, Quantity, Source, Target};
 pub use profile::{Operations, Profile};
 pub use session::Session;

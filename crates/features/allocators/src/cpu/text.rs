@@ -3,13 +3,16 @@
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{count, percent};
 
-use crate::cpu::profile::{Operations, Profile, Row, Share};
+use crate::cpu::profile::{Guess, Operations, Profile, Row, Share};
 use crate::tables::{base, place};
 
 /// How the report begins.
 pub(crate) const START: &str = "CPU inside the allocator: ";
 /// The report without samples.
 pub(crate) const NOTHING: &str = "no samples: hardly any CPU time was used";
+
+/// Functions that are guessed to be the allocator's, and are named.
+const GUESSES: usize = 5;
 
 /// The report as a document, with at most `top` rows in each table.
 pub fn document(profile: &Profile, top: usize) -> Document {
@@ -45,6 +48,27 @@ fn head(profile: &Profile, document: &mut Document) {
         inside.samples,
         profile.samples,
     ));
+    let guessed = &profile.inside_with_guesses;
+    if guessed.samples > inside.samples {
+        document.text(format!(
+            "with what is a guess: {} (95 %: {} to {}), {} of {} samples",
+            percent(guessed.share),
+            percent(guessed.low),
+            percent(guessed.high),
+            guessed.samples,
+            profile.samples,
+        ));
+        let named = profile.guesses.iter().take(GUESSES);
+        document.list(named.map(|it| {
+            let Guess { row, reason } = it;
+            format!("{} of {}: {reason}", percent(row.share.share), name(row))
+        }));
+        let more = profile.guesses.len().saturating_sub(GUESSES);
+        if more > 0 {
+            document.text(format!("… {more} more"));
+        }
+        document.text("--allocator-functions NAMES says which functions are the allocator's");
+    }
     for allocator in &profile.allocators {
         document.text(format!("allocator: {allocator}"));
     }
@@ -145,12 +169,15 @@ fn counters(profile: &Profile, document: &mut Document) {
     }
     document.table(table);
     let Some(operations) = profile.operations else {
-        return document.text("an operation: unavailable, because the number of calls is not known; --count runs the program once more to count them, --recording FILE takes them from a recording of it");
+        return document.text("an operation: unavailable, because the number of calls is not known; --count runs the program twice more to count them, --recording FILE takes them from a recording of it");
     };
     let source = match profile.operations_source {
         Some(Operations::RECORDING) => "of the recording",
-        Some(Operations::SECOND_RUN) => "counted in a second run of the program",
+        Some(Operations::SECOND_RUN) => "counted in a further run of the program",
         _ => "as given",
     };
     document.text(format!("{} operations, {source}", count(operations)));
+    for doubt in &profile.doubts {
+        document.warning(doubt.clone());
+    }
 }
