@@ -2,38 +2,39 @@
 //! program, or samples a running one, and prints; `cpu` of `allotrope-allocators` does the rest.
 
 mod calls;
+mod process;
+mod score;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use allotrope_allocators::cpu::{
-    Chosen, OpenError, Operations, Options, Pattern, Profile, Session, Target, text,
+    Chosen, OpenError, Operations, Options, Origin, OwnGroup, Pattern, Profile, Score, Session,
+    Target, Wanted, report, text,
 };
 use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
+use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
-use crate::record::signals::{self, Received};
+use crate::record::signals;
 use crate::replacing::{ForceArguments, Kind};
-use crate::signal_state;
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
 use calls::{count, operations_of};
+use process::{catch, runs, used_ticks};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -92,6 +93,18 @@ pub struct Arguments {
     /// Names with * and ?, or file:NAME for all functions of a source file, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allocator_functions: Vec<Pattern>,
+    /// Sum up functions under a name
+    ///
+    /// PATTERN as of --allocator-functions. Environment, locks, system calls and string functions
+    /// that the allocator calls are groups already.
+    #[arg(long, value_name = "NAME=PATTERN")]
+    group: Vec<OwnGroup>,
+    /// Take the program's own figure from its output
+    ///
+    /// The number before this text, such as 'M ops/sec', in each line of its standard output that
+    /// has it. The output is then a pipe and not a terminal for the program.
+    #[arg(long, value_name = "UNIT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    score: Option<String>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -117,6 +130,8 @@ enum Format {
     /// For people
     #[default]
     Text,
+    /// The whole report: for an issue or a wiki
+    Markdown,
     /// For programs
     Json,
 }
@@ -183,7 +198,16 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
             ),
         ));
     }
+    if arguments.score.is_some() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "--score reads the output of a program that `allotrope cpu --score` starts; a running process writes its output elsewhere"
+            ),
+        ));
+    }
     let (job, received) = catch()?;
+    let origin = Origin::of_process(process);
     let before = used_ticks(process);
     let mut session = start(arguments, Target::Process(process))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
@@ -200,34 +224,10 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         return Err(OpenError::ThreadsEnd(process)).status(BAD_INPUT);
     }
     let operations = arguments.given_operations();
-    arguments.report(&session, operations, |write| {
+    arguments.report(&session, operations, origin, Vec::new(), |write| {
         standard_output::print_text(write)
     })?;
     Ok(FINE)
-}
-
-/// CPU time of a process and its ended threads so far, in ticks of the kernel's clock (100 a
-/// second); 0 if it has ended.
-fn used_ticks(process: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // proc_pid_stat(5): the name, in parentheses, may contain anything; utime and stime are the
-    // 12th and the 13th word behind it.
-    let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let times = words.split(' ').skip(11).take(2);
-    times.filter_map(|it| it.parse::<u64>().ok()).sum()
-}
-
-/// Whether a process has not ended: one whose end its parent has not taken yet is a zombie
-/// without threads.
-fn runs(process: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-    if threads.is_ok_and(|threads| threads.count() > 1) {
-        return true;
-    }
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may contain anything.
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some(None | Some('Z' | 'X')))
 }
 
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
@@ -252,9 +252,16 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
     let (job, received) = catch()?;
     // The kernel lets the children of this thread inherit the events.
     let mut session = start(arguments, Target::Children)?;
+    let origin = Origin::of_program(&arguments.command);
     // The user's own libraries are a part of the program.
     let users = std::env::var_os("LD_PRELOAD").map(|it| ("LD_PRELOAD", it));
-    let mut child = program.start(users.as_slice())?;
+    let mut child = program.start_with(users.as_slice(), |command| {
+        if arguments.score.is_some() {
+            command.stdout(Stdio::piped());
+        }
+    })?;
+    let output = child.stdout.take().zip(arguments.score.clone());
+    let scores = output.map(|(from, unit)| score::pass_on(from, unit));
     job.begin();
     loop {
         session.read(false);
@@ -277,6 +284,14 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         .context("cannot wait for the program")
         .status(RECORD_FAILED)?;
     session.read(true);
+    // A child of the program may still have its output.
+    let scores = scores.filter(score::ended).and_then(|it| it.join().ok());
+    let scores = scores.unwrap_or_default();
+    if let (true, Some(unit)) = (scores.is_empty(), &arguments.score) {
+        message::print(format_args!(
+            "warning: no line of the program's output has a number before {unit:?}"
+        ));
+    }
     if arguments.count {
         let counted = match status.signal() {
             Some(signal) => Err(anyhow!("signal {signal} ended the program")),
@@ -295,23 +310,12 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         };
     }
     job.end();
-    arguments.report(&session, operations, |write| {
+    arguments.report(&session, operations, origin, scores, |write| {
         // Nobody may read it.
         let _ = write(&mut io::stderr().lock());
         Ok(())
     })?;
     Ok(own_status(status))
-}
-
-/// Catches signals, so that Ctrl-C ends the sampling and not this process.
-fn catch() -> Result<(signals::Job, Receiver<Received>), Failure> {
-    let (sender, received) = channel();
-    let ignored = signal_state::ignored();
-    let job = signals::catch(ignored, Arc::new(AtomicBool::new(false)), move |signal| {
-        let _ = sender.send(signal);
-    });
-    let job = job.context("cannot handle signals").status(FAILED)?;
-    Ok((job, received))
 }
 
 fn start(arguments: &Arguments, target: Target) -> Result<Session, Failure> {
@@ -349,6 +353,8 @@ impl Arguments {
         &self,
         session: &Session,
         operations: Option<Operations>,
+        origin: Origin,
+        scores: Vec<Score>,
         print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let locator = self
@@ -356,7 +362,14 @@ impl Arguments {
             .locator(self.input.limits())
             .status(BAD_INPUT)?;
         let chosen = Chosen::new(self.allocator_functions.clone());
-        let profile = Profile::new(session, &locator, operations, &chosen);
+        let wanted = Wanted {
+            operations,
+            chosen: &chosen,
+            groups: &self.group,
+            origin,
+            scores,
+        };
+        let profile = Profile::new(session, &locator, wanted);
         for pattern in chosen.unmatched() {
             message::print(format_args!(
                 "warning: --allocator-functions {pattern}: no sample is in such a function"
@@ -364,6 +377,7 @@ impl Arguments {
         }
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
             Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
+            Format::Markdown => report::document(&profile, self.top).write_markdown(out),
             Format::Json => {
                 to_json_writer(&mut *out, &profile)?;
                 writeln!(out)

@@ -516,3 +516,142 @@ fn an_absurd_time_of_an_operation_is_said() {
         assert!(doubt.contains("µs an operation cannot be right"), "{doubt}");
     }
 }
+
+/// The names of the functions of a part of the program, with their shares of it.
+fn part<'a>(report: &'a Value, function: &str) -> &'a Value {
+    let mut tests = rows(report, "tests").iter();
+    let found = tests.find(|it| it["function"] == function);
+    found.unwrap_or_else(|| panic!("no part {function}: {}", report["tests"]))
+}
+
+/// What the document on hakmem has beside shares: groups, what removing one gains, the benchmark's
+/// own work, tests apart, edges of the call graph. The program is of its shape; the truth of the
+/// gain is the same program without the calls of `getenv`, measured by its own throughput.
+#[test]
+fn groups_tests_and_edges_are_those_of_the_program() {
+    let flags = |more: &'static str| linked(&[more]).to_str().expect("UTF-8").to_owned();
+    let options = ["--score", "M ops/sec", "--group", "pool=pool_*"].map(str::to_owned);
+    let run = |more| sampled_with(&options, &[flags(more), "20000".to_owned()], 7);
+    let (Some(report), Some(fixed)) = (run("-DASK_ALWAYS"), run("-DASK_ONCE")) else {
+        return;
+    };
+    let group = |report: &'_ Value, name: &str| -> Value {
+        let mut groups = rows(report, "groups").iter();
+        groups
+            .find(|it| it["name"] == name)
+            .cloned()
+            .unwrap_or(Value::Null)
+    };
+    // line 99, group symbols; line 112, Amdahl
+    let environment = group(&report, "environment");
+    let share = environment["share"].as_f64().expect("a group");
+    assert!(share > 0.3, "{environment}");
+    let factor = environment["what_if"]["factor"].as_f64().unwrap();
+    assert!((factor - 1.0 / (1.0 - share)).abs() < 1e-9);
+    assert_eq!(environment["functions"][0], "getenv");
+    assert!(group(&fixed, "environment").is_null(), "{fixed}");
+    // line 100, subtotals: of the user's group, the innermost functions
+    let pool = &group(&report, "pool")["functions"];
+    let pool = pool.as_array().expect("functions");
+    assert!(
+        pool.iter()
+            .all(|it| it.as_str().unwrap().starts_with("pool_"))
+    );
+    // line 101, benchmark overhead apart; line 106, each test
+    let outside = rows(&report, "outside").iter();
+    let outside: Vec<&str> = outside.map(|it| it["function"].as_str().unwrap()).collect();
+    assert!(
+        outside.iter().any(|it| it.contains("random")),
+        "{outside:?}"
+    );
+    for test in ["lifo", "fifo"] {
+        let test = part(&report, &format!("test_sequential_{test}"));
+        let inside = test["inside_samples"].as_f64().unwrap();
+        assert!(inside / test["samples"].as_f64().unwrap() > 0.7, "{test}");
+        assert_eq!(test["functions"][0]["function"], "getenv", "{test}");
+    }
+    // line 104, edges: free → pool_free_at → getenv, each within its caller
+    let calls = part(&report, "test_random_free")["calls"]
+        .as_array()
+        .unwrap();
+    let at = |depth: u64, function: &str| {
+        let mut found = calls.iter();
+        let found = found.find(|it| it["depth"] == depth && it["function"] == function);
+        let found = found.unwrap_or_else(|| panic!("{function}: {calls:?}"));
+        found["samples"].as_u64().unwrap()
+    };
+    let (free, inner, getenv) = (at(0, "free"), at(1, "pool_free_at"), at(2, "getenv"));
+    assert!(
+        free >= inner && inner >= getenv && getenv > 0,
+        "{free} {inner} {getenv}"
+    );
+    // line 113, secondary items after the first fix
+    let after = &report["after_first"];
+    assert!(
+        !after["functions"].as_array().unwrap().is_empty(),
+        "{after}"
+    );
+    // line 116, the program's own throughput; line 115, the fix proved by a second run
+    let score = |report: &Value| report["scores"][0]["value"].as_f64().expect("a score");
+    assert!(score(&fixed) > 1.2 * score(&report), "{report}");
+    // line 97, the head
+    let origin = &report["origin"];
+    assert!(origin["date"].as_str().unwrap().ends_with(" UTC"));
+    assert!(
+        origin["command"][0]
+            .as_str()
+            .unwrap()
+            .ends_with("linked_bench")
+    );
+    assert!(origin["environment"]["variables"].as_u64() > Some(0));
+}
+
+/// The report as the document on hakmem has it, in the order of its parts.
+#[test]
+fn the_markdown_report_has_the_parts_of_the_document() {
+    let program = linked(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.md");
+    let mut allotrope = crate::support::record::command();
+    allotrope
+        .args(["cpu", "--format", "markdown", "-o"])
+        .arg(&file);
+    let output = run(allotrope.arg("--").arg(&program).arg("5000"), b"");
+    let errors = output.errors();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    let report = fs::read_to_string(&file).expect("a report");
+    let mut rest = &report[..];
+    for part in [
+        "# CPU time and the allocator",
+        "command: ",
+        "machine: ",
+        "## Summary",
+        "## Functions inside the allocator",
+        "## Functions outside of the allocator",
+        "## Groups, and the program without them",
+        "environment: getenv",
+        "## After the first fix: without environment",
+        "## Entry points",
+        "## Calling sites",
+        "## Parts of the program",
+        "## Call graph",
+        "→ free",
+        "→ pool\\_free\\_at",
+        "## Lines",
+        "## counters",
+        "## How to check a change",
+    ] {
+        let plain = part.replace('\\', "");
+        let at = rest.find(part).or_else(|| rest.find(&plain));
+        let at = at.unwrap_or_else(|| panic!("no {part} in its order:\n{report}"));
+        rest = &rest[at..];
+    }
+    // It is replaced without --force, as a report of ours.
+    let mut again = crate::support::record::command();
+    again.args(["cpu", "--format", "markdown", "-o"]).arg(&file);
+    let output = run(again.arg("--").arg(&program).arg("500"), b"");
+    assert_eq!(output.status.code(), Some(7), "{}", output.errors());
+}

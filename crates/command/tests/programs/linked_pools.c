@@ -14,7 +14,7 @@
 
 #define OUT_OF_LINE __attribute__((noinline, noclone))
 #define SLAB ((size_t)1 << 16)
-#define SLABS 1024
+#define SLABS 1024 // of which only those in use are resident
 #define CLASSES 8 // 16 to 128 bytes
 #define DESCRIPTORS 32
 #define MAGIC 0x504f4f4cu
@@ -31,10 +31,12 @@ struct header {
     uint64_t class;
 };
 
-static char *arena;
-static size_t used_slabs;
-static struct block *small[CLASSES];
-static struct block *large[48];
+// Each thread has free lists of its own: the preloading process may have several.
+#define OWN static _Thread_local __attribute__((tls_model("initial-exec")))
+static char arena[SLAB * SLABS] __attribute__((aligned(SLAB)));
+static _Atomic size_t used_slabs;
+OWN struct block *small[CLASSES];
+OWN struct block *large[48];
 static uintptr_t descriptors[DESCRIPTORS];
 
 static void *map(size_t size) {
@@ -43,17 +45,11 @@ static void *map(size_t size) {
 }
 
 static int pool_refill(unsigned class) {
-    if (arena == NULL) {
-        char *memory = map(SLAB * (SLABS + 1));
-        if (memory == NULL) {
-            return 0;
-        }
-        arena = (char *)(((uintptr_t)memory + SLAB - 1) & ~(SLAB - 1));
-    }
-    if (used_slabs == SLABS) {
+    size_t number = used_slabs++;
+    if (number >= SLABS) {
         return 0;
     }
-    struct slab *slab = (struct slab *)(arena + SLAB * used_slabs++);
+    struct slab *slab = (struct slab *)(arena + SLAB * number);
     slab->magic = MAGIC;
     slab->class = class;
     size_t size = (class + 1) * 16;
@@ -101,7 +97,7 @@ OUT_OF_LINE void *pool_alloc_at(size_t size) {
 
 OUT_OF_LINE static struct slab *pool_owner_slab(void *block) {
     uintptr_t offset = (uintptr_t)block - (uintptr_t)arena;
-    if (arena == NULL || offset >= SLAB * used_slabs) {
+    if (offset >= sizeof(arena)) {
         return NULL;
     }
     return (struct slab *)((uintptr_t)block & ~(SLAB - 1));

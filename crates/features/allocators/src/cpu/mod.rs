@@ -13,8 +13,12 @@
 //! | [`chosen`] | patterns of functions; those that the user says are the allocator's |
 //! | `names` | the names of frames, and how well it is known that one is the allocator's |
 //! | [`profile`] | the tables of a report |
+//! | [`rows`] | a row of a table, its share and interval |
+//! | [`breakdown`] | groups, parts of the program, call graphs, what is outside |
+//! | [`origin`] | what was run, when and where |
 //! | `doubts` | figures that cannot be right, as sentences |
-//! | [`text`] | the report for people |
+//! | [`text`] | the report for people, short |
+//! | [`report`] | the whole report |
 //!
 //! A sample has the registers and the first bytes of the thread's stack; framehop unwinds
 //! them by `.eh_frame`, because allocators are compiled without frame pointers. So frames
@@ -27,21 +31,27 @@
 //! ring (`events`): perf-event2 does not have it.
 
 pub mod allocator_code;
+pub mod breakdown;
 pub mod chosen;
 mod code;
 mod doubts;
 mod events;
 mod module;
 mod names;
+pub mod origin;
 pub mod profile;
+pub mod report;
+pub mod rows;
 pub mod session;
 mod space;
 mod stacks;
 pub mod text;
 
+pub use breakdown::OwnGroup;
 pub use chosen::{Chosen, Pattern};
 pub use events::{OpenError, Options, Quantity, Source, Target};
-pub use profile::{Operations, Profile};
+pub use origin::Origin;
+pub use profile::{Operations, Profile, Score, Wanted};
 pub use session::Session;
 
 /// Whether a file that begins so is a report, as text or as JSON.
@@ -50,6 +60,7 @@ pub fn is_report(head: &[u8]) -> bool {
         &b"{\"format\":\"allotrope-cpu/"[..],
         text::START.as_bytes(),
         text::NOTHING.as_bytes(),
+        report::START.as_bytes(),
     ]
     .iter()
     .any(|start| head.starts_with(start))

@@ -250,6 +250,22 @@ impl<'a> Names<'a> {
         self.key(frame, self.frames(frame).last(), false)
     }
 
+    /// All functions of a frame, the one that has the code first, then what is inlined into it.
+    pub(crate) fn functions(&self, frame: &Frame) -> Vec<Key> {
+        let frames = self.frames(frame).iter().rev();
+        let keys: Vec<Key> = frames.map(|it| self.key(frame, Some(it), false)).collect();
+        match keys.is_empty() {
+            true => vec![self.function(frame)],
+            false => keys,
+        }
+    }
+
+    /// Whether a module is a program, not a library: the C library can be executed, too.
+    pub(crate) fn is_program(&self, module: u32) -> bool {
+        let found = self.session.modules.all.get(module as usize);
+        found.is_some_and(|it| it.exports.program && !it.exports.c_library && !is_loader(&it.path))
+    }
+
     /// The innermost function and its line.
     pub(crate) fn line(&self, frame: &Frame) -> Key {
         self.key(frame, self.frames(frame).first(), true)

@@ -6,10 +6,13 @@ use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use crate::cpu::breakdown::{Breakdown, Collector, OwnGroup};
 use crate::cpu::chosen::Chosen;
 use crate::cpu::doubts;
 use crate::cpu::events::Quantity;
 use crate::cpu::names::{Evidence, Key, Names};
+use crate::cpu::origin::Origin;
+use crate::cpu::rows::{Row, Share, row, share, sorted};
 use crate::cpu::session::{Counts, Session};
 use crate::cpu::stacks::{Codes, Stack, Step, stacks};
 
@@ -68,42 +71,15 @@ pub struct Profile {
     pub operations_again: Option<u64>,
     /// Nanoseconds of CPU time inside the allocator an operation.
     pub nanoseconds_per_operation: Option<f64>,
+    /// Groups, parts of the program, what is outside.
+    #[serde(flatten)]
+    pub breakdown: Breakdown,
+    /// What was run, when and where.
+    pub origin: Origin,
+    /// The program's own figures, in the order in which it printed them.
+    pub scores: Vec<Score>,
     /// What cannot be right, or makes figures doubtful, as sentences.
     pub doubts: Vec<String>,
-}
-
-/// A part of all samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Share {
-    /// Samples.
-    pub samples: u64,
-    /// Samples that were in the kernel.
-    pub kernel_samples: u64,
-    /// Samples of all samples, 0 to 1.
-    pub share: f64,
-    /// The 95 % interval of the share (Wilson score).
-    pub low: f64,
-    /// The upper end of the 95 % interval.
-    pub high: f64,
-}
-
-/// A row of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// The function. Without a name, its distance from the nearest exported function or the
-    /// start of its section: `malloc+0x340 (no symbol)`.
-    pub function: String,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line; 0 if unknown or if the row is of a whole function.
-    pub line: u32,
-    /// The path of its module.
-    pub module: String,
-    /// Whether it belongs to the allocator; otherwise the allocator calls it, or it calls.
-    pub allocator: bool,
-    /// Part of the samples that the row has.
-    #[serde(flatten)]
-    pub share: Share,
 }
 
 /// A function that may be the allocator's, called without an entry point of it.
@@ -149,23 +125,49 @@ impl Operations {
     pub const SECOND_RUN: &'static str = "second run";
 }
 
+/// What is known and wanted beside the samples.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The calls of the allocator in the run, if they are known.
+    pub operations: Option<Operations>,
+    /// Functions that are the allocator's, whatever else is known of them.
+    pub chosen: &'a Chosen,
+    /// Groups to sum up.
+    pub groups: &'a [OwnGroup],
+    /// What was run, when and where.
+    pub origin: Origin,
+    /// The program's own figures.
+    pub scores: Vec<Score>,
+}
+
+/// A figure that the program has printed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Score {
+    /// The line in which it stands.
+    pub line: String,
+    /// The number.
+    pub value: f64,
+}
+
 impl Profile {
-    /// The profile of a finished session. `operations` are the calls of the allocator in the
-    /// run, if they are known; `chosen` functions are the allocator's whatever else is known.
-    pub fn new(
-        session: &Session,
-        locator: &Locator,
-        operations: Option<Operations>,
-        chosen: &Chosen,
-    ) -> Self {
+    /// The profile of a finished session.
+    pub fn new(session: &Session, locator: &Locator, wanted: Wanted<'_>) -> Self {
         let codes = Codes::read(session);
         let stacks = stacks(session, &codes);
-        let names = Names::new(session, &codes, &stacks, chosen, locator);
+        let names = Names::new(session, &codes, &stacks, wanted.chosen, locator);
         let mut tables = Tables::default();
+        let mut collector = Collector::new(wanted.groups);
         for stack in &stacks {
-            tables.add(stack, &names);
+            let entry = tables.add(stack, &names);
+            collector.add(&stack.steps, stack.counts, entry, &names);
         }
-        tables.finish(session, &names, operations)
+        let breakdown = collector.finish(&names);
+        Self {
+            breakdown,
+            origin: wanted.origin,
+            scores: wanted.scores,
+            ..tables.finish(session, &names, wanted.operations)
+        }
     }
 }
 
@@ -216,7 +218,8 @@ struct Tables {
 }
 
 impl Tables {
-    fn add(&mut self, stack: &Stack<'_>, names: &Names<'_>) {
+    /// Adds a stack; returns the index of the allocator's entry point in it.
+    fn add(&mut self, stack: &Stack<'_>, names: &Names<'_>) -> Option<usize> {
         let Stack { steps, counts } = stack;
         self.all.add(counts);
         if steps.is_empty() {
@@ -224,7 +227,8 @@ impl Tables {
         }
         let evidence: Vec<Evidence> = steps.iter().map(|it| names.evidence(it)).collect();
         let Some(Inside { first, entry }) = inside(steps, &evidence, names) else {
-            return self.add_guess(stack, &evidence, names);
+            self.add_guess(stack, &evidence, names);
+            return None;
         };
         self.inside.add(counts);
         for step in &steps[first..=entry] {
@@ -242,6 +246,7 @@ impl Tables {
             None => Names::unknown_caller(),
         };
         add(&mut self.sites, site);
+        Some(entry)
     }
 
     fn add_guess(&mut self, stack: &Stack<'_>, evidence: &[Evidence], names: &Names<'_>) {
@@ -321,6 +326,9 @@ impl Tables {
             .then(|| per_operation(self.inside.amounts[clock]))
             .flatten();
         Profile {
+            breakdown: Breakdown::default(),
+            origin: Origin::default(),
+            scores: Vec::new(),
             doubts: doubts::of(operations, nanoseconds_per_operation),
             operations_again: operations.and_then(|it| it.again),
             format: "allotrope-cpu/1",
@@ -377,68 +385,4 @@ fn rows(table: FxHashMap<Key, Counts>, samples: u64, names: &Names<'_>) -> Vec<R
     let rows = sorted(table).into_iter();
     rows.map(|(key, counts)| row(key, &counts, samples, names))
         .collect()
-}
-
-/// The largest first.
-fn sorted(table: FxHashMap<Key, Counts>) -> Vec<(Key, Counts)> {
-    let mut rows: Vec<(Key, Counts)> = table.into_iter().collect();
-    rows.retain(|(_, counts)| counts.samples > 0);
-    rows.sort_by(|(a, x), (b, y)| (y.samples, a).cmp(&(x.samples, b)));
-    rows
-}
-
-fn row(key: Key, counts: &Counts, samples: u64, names: &Names<'_>) -> Row {
-    Row {
-        function: key.function,
-        file: key.file,
-        line: key.line,
-        module: names.path(key.module),
-        allocator: key.allocator,
-        share: share(counts, samples),
-    }
-}
-
-fn share(counts: &Counts, of: u64) -> Share {
-    let (low, high) = wilson(counts.samples, of);
-    Share {
-        samples: counts.samples,
-        kernel_samples: counts.kernel_samples,
-        share: counts.samples as f64 / of.max(1) as f64,
-        low,
-        high,
-    }
-}
-
-/// The 95 % score interval of a proportion (Wilson, JASA 22, 1927).
-fn wilson(hits: u64, of: u64) -> (f64, f64) {
-    const Z: f64 = 1.959_963_984_540_054;
-    if of == 0 {
-        return (0.0, 1.0);
-    }
-    let (n, p) = (of as f64, hits as f64 / of as f64);
-    let centre = p + Z * Z / (2.0 * n);
-    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + Z * Z / n;
-    (
-        ((centre - half) / scale).max(0.0),
-        ((centre + half) / scale).min(1.0),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Values from the formula, computed by hand: 0 of 10 has the upper end
-    /// z² / (n + z²) = 3.8415 / 13.8415.
-    #[test]
-    fn the_score_interval() {
-        let (low, high) = wilson(0, 10);
-        assert_eq!(low, 0.0);
-        assert!((high - 0.277_53).abs() < 1e-4);
-        let (low, high) = wilson(50, 100);
-        assert!((low + high - 1.0).abs() < 1e-12);
-        assert!(low < 0.41 && low > 0.40);
-        assert_eq!(wilson(0, 0), (0.0, 1.0));
-    }
 }
