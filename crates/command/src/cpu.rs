@@ -33,7 +33,7 @@ use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
-use calls::{count, operations_of};
+use calls::{count, instructions_of, operations_of};
 use process::{catch, runs, used_ticks};
 
 /// Shown at the end of the subcommand's help.
@@ -83,6 +83,9 @@ pub struct Arguments {
     /// That of `allotrope record`, with or without --counts-only.
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
+    /// Check the counters by the instructions that `allotrope paths -o FILE` has counted
+    #[arg(long, value_name = "FILE")]
+    paths: Option<PathBuf>,
     /// Run the program twice more to count its calls
     ///
     /// Without input and output. Counts that differ are said.
@@ -146,6 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(output) = arguments.output() {
         output.check(arguments.recording.as_ref())?;
     }
+    arguments.exact_instructions()?;
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
         [] => return of_program(arguments),
@@ -338,6 +342,10 @@ impl Arguments {
         })
     }
 
+    fn exact_instructions(&self) -> Result<Option<f64>, Failure> {
+        self.paths.as_deref().map(instructions_of).transpose()
+    }
+
     /// The file to write.
     fn output(&self) -> Option<ToWrite<'_>> {
         let kind = Kind {
@@ -364,6 +372,7 @@ impl Arguments {
         let chosen = Chosen::new(self.allocator_functions.clone());
         let wanted = Wanted {
             operations,
+            exact_instructions: self.exact_instructions()?,
             chosen: &chosen,
             groups: &self.group,
             origin,

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
 
+use allotrope_allocators::paths::Report as Paths;
 use allotrope_formats::Limits;
 use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 
 use super::PAUSE;
-use crate::exit_status::{BAD_INPUT, Failure};
+use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::message;
 use crate::progress::reader;
 use crate::record::signals::{self, Received};
@@ -51,6 +52,27 @@ pub fn operations_of(path: &Path) -> Result<u64, Failure> {
             Ok(calls)
         }
     }
+}
+
+/// Instructions of an operation in a report of `allotrope paths` about one allocator.
+pub fn instructions_of(path: &Path) -> Result<f64, Failure> {
+    let bytes = std::fs::read(path)
+        .with_context(|| format!("cannot read {}", path.shown()))
+        .status(BAD_INPUT)?;
+    let report = Paths::read(&bytes)
+        .with_context(|| format!("{} is no report of `allotrope paths -o`", path.shown()))
+        .status(BAD_INPUT)?;
+    let instructions = match &report.allocators[..] {
+        [one] => one.instructions.first().map(|it| it.mean),
+        _ => None,
+    };
+    instructions.ok_or_else(|| {
+        let sentence = anyhow!(
+            "{} must be about one allocator, the one of the program: `allotrope paths --alloc NAME`",
+            path.shown()
+        );
+        Failure::new(BAD_INPUT, sentence)
+    })
 }
 
 /// Runs the program twice more, to count its calls. Signals go to it, as they did before.

@@ -360,6 +360,13 @@ fn statuses_of_what_cannot_be_sampled() {
     }
     let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
     assert_eq!(code, Some(2), "{errors}");
+    let (code, errors) = status(&["--paths", "/etc/passwd", "true"]);
+    assert_eq!(code, Some(2), "{errors}");
+    errors.has("is no report of `allotrope paths -o`");
+    let (code, errors) = status(&["--score", "x", &own]);
+    assert_eq!(code, Some(2), "{errors}");
+    let (code, _) = status(&["--group", "x", "true"]);
+    assert_eq!(code, Some(2));
     let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
 }

@@ -109,6 +109,7 @@ fn profile(
     };
     let wanted = Profiled {
         operations: Some(operations),
+        exact_instructions: None,
         chosen: &Chosen::default(),
         groups: &[],
         origin: Origin::default(),

@@ -2,7 +2,8 @@
 
 use allotrope_text::numbers::count;
 
-use crate::cpu::profile::Operations;
+use crate::cpu::operations::Operations;
+use crate::findings::agree;
 
 /// No allocator takes so long for an operation on average, in nanoseconds: what was counted are
 /// not the calls of what was sampled.
@@ -37,9 +38,49 @@ pub(crate) fn of(operations: Option<Operations>, ns: Option<f64>) -> Vec<String>
     found
 }
 
+/// An instruction reads at most this often from memory; gathers, which do so more often, are rare.
+const LOADS: f64 = 2.0;
+
+/// What contradicts the number of instructions an operation that stepping has counted exactly:
+/// counters an operation, by name.
+pub(crate) fn against<'a>(
+    counters: impl IntoIterator<Item = (&'a str, f64)>,
+    exact: f64,
+) -> Vec<String> {
+    let counters = counters.into_iter().filter_map(|(name, counted)| {
+        let is_wrong = match name {
+            "instructions" => !agree(counted, exact),
+            "cycles" | "page-faults" => false,
+            "L1-dcache-loads" => counted > LOADS * exact,
+            _ => counted > exact,
+        };
+        is_wrong.then(|| {
+            format!(
+                "{counted:.0} {name} an operation cannot be right: an operation has {exact:.0} instructions, counted by stepping; the number of operations is wrong, or the counter shares the processor's registers with others (multiplexed)"
+            )
+        })
+    });
+    counters.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The document's 2,625 loads of a pair of operations, of which stepping counts about 300
+    /// instructions each.
+    #[test]
+    fn counters_that_instructions_exclude_are_said() {
+        let found = against([("L1-dcache-loads", 1312.5), ("cache-misses", 0.3)], 300.0);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("1312 L1-dcache-loads"), "{found:?}");
+        assert_eq!(
+            against([("instructions", 310.0), ("cycles", 900.0)], 300.0),
+            [""; 0]
+        );
+        assert_eq!(against([("instructions", 30.0)], 300.0).len(), 1);
+        assert_eq!(against([("cache-references", 301.0)], 300.0).len(), 1);
+    }
 
     #[test]
     fn absurd_figures_are_said() {

@@ -15,6 +15,7 @@
 //! | [`profile`] | the tables of a report |
 //! | [`rows`] | a row of a table, its share and interval |
 //! | [`breakdown`] | groups, parts of the program, call graphs, what is outside |
+//! | [`operations`] | how many calls a run has made |
 //! | [`origin`] | what was run, when and where |
 //! | `doubts` | figures that cannot be right, as sentences |
 //! | [`text`] | the report for people, short |
@@ -38,6 +39,7 @@ mod doubts;
 mod events;
 mod module;
 mod names;
+pub mod operations;
 pub mod origin;
 pub mod profile;
 pub mod report;
@@ -50,8 +52,9 @@ pub mod text;
 pub use breakdown::OwnGroup;
 pub use chosen::{Chosen, Pattern};
 pub use events::{OpenError, Options, Quantity, Source, Target};
+pub use operations::Operations;
 pub use origin::Origin;
-pub use profile::{Operations, Profile, Score, Wanted};
+pub use profile::{Profile, Score, Wanted};
 pub use session::Session;
 
 /// Whether a file that begins so is a report, as text or as JSON.

@@ -136,7 +136,7 @@ impl Environment {
             environment.variables += 1;
             environment.bytes += variable.len() as u64;
             let is_told = |it: &&str| variable.as_bytes().starts_with(it.as_bytes());
-            if TOLD.iter().any(|it| is_told(&it)) {
+            if TOLD.iter().any(is_told) {
                 environment.of_allocators.push(shown(&variable));
             }
         }

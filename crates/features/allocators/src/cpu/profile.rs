@@ -11,6 +11,7 @@ use crate::cpu::chosen::Chosen;
 use crate::cpu::doubts;
 use crate::cpu::events::Quantity;
 use crate::cpu::names::{Evidence, Key, Names};
+use crate::cpu::operations::Operations;
 use crate::cpu::origin::Origin;
 use crate::cpu::rows::{Row, Share, row, share, sorted};
 use crate::cpu::session::{Counts, Session};
@@ -105,31 +106,13 @@ pub struct Counter {
     pub per_operation: Option<f64>,
 }
 
-/// The calls of the allocator in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operations {
-    /// Number of the calls.
-    pub number: u64,
-    /// How the number is known.
-    pub source: &'static str,
-    /// Number of the calls of another run, if they were counted twice.
-    pub again: Option<u64>,
-}
-
-impl Operations {
-    /// The user states them.
-    pub const GIVEN: &'static str = "given";
-    /// A recording has them.
-    pub const RECORDING: &'static str = "recording";
-    /// They were counted in further runs of the program.
-    pub const SECOND_RUN: &'static str = "second run";
-}
-
 /// What is known and wanted beside the samples.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// The calls of the allocator in the run, if they are known.
     pub operations: Option<Operations>,
+    /// Instructions of an operation on average, as stepping has counted them, if it has.
+    pub exact_instructions: Option<f64>,
     /// Functions that are the allocator's, whatever else is known of them.
     pub chosen: &'a Chosen,
     /// Groups to sum up.
@@ -162,11 +145,17 @@ impl Profile {
             collector.add(&stack.steps, stack.counts, entry, &names);
         }
         let breakdown = collector.finish(&names);
+        let mut profile = tables.finish(session, &names, wanted.operations);
+        if let Some(exact) = wanted.exact_instructions {
+            let counters = profile.counters.iter();
+            let counters = counters.filter_map(|(name, it)| Some((*name, (*it)?.per_operation?)));
+            profile.doubts.extend(doubts::against(counters, exact));
+        }
         Self {
             breakdown,
             origin: wanted.origin,
             scores: wanted.scores,
-            ..tables.finish(session, &names, wanted.operations)
+            ..profile
         }
     }
 }

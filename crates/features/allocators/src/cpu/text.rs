@@ -4,7 +4,8 @@ use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{count, percent};
 
 use crate::cpu::breakdown::{Group, WhatIf};
-use crate::cpu::profile::{Guess, Operations, Profile};
+use crate::cpu::operations::Operations;
+use crate::cpu::profile::{Guess, Profile};
 use crate::cpu::rows::{Row, Share};
 use crate::tables::{base, place};
 
