@@ -2,36 +2,39 @@
 //! program, or samples a running one, and prints; `cpu` of `allotrope-allocators` does the rest.
 
 mod calls;
+mod process;
+mod score;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use allotrope_allocators::cpu::{OpenError, Operations, Options, Profile, Session, Target, text};
+use allotrope_allocators::cpu::{
+    Chosen, OpenError, Operations, Options, Origin, OwnGroup, Pattern, Profile, Score, Session,
+    Target, Wanted, report, text,
+};
 use allotrope_text::to_json_writer;
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, RECORD_FAILED, WithStatus};
+use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
-use crate::record::signals::{self, Received};
+use crate::record::signals;
 use crate::replacing::{ForceArguments, Kind};
-use crate::signal_state;
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
 
-use calls::{count, operations_of};
+use calls::{count, instructions_of, operations_of};
+use process::{catch, runs, used_ticks};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -41,7 +44,8 @@ takes the place of cycles; the report says so. A share of samples is a share of 
 frequency: `allotrope paths` counts instructions exactly.
 
 The report of a program that was started goes to the standard error output, that of a running
-process to the standard output, or to the file of --output. A number is a process; to start a
+process to the standard output, or to the file of --output, which JSON of a started program
+needs. A number is a process; to start a
 program whose name is one, write ./123.
 
 Exit status of `cpu PROGRAM`: the program's own; 128+N if signal N ended it; 126 if it cannot
@@ -79,11 +83,31 @@ pub struct Arguments {
     /// That of `allotrope record`, with or without --counts-only.
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
-    /// Run the program a second time to count its calls
+    /// Check the counters by the instructions that `allotrope paths -o FILE` has counted
+    #[arg(long, value_name = "FILE")]
+    paths: Option<PathBuf>,
+    /// Run the program twice more to count its calls
     ///
-    /// Without input and output.
+    /// Without input and output. Counts that differ are said.
     #[arg(long)]
     count: bool,
+    /// Count these functions as the allocator's
+    ///
+    /// Names with * and ?, or file:NAME for all functions of a source file, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allocator_functions: Vec<Pattern>,
+    /// Sum up functions under a name
+    ///
+    /// PATTERN as of --allocator-functions. Environment, locks, system calls and string functions
+    /// that the allocator calls are groups already.
+    #[arg(long, value_name = "NAME=PATTERN")]
+    group: Vec<OwnGroup>,
+    /// Take the program's own figure from its output
+    ///
+    /// The number before this text, such as 'M ops/sec', in each line of its standard output that
+    /// has it. The output is then a pipe and not a terminal for the program.
+    #[arg(long, value_name = "UNIT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    score: Option<String>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -109,6 +133,8 @@ enum Format {
     /// For people
     #[default]
     Text,
+    /// The whole report: for an issue or a wiki
+    Markdown,
     /// For programs
     Json,
 }
@@ -123,6 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(output) = arguments.output() {
         output.check(arguments.recording.as_ref())?;
     }
+    arguments.exact_instructions()?;
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
         [] => return of_program(arguments),
@@ -175,7 +202,16 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
             ),
         ));
     }
+    if arguments.score.is_some() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "--score reads the output of a program that `allotrope cpu --score` starts; a running process writes its output elsewhere"
+            ),
+        ));
+    }
     let (job, received) = catch()?;
+    let origin = Origin::of_process(process);
     let before = used_ticks(process);
     let mut session = start(arguments, Target::Process(process))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
@@ -192,37 +228,21 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
         return Err(OpenError::ThreadsEnd(process)).status(BAD_INPUT);
     }
     let operations = arguments.given_operations();
-    arguments.report(&session, operations, |write| {
+    arguments.report(&session, operations, origin, Vec::new(), |write| {
         standard_output::print_text(write)
     })?;
     Ok(FINE)
 }
 
-/// CPU time of a process and its ended threads so far, in ticks of the kernel's clock (100 a
-/// second); 0 if it has ended.
-fn used_ticks(process: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // proc_pid_stat(5): the name, in parentheses, may contain anything; utime and stime are the
-    // 12th and the 13th word behind it.
-    let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let times = words.split(' ').skip(11).take(2);
-    times.filter_map(|it| it.parse::<u64>().ok()).sum()
-}
-
-/// Whether a process has not ended: one whose end its parent has not taken yet is a zombie
-/// without threads.
-fn runs(process: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-    if threads.is_ok_and(|threads| threads.count() > 1) {
-        return true;
-    }
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may contain anything.
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some(None | Some('Z' | 'X')))
-}
-
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.format == Format::Json && arguments.output.is_none() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "the JSON of a program that is started needs a file of its own, since both output streams are the program's; give -o FILE"
+            ),
+        ));
+    }
     let program = Program::find_to_sample(arguments.command.clone())?;
     // Read first: the program may run for hours.
     let mut operations = arguments.given_operations();
@@ -230,12 +250,22 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         operations = Some(Operations {
             number: operations_of(path)?,
             source: Operations::RECORDING,
+            again: None,
         });
     }
     let (job, received) = catch()?;
     // The kernel lets the children of this thread inherit the events.
     let mut session = start(arguments, Target::Children)?;
-    let mut child = program.start(&[])?;
+    let origin = Origin::of_program(&arguments.command);
+    // The user's own libraries are a part of the program.
+    let users = std::env::var_os("LD_PRELOAD").map(|it| ("LD_PRELOAD", it));
+    let mut child = program.start_with(users.as_slice(), |command| {
+        if arguments.score.is_some() {
+            command.stdout(Stdio::piped());
+        }
+    })?;
+    let output = child.stdout.take().zip(arguments.score.clone());
+    let scores = output.map(|(from, unit)| score::pass_on(from, unit));
     job.begin();
     loop {
         session.read(false);
@@ -258,15 +288,24 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         .context("cannot wait for the program")
         .status(RECORD_FAILED)?;
     session.read(true);
+    // A child of the program may still have its output.
+    let scores = scores.filter(score::ended).and_then(|it| it.join().ok());
+    let scores = scores.unwrap_or_default();
+    if let (true, Some(unit)) = (scores.is_empty(), &arguments.score) {
+        message::print(format_args!(
+            "warning: no line of the program's output has a number before {unit:?}"
+        ));
+    }
     if arguments.count {
         let counted = match status.signal() {
             Some(signal) => Err(anyhow!("signal {signal} ended the program")),
             None => count(&arguments.command, &received),
         };
         operations = match counted {
-            Ok(number) => Some(Operations {
+            Ok([number, again]) => Some(Operations {
                 number,
                 source: Operations::SECOND_RUN,
+                again: Some(again),
             }),
             Err(error) => {
                 message::print(format_args!("warning: cannot count the calls: {error:#}"));
@@ -275,23 +314,12 @@ fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
         };
     }
     job.end();
-    arguments.report(&session, operations, |write| {
+    arguments.report(&session, operations, origin, scores, |write| {
         // Nobody may read it.
         let _ = write(&mut io::stderr().lock());
         Ok(())
     })?;
     Ok(own_status(status))
-}
-
-/// Catches signals, so that Ctrl-C ends the sampling and not this process.
-fn catch() -> Result<(signals::Job, Receiver<Received>), Failure> {
-    let (sender, received) = channel();
-    let ignored = signal_state::ignored();
-    let job = signals::catch(ignored, Arc::new(AtomicBool::new(false)), move |signal| {
-        let _ = sender.send(signal);
-    });
-    let job = job.context("cannot handle signals").status(FAILED)?;
-    Ok((job, received))
 }
 
 fn start(arguments: &Arguments, target: Target) -> Result<Session, Failure> {
@@ -310,7 +338,12 @@ impl Arguments {
         self.divide_by.map(|number| Operations {
             number,
             source: Operations::GIVEN,
+            again: None,
         })
+    }
+
+    fn exact_instructions(&self) -> Result<Option<f64>, Failure> {
+        self.paths.as_deref().map(instructions_of).transpose()
     }
 
     /// The file to write.
@@ -328,15 +361,32 @@ impl Arguments {
         &self,
         session: &Session,
         operations: Option<Operations>,
+        origin: Origin,
+        scores: Vec<Score>,
         print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let locator = self
             .debug_files
             .locator(self.input.limits())
             .status(BAD_INPUT)?;
-        let profile = Profile::new(session, &locator, operations);
+        let chosen = Chosen::new(self.allocator_functions.clone());
+        let wanted = Wanted {
+            operations,
+            exact_instructions: self.exact_instructions()?,
+            chosen: &chosen,
+            groups: &self.group,
+            origin,
+            scores,
+        };
+        let profile = Profile::new(session, &locator, wanted);
+        for pattern in chosen.unmatched() {
+            message::print(format_args!(
+                "warning: --allocator-functions {pattern}: no sample is in such a function"
+            ));
+        }
         let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
             Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
+            Format::Markdown => report::document(&profile, self.top).write_markdown(out),
             Format::Json => {
                 to_json_writer(&mut *out, &profile)?;
                 writeln!(out)

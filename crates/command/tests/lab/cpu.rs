@@ -360,6 +360,305 @@ fn statuses_of_what_cannot_be_sampled() {
     }
     let (code, errors) = status(&["--recording", "/etc/passwd", "true"]);
     assert_eq!(code, Some(2), "{errors}");
+    let (code, errors) = status(&["--paths", "/etc/passwd", "true"]);
+    assert_eq!(code, Some(2), "{errors}");
+    errors.has("is no report of `allotrope paths -o`");
+    let (code, errors) = status(&["--score", "x", &own]);
+    assert_eq!(code, Some(2), "{errors}");
+    let (code, _) = status(&["--group", "x", "true"]);
+    assert_eq!(code, Some(2));
     let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
+}
+
+/// `programs/linked_bench.c` with the allocator of `programs/linked_pools.c` linked into it,
+/// optimised, so that `malloc` and `free` jump to other functions and have no frames.
+fn linked(flags: &[&str]) -> std::path::PathBuf {
+    let pools = crate::support::source_path("linked_pools.c");
+    let pools = pools.to_str().expect("UTF-8");
+    // The text, so that a change of it is compiled.
+    let version = crate::support::source_text("linked_pools.c");
+    let version = format!("-DVERSION={}", version.len());
+    let optimised = ["-O2", "-foptimize-sibling-calls", &version, pools];
+    crate::support::compiled_with("linked_bench.c", &[&optimised[..], flags].concat())
+}
+
+fn share(report: &Value, table: &str) -> f64 {
+    report[table]["share"].as_f64().expect("a share")
+}
+
+/// The truth is the same program whose functions call instead of jumping: then every sample of the
+/// allocator has the frame of `malloc` or `free`.
+///
+/// Reported: `cpu` says 1 % of a program with its allocator linked in, where it is 90 %.
+#[test]
+fn an_allocator_that_tail_calls_hide_is_inside() {
+    let rounds = "20000";
+    let sampled = |flags: &[&str]| {
+        let program = linked(flags).to_str().expect("UTF-8").to_owned();
+        sampled(&[program, rounds.to_owned()], 7)
+    };
+    let (Some(jumps), Some(calls)) = (sampled(&[]), sampled(&["-fno-optimize-sibling-calls"]))
+    else {
+        return;
+    };
+    let (found, truth) = (share(&jumps, "inside"), share(&calls, "inside"));
+    assert!(truth > 0.6, "{calls}");
+    assert!((found - truth).abs() < 0.08, "{found} {truth}: {jumps}");
+    // By proof: nothing is guessed.
+    assert_eq!(jumps["inside"], jumps["inside_with_guesses"]);
+    // The entry points are those that the program calls, not those that they jump to.
+    let names = |report: &Value, table: &str| -> Vec<String> {
+        let rows = rows(report, table).iter();
+        let names = rows.map(|it| it["function"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    let mut entries = names(&jumps, "entry_points");
+    entries.sort();
+    assert_eq!(entries, ["free", "malloc"]);
+    // `rand` is the benchmark's.
+    let functions = names(&jumps, "functions");
+    assert!(functions.iter().any(|it| it == "getenv"), "{functions:?}");
+    assert!(
+        !functions.iter().any(|it| it.contains("rand")),
+        "{functions:?}"
+    );
+    let site = line_of("linked_bench.c", "lifo");
+    let lines = site_lines_of("linked_bench.c", &jumps);
+    assert!(
+        lines.iter().any(|it| (site..site + 5).contains(it)),
+        "{lines:?}"
+    );
+}
+
+/// About half of the time, the program walks the allocator's lists by a function that is no entry
+/// point, stands in their source file, and is not reached from them.
+#[test]
+fn what_only_its_source_file_tells_is_a_guess_beside_the_proof() {
+    let program = linked(&[]).to_str().expect("UTF-8").to_owned();
+    let command = [program, "8000".to_owned(), "statistics".to_owned()];
+    let Some(report) = sampled(&command, 7) else {
+        return;
+    };
+    let (proven, guessed) = (
+        share(&report, "inside"),
+        share(&report, "inside_with_guesses"),
+    );
+    assert!((0.25..0.65).contains(&proven), "{report}");
+    assert!(guessed > proven + 0.2, "{report}");
+    let guess = &rows(&report, "guesses")[0];
+    assert_eq!(guess["function"], "pool_statistics");
+    assert_eq!(
+        guess["reason"],
+        "it is in a source file of the allocator's entry points"
+    );
+    for pattern in ["pool_*", "file:linked_pools.c"] {
+        let options = ["--allocator-functions".to_owned(), pattern.to_owned()];
+        let Some(report) = sampled_with(&options, &command, 7) else {
+            return;
+        };
+        assert!(share(&report, "inside") > 0.75, "{pattern}: {report}");
+        assert_eq!(report["inside"], report["inside_with_guesses"], "{pattern}");
+    }
+}
+
+/// Reported: `LD_PRELOAD=mine.so allotrope cpu` measures glibc without a word.
+#[test]
+fn a_preloaded_allocator_is_measured() {
+    let library = crate::support::compiled_with("linked_pools.c", &["-shared", "-fPIC", "-O2"]);
+    let program = crate::support::compiled_with("linked_bench.c", &["-Dpool_statistics=rand"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.json");
+    let mut allotrope = crate::support::record::command();
+    allotrope.env("LD_PRELOAD", &library);
+    allotrope.args(["cpu", "--format", "json", "-o"]).arg(&file);
+    let output = run(allotrope.arg("--").arg(&program).arg("5000"), b"");
+    let errors = output.errors();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).expect("JSON");
+    let found = |it: &Value| it.as_str().unwrap().ends_with("/linked_pools");
+    assert!(rows(&report, "allocators").iter().any(found), "{report}");
+    assert!(share(&report, "inside") > 0.6, "{report}");
+}
+
+/// 4 tests of 500 rounds with 256 blocks: 1,024,000 calls, and a few of the start.
+///
+/// Reported: `cpu --count -- env LD_PRELOAD=…` counts `env`.
+#[test]
+fn env_is_not_counted_instead_of_the_program() {
+    let library = crate::support::compiled_with("linked_pools.c", &["-shared", "-fPIC", "-O2"]);
+    let program = crate::support::compiled_with("linked_bench.c", &["-Dpool_statistics=rand"]);
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let command = ["env", &preload, program.to_str().unwrap(), "500"];
+    let Some(report) = sampled_with(&["--count".to_owned()], &command, 7) else {
+        return;
+    };
+    let operations = report["operations"].as_u64().expect("they are known");
+    assert!((1_024_000..1_024_100).contains(&operations), "{operations}");
+    assert_eq!(report["operations_again"], operations);
+    assert_eq!(report["doubts"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn json_of_a_program_that_is_started_needs_a_file() {
+    let mut command = crate::support::record::command();
+    let output = run(command.args(["cpu", "--format", "json", "--", "true"]), b"");
+    assert_eq!(output.status.code(), Some(2));
+    output.errors().has("give -o FILE");
+    assert!(output.text().is_empty());
+}
+
+/// An operation of a millisecond is no operation.
+#[test]
+fn an_absurd_time_of_an_operation_is_said() {
+    let options = ["--divide-by".to_owned(), "100".to_owned()];
+    let Some(report) = sampled_with(&options, &program("pairs"), 7) else {
+        return;
+    };
+    if report["clock"] == "cpu-clock" {
+        let doubt = report["doubts"][0].as_str().expect("a sentence");
+        assert!(doubt.contains("µs an operation cannot be right"), "{doubt}");
+    }
+}
+
+/// The names of the functions of a part of the program, with their shares of it.
+fn part<'a>(report: &'a Value, function: &str) -> &'a Value {
+    let mut tests = rows(report, "tests").iter();
+    let found = tests.find(|it| it["function"] == function);
+    found.unwrap_or_else(|| panic!("no part {function}: {}", report["tests"]))
+}
+
+/// What the document on hakmem has beside shares: groups, what removing one gains, the benchmark's
+/// own work, tests apart, edges of the call graph. The program is of its shape; the truth of the
+/// gain is the same program without the calls of `getenv`, measured by its own throughput.
+#[test]
+fn groups_tests_and_edges_are_those_of_the_program() {
+    let flags = |more: &'static str| linked(&[more]).to_str().expect("UTF-8").to_owned();
+    let options = ["--score", "M ops/sec", "--group", "pool=pool_*"].map(str::to_owned);
+    let run = |more| sampled_with(&options, &[flags(more), "20000".to_owned()], 7);
+    let (Some(report), Some(fixed)) = (run("-DASK_ALWAYS"), run("-DASK_ONCE")) else {
+        return;
+    };
+    let group = |report: &'_ Value, name: &str| -> Value {
+        let mut groups = rows(report, "groups").iter();
+        groups
+            .find(|it| it["name"] == name)
+            .cloned()
+            .unwrap_or(Value::Null)
+    };
+    // line 99, group symbols; line 112, Amdahl
+    let environment = group(&report, "environment");
+    let share = environment["share"].as_f64().expect("a group");
+    assert!(share > 0.3, "{environment}");
+    let factor = environment["what_if"]["factor"].as_f64().unwrap();
+    assert!((factor - 1.0 / (1.0 - share)).abs() < 1e-9);
+    assert_eq!(environment["functions"][0], "getenv");
+    assert!(group(&fixed, "environment").is_null(), "{fixed}");
+    // line 100, subtotals: of the user's group, the innermost functions
+    let pool = &group(&report, "pool")["functions"];
+    let pool = pool.as_array().expect("functions");
+    assert!(
+        pool.iter()
+            .all(|it| it.as_str().unwrap().starts_with("pool_"))
+    );
+    // line 101, benchmark overhead apart; line 106, each test
+    let outside = rows(&report, "outside").iter();
+    let outside: Vec<&str> = outside.map(|it| it["function"].as_str().unwrap()).collect();
+    assert!(
+        outside.iter().any(|it| it.contains("random")),
+        "{outside:?}"
+    );
+    for test in ["lifo", "fifo"] {
+        let test = part(&report, &format!("test_sequential_{test}"));
+        let inside = test["inside_samples"].as_f64().unwrap();
+        assert!(inside / test["samples"].as_f64().unwrap() > 0.7, "{test}");
+        assert_eq!(test["functions"][0]["function"], "getenv", "{test}");
+    }
+    // line 104, edges: free → pool_free_at → getenv, each within its caller
+    let calls = part(&report, "test_random_free")["calls"]
+        .as_array()
+        .unwrap();
+    let at = |depth: u64, function: &str| {
+        let mut found = calls.iter();
+        let found = found.find(|it| it["depth"] == depth && it["function"] == function);
+        let found = found.unwrap_or_else(|| panic!("{function}: {calls:?}"));
+        found["samples"].as_u64().unwrap()
+    };
+    let (free, inner, getenv) = (at(0, "free"), at(1, "pool_free_at"), at(2, "getenv"));
+    assert!(
+        free >= inner && inner >= getenv && getenv > 0,
+        "{free} {inner} {getenv}"
+    );
+    // line 113, secondary items after the first fix
+    let after = &report["after_first"];
+    assert!(
+        !after["functions"].as_array().unwrap().is_empty(),
+        "{after}"
+    );
+    // line 116, the program's own throughput; line 115, the fix proved by a second run
+    let score = |report: &Value| report["scores"][0]["value"].as_f64().expect("a score");
+    assert!(score(&fixed) > 1.2 * score(&report), "{report}");
+    // line 97, the head
+    let origin = &report["origin"];
+    assert!(origin["date"].as_str().unwrap().ends_with(" UTC"));
+    assert!(
+        origin["command"][0]
+            .as_str()
+            .unwrap()
+            .ends_with("linked_bench")
+    );
+    assert!(origin["environment"]["variables"].as_u64() > Some(0));
+}
+
+/// The report as the document on hakmem has it, in the order of its parts.
+#[test]
+fn the_markdown_report_has_the_parts_of_the_document() {
+    let program = linked(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.md");
+    let mut allotrope = crate::support::record::command();
+    allotrope
+        .args(["cpu", "--format", "markdown", "-o"])
+        .arg(&file);
+    let output = run(allotrope.arg("--").arg(&program).arg("5000"), b"");
+    let errors = output.errors();
+    if errors.contains("perf_event") {
+        return skip("the kernel refuses perf_event_open");
+    }
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    let report = fs::read_to_string(&file).expect("a report");
+    let mut rest = &report[..];
+    for part in [
+        "# CPU time and the allocator",
+        "command: ",
+        "machine: ",
+        "## Summary",
+        "## Functions inside the allocator",
+        "## Functions outside of the allocator",
+        "## Groups, and the program without them",
+        "environment: getenv",
+        "## After the first fix: without environment",
+        "## Entry points",
+        "## Calling sites",
+        "## Parts of the program",
+        "## Call graph",
+        "→ free",
+        "→ pool\\_free\\_at",
+        "## Lines",
+        "## counters",
+        "## How to check a change",
+    ] {
+        let plain = part.replace('\\', "");
+        let at = rest.find(part).or_else(|| rest.find(&plain));
+        let at = at.unwrap_or_else(|| panic!("no {part} in its order:\n{report}"));
+        rest = &rest[at..];
+    }
+    // It is replaced without --force, as a report of ours.
+    let mut again = crate::support::record::command();
+    again.args(["cpu", "--format", "markdown", "-o"]).arg(&file);
+    let output = run(again.arg("--").arg(&program).arg("500"), b"");
+    assert_eq!(output.status.code(), Some(7), "{}", output.errors());
 }

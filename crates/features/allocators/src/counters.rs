@@ -3,7 +3,10 @@
 
 use std::cell::RefCell;
 
-use crate::cpu::{OpenError, Operations, Options, Profile, Quantity, Session, Target};
+use crate::cpu::profile::Wanted as Profiled;
+use crate::cpu::{
+    Chosen, OpenError, Operations, Options, Origin, Profile, Quantity, Session, Target,
+};
 use crate::paths::report::Instructions;
 use crate::replay::allocators::Allocator as Wanted;
 use crate::replay::report::Row;
@@ -102,8 +105,17 @@ fn profile(
     let operations = Operations {
         number: plan.operations.len(),
         source: Operations::RECORDING,
+        again: None,
     };
-    Ok(Profile::new(&session, locator, Some(operations)))
+    let wanted = Profiled {
+        operations: Some(operations),
+        exact_instructions: None,
+        chosen: &Chosen::default(),
+        groups: &[],
+        origin: Origin::default(),
+        scores: Vec::new(),
+    };
+    Ok(Profile::new(&session, locator, wanted))
 }
 
 /// A counter that counted nothing is not 0: its period is longer than what there was to count.

@@ -3,7 +3,7 @@
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{bytes, count, percent};
 
-use crate::paths::findings::names;
+use crate::paths::findings::{names, show_places};
 use crate::replay::report::SpreadRow;
 use crate::report::{self, Allocator, Change, ChangedTime, Report, removed};
 use crate::tables::{callees, changes, lines, named_place, or_dash, place};
@@ -84,6 +84,7 @@ fn of_allocator(allocator: &Allocator, top: usize, document: &mut Document) {
         document.text("Nothing stands out.");
     }
     document.list(&allocator.findings);
+    show_places(&allocator.steps.callees, document);
     if allocator.steps.cut > 0 {
         document.text(format!(
             "{} operations were too long to be stepped to their end.",

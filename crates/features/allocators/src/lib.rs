@@ -12,6 +12,7 @@
 //! | `what_if` | hot functions, estimates of removing a callee or a path, changes beside their estimate |
 //! | `verification` | the same figure counted in two ways |
 //! | `findings` | impossible and contradicting counters, as sentences |
+//! | `source` | source text around a line |
 //! | `commands` | the commands that reproduce each section |
 //! | [`report`] | the report, `allotrope-allocators/1`, and its summary |
 //! | `document` | its sections, as text and as Markdown |
@@ -29,6 +30,7 @@ mod measure;
 pub mod paths;
 pub mod replay;
 pub mod report;
+mod source;
 mod tables;
 mod verification;
 mod what_if;

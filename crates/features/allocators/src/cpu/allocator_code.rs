@@ -90,7 +90,7 @@ pub fn belongs(kind: Kind, function: Option<&str>) -> bool {
 }
 
 /// Whether programs call it to allocate or free memory.
-fn is_entry_point(function: &str) -> bool {
+pub(crate) fn is_entry_point(function: &str) -> bool {
     let name = plain(function);
     functions::by_name(name.as_bytes()).is_some() || is_operator(name)
 }

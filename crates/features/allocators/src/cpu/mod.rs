@@ -7,9 +7,19 @@
 //! | `space` | the address space of each process; unwinding samples |
 //! | `module` | files of executable code: unwind information, what they export |
 //! | [`allocator_code`] | which functions belong to an allocator |
+//! | `code` | machine code: what a call calls, and which functions a function jumps to |
 //! | [`session`] | from records to stacks with counts |
-//! | [`profile`] | names; the tables of a report |
-//! | [`text`] | the report for people |
+//! | `stacks` | the stacks with the frames that tail calls have removed |
+//! | [`chosen`] | patterns of functions; those that the user says are the allocator's |
+//! | `names` | the names of frames, and how well it is known that one is the allocator's |
+//! | [`profile`] | the tables of a report |
+//! | [`rows`] | a row of a table, its share and interval |
+//! | [`breakdown`] | groups, parts of the program, call graphs, what is outside |
+//! | [`operations`] | how many calls a run has made |
+//! | [`origin`] | what was run, when and where |
+//! | `doubts` | figures that cannot be right, as sentences |
+//! | [`text`] | the report for people, short |
+//! | [`report`] | the whole report |
 //!
 //! A sample has the registers and the first bytes of the thread's stack; framehop unwinds
 //! them by `.eh_frame`, because allocators are compiled without frame pointers. So frames
@@ -22,15 +32,29 @@
 //! ring (`events`): perf-event2 does not have it.
 
 pub mod allocator_code;
+pub mod breakdown;
+pub mod chosen;
+mod code;
+mod doubts;
 mod events;
 mod module;
+mod names;
+pub mod operations;
+pub mod origin;
 pub mod profile;
+pub mod report;
+pub mod rows;
 pub mod session;
 mod space;
+mod stacks;
 pub mod text;
 
+pub use breakdown::OwnGroup;
+pub use chosen::{Chosen, Pattern};
 pub use events::{OpenError, Options, Quantity, Source, Target};
-pub use profile::{Operations, Profile};
+pub use operations::Operations;
+pub use origin::Origin;
+pub use profile::{Profile, Score, Wanted};
 pub use session::Session;
 
 /// Whether a file that begins so is a report, as text or as JSON.
@@ -39,6 +63,7 @@ pub fn is_report(head: &[u8]) -> bool {
         &b"{\"format\":\"allotrope-cpu/"[..],
         text::START.as_bytes(),
         text::NOTHING.as_bytes(),
+        report::START.as_bytes(),
     ]
     .iter()
     .any(|start| head.starts_with(start))

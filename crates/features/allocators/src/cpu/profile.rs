@@ -1,21 +1,21 @@
 //! Names and tables: shares of CPU time by entry point, function, line and calling site.
 
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use allotrope_symbols::{Locator, ModuleSymbols, NamedFrame as Named, Nearest, Ran, Resolved};
-use allotrope_text::text_of;
+use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use crate::cpu::allocator_code::{Kind, belongs, plain};
+use crate::cpu::breakdown::{Breakdown, Collector, OwnGroup};
+use crate::cpu::chosen::Chosen;
+use crate::cpu::doubts;
 use crate::cpu::events::Quantity;
-use crate::cpu::module::Module;
+use crate::cpu::names::{Evidence, Key, Names};
+use crate::cpu::operations::Operations;
+use crate::cpu::origin::Origin;
+use crate::cpu::rows::{Row, Share, row, share, sorted};
 use crate::cpu::session::{Counts, Session};
-use crate::cpu::space::Frame;
+use crate::cpu::stacks::{Codes, Stack, Step, stacks};
 
 /// What was sampled, and where it went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,8 +44,13 @@ pub struct Profile {
     pub cpu_seconds: Option<f64>,
     /// The allocators that were found, by the path of their code.
     pub allocators: Vec<String>,
-    /// Everything inside the allocator.
+    /// Everything inside the allocator, by proof.
     pub inside: Share,
+    /// The same with what is a guess; equal to `inside` if nothing is.
+    pub inside_with_guesses: Share,
+    /// Rows by the function that is thought to be the allocator's, and why: what
+    /// `inside_with_guesses` has beside `inside`. No other table has it as inside.
+    pub guesses: Vec<Guess>,
     /// Rows by the function through which the program called.
     pub entry_points: Vec<Row>,
     /// Rows by the function that executed, of the allocator or called by it.
@@ -63,42 +68,29 @@ pub struct Profile {
     pub operations: Option<u64>,
     /// How they are known: `given`, `recording` or `second run`; `null` if they are not.
     pub operations_source: Option<&'static str>,
+    /// The calls of a further run, if they were counted twice.
+    pub operations_again: Option<u64>,
     /// Nanoseconds of CPU time inside the allocator an operation.
     pub nanoseconds_per_operation: Option<f64>,
-}
-
-/// A part of all samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Share {
-    /// Samples.
-    pub samples: u64,
-    /// Samples that were in the kernel.
-    pub kernel_samples: u64,
-    /// Samples of all samples, 0 to 1.
-    pub share: f64,
-    /// The 95 % interval of the share (Wilson score).
-    pub low: f64,
-    /// The upper end of the 95 % interval.
-    pub high: f64,
-}
-
-/// A row of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// The function. Without a name, its distance from the nearest exported function or the
-    /// start of its section: `malloc+0x340 (no symbol)`.
-    pub function: String,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line; 0 if unknown or if the row is of a whole function.
-    pub line: u32,
-    /// The path of its module.
-    pub module: String,
-    /// Whether it belongs to the allocator; otherwise the allocator calls it, or it calls.
-    pub allocator: bool,
-    /// Part of the samples that the row has.
+    /// Groups, parts of the program, what is outside.
     #[serde(flatten)]
-    pub share: Share,
+    pub breakdown: Breakdown,
+    /// What was run, when and where.
+    pub origin: Origin,
+    /// The program's own figures, in the order in which it printed them.
+    pub scores: Vec<Score>,
+    /// What cannot be right, or makes figures doubtful, as sentences.
+    pub doubts: Vec<String>,
+}
+
+/// A function that may be the allocator's, called without an entry point of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Guess {
+    /// The function, with the samples that only it puts inside.
+    #[serde(flatten)]
+    pub row: Row,
+    /// Why it is thought to be the allocator's.
+    pub reason: &'static str,
 }
 
 /// What a counter has counted.
@@ -114,53 +106,100 @@ pub struct Counter {
     pub per_operation: Option<f64>,
 }
 
-/// The calls of the allocator in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operations {
-    /// Number of the calls.
-    pub number: u64,
-    /// How the number is known.
-    pub source: &'static str,
+/// What is known and wanted beside the samples.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The calls of the allocator in the run, if they are known.
+    pub operations: Option<Operations>,
+    /// Instructions of an operation on average, as stepping has counted them, if it has.
+    pub exact_instructions: Option<f64>,
+    /// Functions that are the allocator's, whatever else is known of them.
+    pub chosen: &'a Chosen,
+    /// Groups to sum up.
+    pub groups: &'a [OwnGroup],
+    /// What was run, when and where.
+    pub origin: Origin,
+    /// The program's own figures.
+    pub scores: Vec<Score>,
 }
 
-impl Operations {
-    /// The user states them.
-    pub const GIVEN: &'static str = "given";
-    /// A recording has them.
-    pub const RECORDING: &'static str = "recording";
-    /// They were counted in a second run of the program.
-    pub const SECOND_RUN: &'static str = "second run";
+/// A figure that the program has printed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Score {
+    /// The line in which it stands.
+    pub line: String,
+    /// The number.
+    pub value: f64,
 }
 
 impl Profile {
-    /// The profile of a finished session. `operations` are the calls of the allocator in the
-    /// run, if they are known.
-    pub fn new(session: &Session, locator: &Locator, operations: Option<Operations>) -> Self {
-        let names = Names::new(session, locator);
+    /// The profile of a finished session.
+    pub fn new(session: &Session, locator: &Locator, wanted: Wanted<'_>) -> Self {
+        let codes = Codes::read(session);
+        let stacks = stacks(session, &codes);
+        let names = Names::new(session, &codes, &stacks, wanted.chosen, locator);
         let mut tables = Tables::default();
-        for (stack, counts) in &session.stacks {
-            tables.add(stack, counts, &names);
+        let mut collector = Collector::new(wanted.groups);
+        for stack in &stacks {
+            let entry = tables.add(stack, &names);
+            collector.add(&stack.steps, stack.counts, entry, &names);
         }
-        tables.finish(session, &names, operations)
+        let breakdown = collector.finish(&names);
+        let mut profile = tables.finish(session, &names, wanted.operations);
+        if let Some(exact) = wanted.exact_instructions {
+            let counters = profile.counters.iter();
+            let counters = counters.filter_map(|(name, it)| Some((*name, (*it)?.per_operation?)));
+            profile.doubts.extend(doubts::against(counters, exact));
+        }
+        Self {
+            breakdown,
+            origin: wanted.origin,
+            scores: wanted.scores,
+            ..profile
+        }
     }
 }
 
-/// The key of a row.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    function: String,
-    file: String,
-    line: u32,
-    module: u32,
-    allocator: bool,
+/// Which steps of a stack are the allocator's and what it called.
+struct Inside {
+    /// Index of the innermost frame of the allocator.
+    first: usize,
+    /// Index of the function through which the program called.
+    entry: usize,
+}
+
+/// What of a stack is inside of an allocator: the innermost frames of the allocator, and all that
+/// they called. `operator new` of libstdc++ belongs to it. In a program that an allocator is linked
+/// into, frames between two of the allocator are taken for its own: nothing tells helpers from
+/// functions that it calls back.
+fn inside(steps: &[Step], evidence: &[Evidence], names: &Names<'_>) -> Option<Inside> {
+    let is_proven = |it: &Evidence| *it == Evidence::Proof;
+    let first = evidence.iter().position(is_proven)?;
+    let run = evidence[first..].iter();
+    let run = run.take_while(|it| **it > Evidence::None).count();
+    let run = &evidence[first..first + run];
+    let mut entry = first + run.iter().rposition(is_proven).unwrap_or(0);
+    let module = steps[entry].frame.module;
+    if names.is_linked(module) {
+        let same = steps[entry..].iter();
+        let same = same.take_while(|it| it.frame.module == module).count();
+        let further = evidence[entry..entry + same].iter();
+        entry += further
+            .rev()
+            .position(is_proven)
+            .map_or(0, |it| same - 1 - it);
+    }
+    Some(Inside { first, entry })
 }
 
 #[derive(Default)]
 struct Tables {
     all: Counts,
     inside: Counts,
+    guessed: Counts,
     without_stack: u64,
     allocators: FxHashSet<u32>,
+    guesses: FxHashMap<Key, (Counts, &'static str)>,
     entry_points: FxHashMap<Key, Counts>,
     functions: FxHashMap<Key, Counts>,
     lines: FxHashMap<Key, Counts>,
@@ -168,39 +207,50 @@ struct Tables {
 }
 
 impl Tables {
-    fn add(&mut self, stack: &[Frame], counts: &Counts, names: &Names<'_>) {
+    /// Adds a stack; returns the index of the allocator's entry point in it.
+    fn add(&mut self, stack: &Stack<'_>, names: &Names<'_>) -> Option<usize> {
+        let Stack { steps, counts } = stack;
         self.all.add(counts);
-        if stack.is_empty() {
+        if steps.is_empty() {
             self.without_stack += counts.samples;
         }
-        // The innermost frames of the allocator, and all that it called: the run of its
-        // frames that ends at the entry point. `operator new` of libstdc++ belongs to it.
-        let Some(first) = stack.iter().position(|frame| names.is_allocator(frame)) else {
-            return;
+        let evidence: Vec<Evidence> = steps.iter().map(|it| names.evidence(it)).collect();
+        let Some(Inside { first, entry }) = inside(steps, &evidence, names) else {
+            self.add_guess(stack, &evidence, names);
+            return None;
         };
-        let run = stack[first..].iter();
-        let entry = first + run.take_while(|frame| names.is_allocator(frame)).count() - 1;
         self.inside.add(counts);
-        for frame in &stack[first..=entry] {
-            self.allocators.insert(frame.module);
+        for step in &steps[first..=entry] {
+            self.allocators.insert(step.frame.module);
         }
         let add = |table: &mut FxHashMap<Key, Counts>, key| {
             table.entry(key).or_default().add(counts);
         };
-        add(&mut self.entry_points, names.function(&stack[entry]));
-        add(&mut self.functions, names.function(&stack[0]));
-        add(&mut self.lines, names.line(&stack[0]));
-        let site = match stack.get(entry + 1) {
-            Some(caller) => names.line(caller),
-            None => Key {
-                function: "[unknown caller]".to_owned(),
-                file: String::new(),
-                line: 0,
-                module: u32::MAX,
-                allocator: false,
-            },
+        let innermost = &steps[0].frame;
+        add(&mut self.entry_points, names.function(&steps[entry].frame));
+        add(&mut self.functions, names.function(innermost));
+        add(&mut self.lines, names.line(innermost));
+        let site = match steps.get(entry + 1) {
+            Some(caller) => names.line(&caller.frame),
+            None => Names::unknown_caller(),
         };
         add(&mut self.sites, site);
+        Some(entry)
+    }
+
+    fn add_guess(&mut self, stack: &Stack<'_>, evidence: &[Evidence], names: &Names<'_>) {
+        let is_guessed = |it: &Evidence| *it == Evidence::Guess;
+        let Some(first) = evidence.iter().position(is_guessed) else {
+            return;
+        };
+        let run = evidence[first..].iter().take_while(|it| is_guessed(it));
+        let outermost = &stack.steps[first + run.count() - 1];
+        self.guessed.add(stack.counts);
+        let row = self
+            .guesses
+            .entry(names.function(&outermost.frame))
+            .or_insert_with(|| (Counts::default(), names.reason(outermost)));
+        row.0.add(stack.counts);
     }
 
     fn finish(
@@ -212,6 +262,20 @@ impl Tables {
         let source = session.source();
         let samples = self.all.samples;
         let rows = |table: FxHashMap<Key, Counts>| rows(table, samples, names);
+        let mut with_guesses = self.inside;
+        with_guesses.add(&self.guessed);
+        let mut reasons: FxHashMap<Key, &'static str> = FxHashMap::default();
+        let guesses = self.guesses.into_iter().map(|(key, (counts, reason))| {
+            reasons.insert(key.clone(), reason);
+            (key, counts)
+        });
+        let guesses = sorted(guesses.collect())
+            .into_iter()
+            .map(|(key, counts)| Guess {
+                reason: reasons.get(&key).copied().unwrap_or_default(),
+                row: row(key, &counts, samples, names),
+            });
+        let guesses: Vec<Guess> = guesses.collect();
         let mut allocators: Vec<String> =
             self.allocators.iter().map(|it| names.path(*it)).collect();
         allocators.sort();
@@ -247,7 +311,15 @@ impl Tables {
             });
             (quantity.name(), counter)
         });
+        let nanoseconds_per_operation = is_time
+            .then(|| per_operation(self.inside.amounts[clock]))
+            .flatten();
         Profile {
+            breakdown: Breakdown::default(),
+            origin: Origin::default(),
+            scores: Vec::new(),
+            doubts: doubts::of(operations, nanoseconds_per_operation),
+            operations_again: operations.and_then(|it| it.again),
             format: "allotrope-cpu/1",
             clock: source.name,
             precise_ip: source.precise,
@@ -260,6 +332,8 @@ impl Tables {
             cpu_seconds: is_time.then(|| self.all.amounts[clock] as f64 / 1e9),
             allocators,
             inside: share(&self.inside, samples),
+            inside_with_guesses: share(&with_guesses, samples),
+            guesses,
             entry_points: rows(self.entry_points),
             functions: rows(self.functions),
             lines: rows(self.lines),
@@ -268,9 +342,7 @@ impl Tables {
             lost_counters,
             operations: operations.map(|it| it.number),
             operations_source: operations.map(|it| it.source),
-            nanoseconds_per_operation: is_time
-                .then(|| per_operation(self.inside.amounts[clock]))
-                .flatten(),
+            nanoseconds_per_operation,
         }
     }
 }
@@ -298,199 +370,8 @@ fn skid(clock: &str, precise: u8) -> &'static str {
     }
 }
 
-/// The largest first.
 fn rows(table: FxHashMap<Key, Counts>, samples: u64, names: &Names<'_>) -> Vec<Row> {
-    let mut rows: Vec<(Key, Counts)> = table.into_iter().collect();
-    rows.retain(|(_, counts)| counts.samples > 0);
-    rows.sort_by(|(a, x), (b, y)| (y.samples, a).cmp(&(x.samples, b)));
-    let rows = rows.into_iter().map(|(key, counts)| Row {
-        function: key.function,
-        file: key.file,
-        line: key.line,
-        module: names.path(key.module),
-        allocator: key.allocator,
-        share: share(&counts, samples),
-    });
-    rows.collect()
-}
-
-fn share(counts: &Counts, of: u64) -> Share {
-    let (low, high) = wilson(counts.samples, of);
-    Share {
-        samples: counts.samples,
-        kernel_samples: counts.kernel_samples,
-        share: counts.samples as f64 / of.max(1) as f64,
-        low,
-        high,
-    }
-}
-
-/// The 95 % score interval of a proportion (Wilson, JASA 22, 1927).
-fn wilson(hits: u64, of: u64) -> (f64, f64) {
-    const Z: f64 = 1.959_963_984_540_054;
-    if of == 0 {
-        return (0.0, 1.0);
-    }
-    let (n, p) = (of as f64, hits as f64 / of as f64);
-    let centre = p + Z * Z / (2.0 * n);
-    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + Z * Z / n;
-    (
-        ((centre - half) / scale).max(0.0),
-        ((centre + half) / scale).min(1.0),
-    )
-}
-
-/// The names of all frames.
-struct Names<'a> {
-    session: &'a Session,
-    kinds: Vec<Kind>,
-    named: FxHashMap<Frame, Vec<Named>>,
-    /// What is known of code without a name, by frame.
-    unnamed: FxHashMap<Frame, String>,
-}
-
-impl<'a> Names<'a> {
-    fn new(session: &'a Session, locator: &Locator) -> Self {
-        let mut wanted: FxHashMap<u32, FxHashSet<(u64, bool)>> = FxHashMap::default();
-        for frame in session.stacks.keys().flatten() {
-            let wanted = wanted.entry(frame.module).or_default();
-            wanted.insert((frame.address, frame.exact));
-        }
-        let mut named = FxHashMap::default();
-        let mut unnamed = FxHashMap::default();
-        for (number, addresses) in wanted {
-            let Some(module) = session.modules.all.get(number as usize) else {
-                continue;
-            };
-            let path = Path::new(OsStr::from_bytes(&module.path));
-            // Read only if something has no name.
-            let nearest = LazyCell::new(|| Nearest::read(locator, path));
-            let addresses: Vec<(u64, bool)> = addresses.into_iter().collect();
-            let symbols = ModuleSymbols::load(
-                locator,
-                path,
-                &Ran::new(&module.build_id, module.file),
-                None,
-            );
-            let symbols = symbols.ok();
-            let mut found = symbols.map(|it| it.resolve(&addresses)).unwrap_or_default();
-            found.resize_with(addresses.len(), Resolved::default);
-            for ((address, exact), found) in addresses.iter().zip(found) {
-                let frame = Frame {
-                    module: number,
-                    address: *address,
-                    exact: *exact,
-                };
-                if found.frames.is_empty() {
-                    let inside = address.saturating_sub(u64::from(!exact));
-                    unnamed.extend(nearest.describe(inside).map(|it| (frame, it.name)));
-                } else {
-                    named.insert(frame, found.frames);
-                }
-            }
-        }
-        let kinds = session.modules.all.iter().map(|module| kind(module));
-        Self {
-            session,
-            kinds: kinds.collect(),
-            named,
-            unnamed,
-        }
-    }
-
-    fn frames(&self, frame: &Frame) -> &[Named] {
-        self.named.get(frame).map_or(&[], |it| it)
-    }
-
-    fn is_allocator(&self, frame: &Frame) -> bool {
-        let kind = self.kinds.get(frame.module as usize);
-        let function = self.frames(frame).last();
-        let function = function.map(|it| &*it.function);
-        kind.is_some_and(|kind| belongs(*kind, function))
-    }
-
-    fn key(&self, frame: &Frame, named: Option<&Named>, with_line: bool) -> Key {
-        let (file, line) = match named.filter(|_| with_line) {
-            Some(named) => (named.file.to_string(), named.line),
-            None => (String::new(), 0),
-        };
-        Key {
-            function: match named {
-                Some(named) => self.shown(frame, &named.function).to_owned(),
-                None => self.unnamed(frame),
-            },
-            file,
-            line,
-            module: frame.module,
-            allocator: self.is_allocator(frame),
-        }
-    }
-
-    fn unnamed(&self, frame: &Frame) -> String {
-        if let Some(name) = self.unnamed.get(frame) {
-            return name.clone();
-        }
-        let path = self.path(frame.module);
-        match path.rsplit('/').next().unwrap_or_default() {
-            "" => format!("{:#x}", frame.address),
-            name => format!("{name}+{:#x}", frame.address),
-        }
-    }
-
-    /// The function that is not inlined.
-    fn function(&self, frame: &Frame) -> Key {
-        self.key(frame, self.frames(frame).last(), false)
-    }
-
-    /// The innermost function and its line.
-    fn line(&self, frame: &Frame) -> Key {
-        self.key(frame, self.frames(frame).first(), true)
-    }
-
-    /// The name that programs call: `malloc` rather than `__GI___libc_malloc`.
-    fn shown<'n>(&self, frame: &Frame, function: &'n str) -> &'n str {
-        match self.kinds.get(frame.module as usize) {
-            Some(Kind::CLibrary) => plain(function),
-            _ => function,
-        }
-    }
-
-    fn path(&self, module: u32) -> String {
-        let module = self.session.modules.all.get(module as usize);
-        module.map_or_else(String::new, |it| text_of(&it.path).into_owned())
-    }
-}
-
-fn kind(module: &Module) -> Kind {
-    let exports = module.exports;
-    match exports.malloc {
-        _ if exports.c_library => Kind::CLibrary,
-        // The loader has a malloc for its own use; programs have much more than theirs.
-        true if !exports.program && !is_loader(&module.path) => Kind::Allocator,
-        _ => Kind::Other,
-    }
-}
-
-fn is_loader(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    name.starts_with(b"ld-") || name.starts_with(b"ld.so")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Values from the formula, computed by hand: 0 of 10 has the upper end
-    /// z² / (n + z²) = 3.8415 / 13.8415.
-    #[test]
-    fn the_score_interval() {
-        let (low, high) = wilson(0, 10);
-        assert_eq!(low, 0.0);
-        assert!((high - 0.277_53).abs() < 1e-4);
-        let (low, high) = wilson(50, 100);
-        assert!((low + high - 1.0).abs() < 1e-12);
-        assert!(low < 0.41 && low > 0.40);
-        assert_eq!(wilson(0, 0), (0.0, 1.0));
-    }
+    let rows = sorted(table).into_iter();
+    rows.map(|(key, counts)| row(key, &counts, samples, names))
+        .collect()
 }

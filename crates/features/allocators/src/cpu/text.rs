@@ -3,13 +3,19 @@
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{count, percent};
 
-use crate::cpu::profile::{Operations, Profile, Row, Share};
+use crate::cpu::breakdown::{Group, WhatIf};
+use crate::cpu::operations::Operations;
+use crate::cpu::profile::{Guess, Profile};
+use crate::cpu::rows::{Row, Share};
 use crate::tables::{base, place};
 
 /// How the report begins.
 pub(crate) const START: &str = "CPU inside the allocator: ";
 /// The report without samples.
 pub(crate) const NOTHING: &str = "no samples: hardly any CPU time was used";
+
+/// Functions that are guessed to be the allocator's, and are named.
+const GUESSES: usize = 5;
 
 /// The report as a document, with at most `top` rows in each table.
 pub fn document(profile: &Profile, top: usize) -> Document {
@@ -31,11 +37,23 @@ pub fn document(profile: &Profile, top: usize) -> Document {
             document.table(table(rows).top(top));
         }
     }
+    if !profile.breakdown.outside.is_empty() {
+        document.heading(2, "outside of the allocator");
+        document.table(table(&profile.breakdown.outside).top(top));
+    }
+    if !profile.breakdown.groups.is_empty() {
+        document.heading(2, "groups, and the program without each");
+        document.table(group_table(&profile.breakdown.groups).top(top));
+    }
     counters(profile, &mut document);
+    for doubt in &profile.doubts {
+        document.warning(doubt.clone());
+    }
     document
 }
 
-fn head(profile: &Profile, document: &mut Document) {
+/// How much is inside, of which allocators, by which clock.
+pub(crate) fn head(profile: &Profile, document: &mut Document) {
     let inside = &profile.inside;
     document.text(format!(
         "{START}{} (95 %: {} to {}), {} of {} samples",
@@ -45,6 +63,30 @@ fn head(profile: &Profile, document: &mut Document) {
         inside.samples,
         profile.samples,
     ));
+    let guessed = &profile.inside_with_guesses;
+    if guessed.samples > inside.samples {
+        document.text(format!(
+            "with what is a guess: {} (95 %: {} to {}), {} of {} samples",
+            percent(guessed.share),
+            percent(guessed.low),
+            percent(guessed.high),
+            guessed.samples,
+            profile.samples,
+        ));
+        let named = profile.guesses.iter().take(GUESSES);
+        document.list(named.map(|it| {
+            let Guess { row, reason } = it;
+            format!("{} of {}: {reason}", percent(row.share.share), name(row))
+        }));
+        let more = profile.guesses.len().saturating_sub(GUESSES);
+        if more > 0 {
+            document.text(format!("… {more} more"));
+        }
+        document.text("--allocator-functions NAMES says which functions are the allocator's");
+    }
+    for score in &profile.scores {
+        document.text(format!("the program's own figure: {}", score.line));
+    }
     for allocator in &profile.allocators {
         document.text(format!("allocator: {allocator}"));
     }
@@ -81,7 +123,21 @@ fn head(profile: &Profile, document: &mut Document) {
     }
 }
 
-fn table(rows: &[Row]) -> Table {
+/// The misses of a counter of misses, of what can miss.
+fn rate(profile: &Profile, name: &str) -> Option<String> {
+    let (of, what) = match name {
+        "cache-misses" => ("cache-references", "of the references"),
+        "branch-misses" => ("branches", "of the branches"),
+        "L1-dcache-load-misses" => ("L1-dcache-loads", "of the loads"),
+        _ => return None,
+    };
+    let total = |name: &str| Some((*profile.counters.get(name)?)?.total);
+    let (misses, all) = (total(name)?, total(of)?);
+    (all > 0).then(|| format!(", {:.2}% {what}", misses as f64 / all as f64 * 100.0))
+}
+
+/// Rows with their intervals.
+pub(crate) fn table(rows: &[Row]) -> Table {
     let rows = rows.iter().map(|row| {
         let Share {
             samples,
@@ -104,7 +160,7 @@ fn table(rows: &[Row]) -> Table {
 }
 
 /// Function, place and module.
-fn name(row: &Row) -> String {
+pub(crate) fn name(row: &Row) -> String {
     let module = base(&row.module);
     let module = match row.function.starts_with(module) {
         true => String::new(),
@@ -115,7 +171,8 @@ fn name(row: &Row) -> String {
     parts.map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-fn counters(profile: &Profile, document: &mut Document) {
+/// The counters, with rates of misses.
+pub(crate) fn counters(profile: &Profile, document: &mut Document) {
     document.heading(
         2,
         "counters inside the allocator (estimated from samples), of all that was counted",
@@ -126,7 +183,7 @@ fn counters(profile: &Profile, document: &mut Document) {
             None if profile.lost_counters.contains(name) => {
                 "unavailable, because records were lost".to_owned()
             }
-            None => "unavailable".to_owned(),
+            None => "unavailable: this machine has no such counter (no PMU, as in most virtual machines), or does not let this user count it".to_owned(),
             Some(counter) => {
                 let (inside, total) = (counter.inside, counter.total);
                 let each = match (counter.per_operation, inside) {
@@ -134,7 +191,8 @@ fn counters(profile: &Profile, document: &mut Document) {
                     (None, 0) => ", too little for a sample".to_owned(),
                     (None, _) => String::new(),
                 };
-                format!("{inside} of {total}{each}")
+                let rate = rate(profile, name).unwrap_or_default();
+                format!("{inside} of {total}{each}{rate}")
             }
         };
         table.row([(*name).to_owned(), text]);
@@ -145,12 +203,41 @@ fn counters(profile: &Profile, document: &mut Document) {
     }
     document.table(table);
     let Some(operations) = profile.operations else {
-        return document.text("an operation: unavailable, because the number of calls is not known; --count runs the program once more to count them, --recording FILE takes them from a recording of it");
+        return document.text("an operation: unavailable, because the number of calls is not known; --count runs the program twice more to count them, --recording FILE takes them from a recording of it");
     };
     let source = match profile.operations_source {
         Some(Operations::RECORDING) => "of the recording",
-        Some(Operations::SECOND_RUN) => "counted in a second run of the program",
+        Some(Operations::SECOND_RUN) => "counted in a further run of the program",
         _ => "as given",
     };
     document.text(format!("{} operations, {source}", count(operations)));
+}
+
+/// The groups with their shares and factors.
+pub(crate) fn group_table(groups: &[Group]) -> Table {
+    let rows = groups.iter().map(|group| {
+        [
+            percent(group.share.share),
+            format!("{:.1}", 50.0 * (group.share.high - group.share.low)),
+            factor(&group.what_if),
+            gain(&group.what_if),
+            format!("{}: {}", group.name, group.functions.join(", ")),
+        ]
+    });
+    let numbers = ["share", "±95 %", "without it", "faster by"].map(right);
+    Table::new(numbers.into_iter().chain([left("group")])).rows(rows)
+}
+
+/// `1.78x (1.75 to 1.81)`.
+pub(crate) fn factor(what_if: &WhatIf) -> String {
+    match (what_if.factor, what_if.low, what_if.high) {
+        (Some(factor), Some(low), Some(high)) => format!("{factor:.2}x ({low:.2} to {high:.2})"),
+        (Some(factor), ..) => format!("{factor:.2}x"),
+        (None, ..) => "-".to_owned(),
+    }
+}
+
+fn gain(what_if: &WhatIf) -> String {
+    let percent = |it: f64| format!("{:.0}%", (it - 1.0) * 100.0);
+    what_if.factor.map_or_else(|| "-".to_owned(), percent)
 }

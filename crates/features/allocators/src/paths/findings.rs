@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use allotrope_text::document::Document;
 use allotrope_text::numbers::percent;
 
 use crate::paths::analysis::{LOCKED, SYSTEM_CALL};
 use crate::paths::report::{Allocator, Callee, Path};
+use crate::source::excerpt;
 
 /// Largest number of functions of a path that a sentence has.
 const NAMED: usize = 6;
@@ -41,8 +43,9 @@ pub(crate) fn findings(allocator: &Allocator) -> Vec<String> {
                 ),
             };
             let entry = &entry.entry_point;
+            let advice = advice(callee);
             found.push(format!(
-                "{entry} {what} in {share} of its operations: {where_and_what}"
+                "{entry} {what} in {share} of its operations: {where_and_what}; {advice}"
             ));
         }
     }
@@ -66,6 +69,52 @@ fn habit(callee: &Callee) -> Option<&'static str> {
         "lock" => Some("takes a lock"),
         "system call" => Some("makes a system call"),
         _ => None,
+    }
+}
+
+/// What to do about calls of this kind.
+fn advice(callee: &Callee) -> &'static str {
+    match &*callee.kind {
+        "environment" => {
+            "read it once, at the start or in the first call, and keep the answer in a variable"
+        }
+        "locale" => "use functions that do not depend on the locale",
+        "string compare" => "compare once, at the start, and keep the answer as a number or a flag",
+        "lock" if is_instruction(callee) => {
+            "keep what it protects for each thread, or change it less often, in batches"
+        }
+        "lock" => "keep a cache of blocks for each thread, and take the lock to fill or empty it",
+        _ => "do it for many blocks at a time: take more memory at once, and return it later",
+    }
+}
+
+/// The largest number of places that are shown with their source.
+const PLACES: usize = 3;
+
+/// The source lines of the findings, the heaviest first.
+pub(crate) fn places(callees: &[Callee]) -> Vec<(&str, u32)> {
+    let is_finding = |it: &&Callee| {
+        let mut entries = it.entry_points.iter();
+        habit(it).is_some() && entries.any(|it| it.share_of_operations > OPERATIONS)
+    };
+    let mut places: Vec<(&str, u32)> = Vec::new();
+    for callee in callees.iter().filter(is_finding) {
+        let place = (&*callee.file, callee.line);
+        if !place.0.is_empty() && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places.truncate(PLACES);
+    places
+}
+
+/// Shows the source around the lines of the findings, where it is on this machine.
+pub(crate) fn show_places(callees: &[Callee], document: &mut Document) {
+    for (file, line) in places(callees) {
+        if let Some(excerpt) = excerpt(file, line) {
+            document.text(format!("{file}:{line}"));
+            document.lines(excerpt);
+        }
     }
 }
 

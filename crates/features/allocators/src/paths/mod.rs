@@ -32,6 +32,7 @@ pub mod report;
 pub mod text;
 mod tracer;
 
+pub(crate) use analysis::kind_of;
 pub use chosen_operations::ChosenOperations;
 pub use measure::{MeasureError, Request, measure};
 pub use report::Report;

@@ -4,6 +4,7 @@ use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::percent;
 
 use crate::paths::compare::Comparison;
+use crate::paths::findings::show_places;
 use crate::paths::report::{Allocator, Path, Report};
 use crate::tables::{callees, changes, lines, named_place};
 
@@ -52,6 +53,7 @@ fn section(allocator: &Allocator, top: usize, document: &mut Document) {
     for finding in &allocator.findings {
         document.warning(finding);
     }
+    show_places(&allocator.callees, document);
     if allocator.cut > 0 {
         let cut = allocator.cut;
         document.text(format!(

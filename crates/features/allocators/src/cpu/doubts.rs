@@ -1,0 +1,104 @@
+//! Figures that cannot be right, or that others make doubtful, as sentences with their evidence.
+
+use allotrope_text::numbers::count;
+
+use crate::cpu::operations::Operations;
+use crate::findings::agree;
+
+/// No allocator takes so long for an operation on average, in nanoseconds: what was counted are
+/// not the calls of what was sampled.
+const MAX_NS: f64 = 100_000.0;
+/// Counts of two runs of a program that does the same each time differ by less: its start may
+/// depend on the environment.
+const SAME: f64 = 0.01;
+
+/// What is doubtful in the figures an operation.
+pub(crate) fn of(operations: Option<Operations>, ns: Option<f64>) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(operations) = operations else {
+        return found;
+    };
+    if let Some(ns) = ns.filter(|it| *it > MAX_NS) {
+        found.push(format!(
+            "{:.0} µs an operation cannot be right: {} operations are not those of the program that was sampled (a wrapper that starts it without the recorder, an allocator that is linked into it, or a wrong number); figures an operation mean nothing here",
+            ns / 1e3,
+            count(operations.number),
+        ));
+    }
+    if let Some(again) = operations.again {
+        let most = operations.number.max(again) as f64;
+        if operations.number.abs_diff(again) as f64 > SAME * most {
+            found.push(format!(
+                "two runs made {} and {} operations, so that those of the run that was sampled are not known; a program that runs for a fixed time must be told a fixed number of rounds instead",
+                count(operations.number),
+                count(again),
+            ));
+        }
+    }
+    found
+}
+
+/// An instruction reads at most this often from memory; gathers, which do so more often, are rare.
+const LOADS: f64 = 2.0;
+
+/// What contradicts the number of instructions an operation that stepping has counted exactly:
+/// counters an operation, by name.
+pub(crate) fn against<'a>(
+    counters: impl IntoIterator<Item = (&'a str, f64)>,
+    exact: f64,
+) -> Vec<String> {
+    let counters = counters.into_iter().filter_map(|(name, counted)| {
+        let is_wrong = match name {
+            "instructions" => !agree(counted, exact),
+            "cycles" | "page-faults" => false,
+            "L1-dcache-loads" => counted > LOADS * exact,
+            _ => counted > exact,
+        };
+        is_wrong.then(|| {
+            format!(
+                "{counted:.0} {name} an operation cannot be right: an operation has {exact:.0} instructions, counted by stepping; the number of operations is wrong, or the counter shares the processor's registers with others (multiplexed)"
+            )
+        })
+    });
+    counters.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The document's 2,625 loads of a pair of operations, of which stepping counts about 300
+    /// instructions each.
+    #[test]
+    fn counters_that_instructions_exclude_are_said() {
+        let found = against([("L1-dcache-loads", 1312.5), ("cache-misses", 0.3)], 300.0);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("1312 L1-dcache-loads"), "{found:?}");
+        assert_eq!(
+            against([("instructions", 310.0), ("cycles", 900.0)], 300.0),
+            [""; 0]
+        );
+        assert_eq!(against([("instructions", 30.0)], 300.0).len(), 1);
+        assert_eq!(against([("cache-references", 301.0)], 300.0).len(), 1);
+    }
+
+    #[test]
+    fn absurd_figures_are_said() {
+        let operations = |number, again| {
+            Some(Operations {
+                number,
+                source: Operations::SECOND_RUN,
+                again,
+            })
+        };
+        assert_eq!(
+            of(operations(1_000_000, Some(1_000_100)), Some(40.0)),
+            [""; 0]
+        );
+        assert_eq!(of(None, None), [""; 0]);
+        let slow = of(operations(263, Some(263)), Some(1_506_420.0));
+        assert!(slow[0].starts_with("1506 µs an operation"), "{slow:?}");
+        let other = of(operations(1_000_000, Some(1_200_000)), None);
+        assert!(other[0].contains("1,000,000 and 1,200,000"), "{other:?}");
+    }
+}
