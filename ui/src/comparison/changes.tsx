@@ -76,6 +76,8 @@ function sentence(comparison: Comparison, compared: Compared): string {
   if (compared.interval?.may_be_chance) return `${which}: ${was}${amount(compared, before)} before and ${is}${amount(compared, after)} after, which is not distinguishable from chance.`;
   if (difference === 0) {
     const same = `${which}: ${was || is}${amount(compared, before)} on both sides`;
+    const renamed = entries.filter((it) => it.kind === "moved").length;
+    if (differing.length === 0 && renamed > 0) return `${same}, and no figure is different, but the names in ${plural(renamed, "entry", "entries")} are.`;
     return differing.length === 0 ? `${same}, and nothing is different.` : `${same}, but ${plural(differing.length, "entry is", "entries are")} different.`;
   }
   const verb = difference > 0 ? "rise" : "fall";

@@ -244,6 +244,58 @@ fn logs_and_thresholds_are_budgets() {
         .says("neither a log");
 }
 
+/// Reported: `test test_x.swift`, as SwiftNIO's script wants it, was no test.
+#[test]
+fn the_source_file_of_a_test_means_the_test() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    for name in ["encode.swift", "sources/encode.cc", "./encode.c"] {
+        let nio = project.test(&["--format", "nio", name]).code(3);
+        nio.has("encode.total_allocations: 1000").lacks("decode");
+    }
+    project
+        .test(&["encodes.swift"])
+        .code(2)
+        .says("did you mean `encode`?");
+}
+
+/// Reported: a red log listed all 74,000 allocations of the run as the lines of 1,000 more.
+#[test]
+fn a_red_log_names_the_line_if_accepted_stacks_have_its_number() {
+    let project = Project::with_cases(&["encode"]);
+    let log = project.test(&["--format", "nio"]).code(3).text();
+    project.write("before.log", &log);
+    let from_log = ["--from-log", "before.log"];
+    project.compile(&["-DWORSE"]);
+    // What remains was accepted as 0, so its stacks are all there is to know.
+    let worse = format!("bench.c:{}", project.line_of("worse"));
+    project
+        .test(&from_log)
+        .code(3)
+        .has("the log has no stacks, and no accepted ones sum to 1,000")
+        .has("`allotrope test --accept encode`")
+        .lacks("+1,0")
+        .has(&worse);
+
+    project.compile(&[]);
+    project.accept();
+    project.compile(&["-DWORSE"]);
+    let look_at = format!("Look at: encode, {worse} (+50 allocations)");
+    project
+        .test(&from_log)
+        .code(3)
+        .has(&look_at)
+        .lacks("+1,0")
+        .lacks("the log has no stacks");
+
+    // The accepted stacks are those of another number.
+    project.write("before.log", &log.replace("1000", "40"));
+    project
+        .test(&from_log)
+        .code(3)
+        .has("no accepted ones sum to 40")
+        .lacks("(+1,010 allocations)");
+}
+
 #[test]
 fn swiftnios_rule_for_remaining_allocations_is_exact() {
     let project = Project::with_cases(&["encode"]);

@@ -456,6 +456,24 @@ fn stacks_may_come_through_a_pipe() {
     );
 }
 
+/// Reported: "Nothing is different." stood above a new function.
+#[test]
+fn a_renamed_function_is_not_nothing() {
+    let folder = folder();
+    let stacks = |name: &str| {
+        file(
+            &folder,
+            name,
+            format!("main;run;{name};grow 5\n").as_bytes(),
+        )
+    };
+    diff(&stacks("read_line"), &stacks("read_a_line"), &[])
+        .ok()
+        .has("No figure is different, but the names in 1 entry are.")
+        .has("read_a_line")
+        .lacks("Nothing is different");
+}
+
 #[track_caller]
 fn expect_refusal(before: &Path, after: &Path, parts: &[&str]) {
     let output = diff(before, after, &[]).code(2);

@@ -30,6 +30,8 @@ pub(crate) struct Explainer<'a> {
     pub budget: Option<&'a Budget>,
     /// Stacks of the accepted numbers.
     pub profile: Option<&'a CallTree>,
+    /// The numbers are those of a log, which has no stacks of its own.
+    pub is_of_log: bool,
     /// The folder of the repository.
     pub root: &'a Path,
     /// The command that accepts the numbers and stacks of the test.
@@ -63,6 +65,15 @@ impl Explainer<'_> {
         let accepted = profile.map(|profile| profile.stacks(now));
         let accepted = accepted.filter(|accepted| accepted.known.has(of_stacks));
         let has_profile = accepted.is_some();
+        if let Some(number) = number.filter(|&it| it != 0 && self.is_of_log && !has_profile) {
+            // All stacks of the run would be listed as if each were a difference.
+            return unexplained(format!(
+                "{metric}: the log has no stacks, and no accepted ones sum to {}, so the lines \
+                 of this difference are not known; `{}` with the older version stores its stacks",
+                self::number(number),
+                self.accept
+            ));
+        }
         let accepted = &accepted.unwrap_or(nothing);
         let options = options(self.protocol, of_stacks, self.iterations);
         let now = fold_like(now, accepted);
@@ -81,6 +92,11 @@ impl Explainer<'_> {
                 self.accept
             ),
             _ if metric == Metric::Net && rest.are_deallocations() => rest.deallocations(),
+            Some(number) if rest.before != 0 && self.is_of_log => format!(
+                "the log has {}, the accepted stacks sum to {}",
+                self::number(number),
+                self::number(number.saturating_sub(rest.before)),
+            ),
             Some(number) if rest.before != 0 => format!(
                 "the accepted number is {}, but the accepted stacks sum to {}: one of them was \
                  edited or merged alone; `{}` writes both",

@@ -62,7 +62,8 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// The tests that match any of the patterns; all if there is no pattern. A pattern
-    /// `TEST/WINDOW` matches the test whose case it is.
+    /// `TEST/WINDOW` matches the test whose case it is, the path of a source file the test
+    /// of its name, as with SwiftNIO's scripts.
     ///
     /// # Errors
     /// A pattern that matches no test.
@@ -71,12 +72,11 @@ impl Session<'_> {
         let tests = &self.configuration.tests;
         let mut chosen = BTreeSet::new();
         for pattern in patterns {
+            let pattern = self.test_of_source(pattern).unwrap_or(pattern);
             // A pattern for a case selects its test.
-            let name = pattern
-                .split_once('/')
-                .map_or(pattern.as_str(), |(test, _)| test);
+            let name = pattern.split_once('/').map_or(pattern, |(test, _)| test);
             let glob = glob::Pattern::new(name).map_err(|error| SessionError::Pattern {
-                pattern: pattern.clone(),
+                pattern: pattern.to_owned(),
                 why: error.msg.to_owned(),
             })?;
             let matching = tests.iter().enumerate();
@@ -101,8 +101,9 @@ impl Session<'_> {
 
     /// Leaves only the selected cases in a result, if cases were selected.
     fn select_cases(&self, result: &mut TestResult) -> Result<(), SessionError> {
-        let mut of_cases: Vec<&String> = Vec::new();
+        let mut of_cases: Vec<&str> = Vec::new();
         for pattern in self.patterns {
+            let pattern = self.test_of_source(pattern).unwrap_or(pattern);
             let test = pattern.split_once('/').map(|(test, _)| test);
             if matches(test.unwrap_or(pattern), &result.name) {
                 match test {
@@ -122,7 +123,7 @@ impl Session<'_> {
                 let nearest = nearest(pattern, names.iter().map(String::as_str));
                 return Err(SessionError::NoSuchCase {
                     test: result.name.clone(),
-                    pattern: (*pattern).clone(),
+                    pattern: (*pattern).to_owned(),
                     names: nearest.map_or_else(
                         || format!("; it has {}", names.join(", ")),
                         |name| format!("; did you mean `{name}`?"),
@@ -135,6 +136,18 @@ impl Session<'_> {
         result.cases.retain(|case| is_selected(&case.name));
         result.not_measured.retain(|case| is_selected(case));
         Ok(())
+    }
+
+    /// The test whose name is that of a source file, `test_x` for `dir/test_x.swift`, unless a
+    /// test has the whole name.
+    fn test_of_source<'p>(&self, pattern: &'p str) -> Option<&'p str> {
+        let tests = &self.configuration.tests;
+        let path = Path::new(pattern);
+        let extension = path.extension()?.to_str()?;
+        let stem = path.file_stem()?.to_str()?;
+        let is_test = |name: &str| tests.iter().any(|test| test.name == name);
+        let is_source = extension.bytes().all(|it| it.is_ascii_alphanumeric());
+        (is_source && is_test(stem) && !is_test(pattern)).then_some(stem)
     }
 
     fn no_such_test(&self, pattern: &str) -> SessionError {
@@ -221,9 +234,9 @@ impl Session<'_> {
                 scratch: scratch.path(),
                 stop: self.stop,
             },
-            source: self
-                .log
-                .map_or(BudgetSource::Folder(&budgets), BudgetSource::Log),
+            source: self.log.map_or(BudgetSource::Folder(&budgets), |log| {
+                BudgetSource::Log(log, &budgets)
+            }),
             platform: &platform,
             runs: self.runs,
             stacks: self.stacks,

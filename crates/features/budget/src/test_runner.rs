@@ -24,6 +24,7 @@ use crate::own_files::own_files;
 use crate::problem::Problem;
 use crate::result::{CaseResult, Explanation, Leak, Outcome, TestResult};
 use crate::shell::command_line;
+use crate::spread::Spread;
 use crate::toolchain::Suspect;
 
 /// The source of the accepted numbers.
@@ -31,8 +32,9 @@ use crate::toolchain::Suspect;
 pub enum BudgetSource<'a> {
     /// The project's budget folder.
     Folder(&'a BudgetFolder),
-    /// A log or threshold file of SwiftNIO's allocation counter tests.
-    Log(&'a NioLog),
+    /// A log or threshold file of SwiftNIO's allocation counter tests. It has no stacks: those
+    /// of the budget folder explain its numbers where it has the same ones.
+    Log(&'a NioLog, &'a BudgetFolder),
 }
 
 /// Runs tests and checks them.
@@ -94,7 +96,7 @@ impl TestRunner<'_> {
         };
         let started = Instant::now();
         let measured = self.measurer.measure(test, &protocol, on_run);
-        if let BudgetSource::Log(log) = self.source {
+        if let BudgetSource::Log(log, _) = self.source {
             log.adapt(&mut protocol, &measured.cases);
         }
         result.duration = started.elapsed();
@@ -117,7 +119,15 @@ impl TestRunner<'_> {
     /// The budgets of a test, and a note if its stacks cannot be used.
     fn accepted(&self, test: &Test) -> Result<(AcceptedBudgets<'_>, Option<String>), BudgetError> {
         match self.source {
-            BudgetSource::Log(log) => Ok((AcceptedBudgets::Log(log), None)),
+            BudgetSource::Log(log, folder) => {
+                // A budget that cannot be read only has no stacks to give.
+                let budgets = folder.read(&test.name, self.platform).ok().flatten();
+                let stored = budgets.map(|budgets| {
+                    let profiles = folder.profiles(&test.name, &budgets.scope);
+                    (budgets, profiles.unwrap_or_default())
+                });
+                Ok((AcceptedBudgets::Log(log, stored), None))
+            }
             BudgetSource::Folder(folder) => {
                 let budgets = folder.read(&test.name, self.platform)?;
                 let scope = budgets
@@ -181,14 +191,15 @@ struct Context<'a> {
 /// The accepted numbers and stacks of a test.
 enum AcceptedBudgets<'a> {
     Folder(Option<Budgets>, BTreeMap<String, CallTree>),
-    Log(&'a NioLog),
+    /// The log, and what the budget folder has for the test.
+    Log(&'a NioLog, Option<(Budgets, BTreeMap<String, CallTree>)>),
 }
 
 impl AcceptedBudgets<'_> {
     fn budget(&self, case: &Case) -> Option<Budget> {
         match self {
             Self::Folder(budgets, _) => budgets.as_ref()?.cases.get(&case.name).cloned(),
-            Self::Log(log) => log.budget(case),
+            Self::Log(log, _) => log.budget(case),
         }
     }
 
@@ -196,16 +207,32 @@ impl AcceptedBudgets<'_> {
     fn files(&self) -> impl Iterator<Item = &str> {
         let profiles = match self {
             Self::Folder(_, profiles) => Some(profiles),
-            Self::Log(_) => None,
+            Self::Log(_, stored) => stored.as_ref().map(|(_, profiles)| profiles),
         };
         let profiles = profiles.into_iter().flat_map(BTreeMap::values);
         profiles.flat_map(CallTree::files)
     }
 
-    fn profile(&self, case: &str) -> Option<&CallTree> {
+    /// The stacks of the accepted number of a metric. Those of the budget folder are the stacks
+    /// of a log's number if it is one that the accepted runs had.
+    fn profile(&self, case: &Case, metric: Metric) -> Option<&CallTree> {
         match self {
-            Self::Folder(_, profiles) => profiles.get(case),
-            Self::Log(_) => None,
+            Self::Folder(_, profiles) => profiles.get(&case.name),
+            Self::Log(log, stored) => {
+                let (budgets, profiles) = stored.as_ref()?;
+                let number = log.budget(case)?.spread(metric)?.typical;
+                let accepted = budgets.cases.get(&case.name)?.spread(metric)?;
+                let is_same = (accepted.least..=accepted.most).contains(&number);
+                profiles.get(&case.name).filter(|_| is_same)
+            }
+        }
+    }
+
+    /// The accepted figures of metrics that are not checked.
+    fn watched(&self, case: &str) -> Option<&BTreeMap<Metric, Spread>> {
+        match self {
+            Self::Folder(_, profiles) => Some(&profiles.get(case)?.watched),
+            Self::Log(..) => None,
         }
     }
 }
@@ -342,14 +369,13 @@ fn checked(
         .iter_mut()
         .filter(|check| check.status == CheckStatus::Exceeded)
     {
-        let profile = accepted.profile(&case.name);
+        let profile = accepted.profile(&case, check.metric);
         let (of_runs, by_rule) =
             allowance::allowed(rules, &case, check.metric, budget.as_ref(), profile);
         *check = check.allowing(&case, &of_runs);
         allowed.extend(by_rule);
     }
-    let stored = accepted.profile(&case.name).map(|profile| &profile.watched);
-    let watched = watched(&case, stored, protocol);
+    let watched = watched(&case, accepted.watched(&case.name), protocol);
     let reported = case.runs.iter().find_map(|run| run.iterations);
     let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);
@@ -362,26 +388,27 @@ fn checked(
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
-    let explainer = Explainer {
+    let explainer = |metric| Explainer {
         case: &case,
         protocol,
         iterations,
         budget: budget.as_ref(),
-        profile: accepted.profile(&case.name),
+        profile: accepted.profile(&case, metric),
+        is_of_log: matches!(accepted, AcceptedBudgets::Log(..)),
         root: context.root,
         accept: &context.accept,
         program: &context.program,
     };
     let (mut explanations, mut unexplained) = (Vec::new(), Vec::new());
     for (metric, run) in explained {
-        match explainer.explain(metric, run) {
+        match explainer(metric).explain(metric, run) {
             Some(Ok(explanation)) => explanations.push(explanation),
             Some(Err(remark)) => unexplained.push(remark),
             None => {}
         }
     }
     // A leak of one run is shown in addition, unless that run has what was accepted.
-    let leaked = leaked.and_then(|(metric, run)| explainer.explain(metric, run)?.ok());
+    let leaked = leaked.and_then(|(metric, run)| explainer(metric).explain(metric, run)?.ok());
     let is_shown = |leaked: &Explanation| {
         let mut shown = explanations.iter();
         shown.any(|it: &Explanation| (it.metric, it.run) == (leaked.metric, leaked.run))

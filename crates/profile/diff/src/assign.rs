@@ -40,9 +40,14 @@ impl Pair {
     }
 }
 
-/// Merges each pair of matches that are likely the same stack. The result may
-/// balance.
+/// Merges each pair of matches, each on one side only, that are likely the same stack. The
+/// result may balance.
 pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
+    // A stack that is on both sides was not renamed: what it lost is a difference, and so is
+    // what another one gained, although it may be as much.
+    let (kept, matches): (Vec<_>, Vec<_>) = matches.into_iter().partition(|matched| {
+        matched.only_side().is_none() || matched.stays(classes, MatchLevel::CommonOnly)
+    });
     let (stacks, matches) = stacks(classes, matches);
     let mut aligner = Aligner::new(&classes.table);
     let pairs = likely_pairs(&stacks, &mut aligner);
@@ -63,6 +68,7 @@ pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     }
     let left = matches.into_iter().zip(taken).filter(|(_, taken)| !taken);
     assigned.extend(left.map(|(matched, _)| matched));
+    assigned.extend(kept);
     assigned
 }
 
@@ -84,7 +90,6 @@ fn stacks(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<UnmatchedStack>, V
                     Side::Before
                 },
                 imbalance: matched.difference().unsigned_abs(),
-                on_both: matched.only_side().is_none(),
                 names,
             };
             (stack, matched)
@@ -122,11 +127,6 @@ fn likely_pairs(stacks: &[UnmatchedStack], aligner: &mut Aligner<'_, '_>) -> Vec
     let mut found = candidates(stacks, aligner);
     found.retain(|&(b, a)| {
         let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
-        let balances = before.imbalance == after.imbalance;
-        let on_both = u32::from(before.on_both) + u32::from(after.on_both);
-        if on_both > 1 || (on_both == 1 && !balances) {
-            return false;
-        }
         let least = least_similarity(before.imbalance, after.imbalance);
         aligner.similarity_bound(&sorted[b as usize], &sorted[a as usize]) >= least
     });
@@ -138,14 +138,10 @@ fn likely_pairs(stacks: &[UnmatchedStack], aligner: &mut Aligner<'_, '_>) -> Vec
     aligner.limit(&middles.collect::<Vec<_>>());
     for (b, a) in found {
         let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
-        let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         let alignment = aligner.align(&before.names, &after.names);
         let Some(likelihood) = likelihood(alignment, before.imbalance, after.imbalance) else {
             continue;
         };
-        if on_both == 1 && alignment.similarity < CERTAIN * 3 / 4 {
-            continue;
-        }
         let tie = (before.key.min(after.key), before.key.max(after.key));
         let tie = [
             tie.0 as u32,

@@ -24,9 +24,6 @@ pub(crate) struct UnmatchedStack {
     pub(crate) side: Side,
     /// By how much that figure is larger.
     pub(crate) imbalance: u64,
-    /// The stack exists on both sides. It is then paired only with stacks of
-    /// the opposite imbalance.
-    pub(crate) on_both: bool,
     /// Its names at [`MatchLevel::GlueIgnored`](keys::MatchLevel::GlueIgnored),
     /// innermost first.
     pub(crate) names: Vec<u32>,
@@ -58,17 +55,13 @@ fn terms(stack: &UnmatchedStack, aligner: &Aligner<'_, '_>) -> Vec<u64> {
     let mut common: Vec<u32> = stack.names.clone();
     common.retain(|&name| aligner.is_common(name));
     let mut terms = Vec::with_capacity(2 * RAREST + 1);
-    if !stack.on_both {
-        terms.push(keys::hash(common.iter().copied()) as u64);
-    }
+    terms.push(keys::hash(common.iter().copied()) as u64);
     common.sort_unstable_by_key(|&name| (std::cmp::Reverse(aligner.weight(name)), name));
     common.dedup();
     for &name in common.iter().take(RAREST) {
         let (low, high) = (stack.imbalance as u32, (stack.imbalance >> 32) as u32);
         terms.push(keys::hash([name, low, high, u32::MAX]) as u64);
-        if !stack.on_both {
-            terms.push(keys::hash([name, u32::MAX]) as u64);
-        }
+        terms.push(keys::hash([name, u32::MAX]) as u64);
     }
     terms
 }

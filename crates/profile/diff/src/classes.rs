@@ -11,6 +11,7 @@ use crate::error::DiffError;
 use crate::frames::FrameTable;
 use crate::keys;
 use crate::match_level::MatchLevel;
+use crate::staying::staying;
 use crate::{Side, keys::reduce};
 use allotrope_profile::Metric;
 
@@ -55,6 +56,8 @@ pub(crate) struct Classes<'a> {
     pub(crate) jittering: u64,
     /// See [`crate::DiffOptions::sources`].
     pub(crate) has_sources: bool,
+    /// By class: see [`staying`](crate::staying::staying).
+    staying: Vec<Option<MatchLevel>>,
 }
 
 impl<'a> Classes<'a> {
@@ -72,9 +75,18 @@ impl<'a> Classes<'a> {
             deterministic: 0,
             jittering: 0,
             has_sources: false,
+            staying: Vec::new(),
         };
         classes.group();
+        classes.staying = staying(&classes);
         Ok(classes)
+    }
+
+    /// Whether the class has no partner of another name at a match level, because its stack
+    /// is on both sides.
+    pub(crate) fn stays(&self, class: u32, level: MatchLevel) -> bool {
+        let stays = self.staying.get(class as usize).copied().flatten();
+        stays.is_some_and(|stays| stays < level)
     }
 
     pub(crate) fn occurrences(&self, class: u32) -> &[Occurrence] {

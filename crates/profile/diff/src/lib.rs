@@ -13,15 +13,16 @@
 //! 1. `frames`: number the frames of both sides, and normalise their names at several
 //!    match levels.
 //! 2. `classes`: group stacks with the same exact names.
-//! 3. `keys`, `match_by_name`: match classes with equal names, level by level.
-//! 4. `net`: merge matches that rose with matches that fell if their functions are
+//! 3. `staying`: find the stacks that are on both sides whatever the metric says.
+//! 4. `keys`, `match_by_name`: match classes with equal names, level by level.
+//! 5. `net`: merge matches that rose with matches that fell if their functions are
 //!    the same and a compiler only inlined them differently.
-//! 5. `replaced`: match functions that replaced others at many call sites.
-//! 6. `candidates`, `align`, `similarity`, `assign`, `hungarian`: match the rest by
+//! 6. `replaced`: match functions that replaced others at many call sites.
+//! 7. `candidates`, `align`, `similarity`, `assign`, `hungarian`: match the rest by
 //!    similarity.
-//! 7. `noise`: separate the differences that runs of one side have too.
-//! 8. `blame`, `call_changes`: group the remaining differences by cause.
-//! 9. `entries`, `differing_frame`: build the result.
+//! 8. `noise`: separate the differences that runs of one side have too.
+//! 9. `blame`, `call_changes`: group the remaining differences by cause.
+//! 10. `entries`, `differing_frame`: build the result.
 //!
 //! The result does not depend on the order of the input, and exchanging the
 //! sides exchanges the result.
@@ -46,6 +47,7 @@ mod net;
 mod noise;
 mod replaced;
 mod similarity;
+mod staying;
 
 use std::fmt;
 

@@ -38,6 +38,12 @@ impl Match {
         }
     }
 
+    /// Whether a class in it has no partner of another name at a match level.
+    pub(crate) fn stays(&self, classes: &Classes<'_>, level: MatchLevel) -> bool {
+        let mut members = self.classes.iter();
+        members.any(|&class| classes.stays(class, level))
+    }
+
     /// After minus before. Does not overflow: no total exceeds `i64::MAX`.
     pub(crate) fn difference(&self) -> i64 {
         self.after as i64 - self.before as i64
@@ -105,11 +111,23 @@ pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
         .map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0))
         .collect();
     for &level in &MatchLevel::BY_NAME[1..] {
+        let staying = take_staying(classes, &mut one_sided, level).into_iter();
+        unbalanced.extend(staying.map(|it| Match::new(classes, vec![it.class], 1.0)));
         one_sided = merge_sides(classes, one_sided, level, &mut unbalanced);
     }
     let one_sided = one_sided.into_iter();
     unbalanced.extend(one_sided.map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0)));
     NameMatches { moved, unbalanced }
+}
+
+/// Removes and returns the classes that no class of another name may be matched with at a level.
+fn take_staying(
+    classes: &Classes<'_>,
+    unmatched: &mut Vec<Unmatched>,
+    level: MatchLevel,
+) -> Vec<Unmatched> {
+    let stays = |it: &mut Unmatched| classes.stays(it.class, level);
+    unmatched.extract_if(.., stays).collect()
 }
 
 fn unmatched(classes: &Classes<'_>) -> Vec<Unmatched> {
@@ -140,7 +158,7 @@ fn take_balanced(
     level: MatchLevel,
     moved: &mut Vec<Match>,
 ) -> Vec<Unmatched> {
-    let mut left = Vec::new();
+    let mut left = take_staying(classes, &mut unmatched, level);
     for group in groups(&mut unmatched, level) {
         let whole = match_of(classes, group, level);
         if whole.before == whole.after {

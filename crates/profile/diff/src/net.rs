@@ -11,14 +11,15 @@ use crate::match_by_name::Match;
 use crate::match_level::MatchLevel;
 
 /// Merges matches with the same own functions if some rose and some fell. A
-/// match that balances is not merged.
+/// match that balances or whose stack stays is not merged.
 pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::GlueIgnored) {
         let matches = group.into_iter().map(|(_, matched)| matched);
-        let (balanced, others): (Vec<_>, Vec<_>) =
-            matches.partition(|matched| matched.difference() == 0);
-        netted.extend(balanced);
+        let (kept, others): (Vec<_>, Vec<_>) = matches.partition(|matched| {
+            matched.difference() == 0 || matched.stays(classes, MatchLevel::GlueIgnored)
+        });
+        netted.extend(kept);
         let (rose, fell): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|matched| matched.difference() > 0);
@@ -37,6 +38,10 @@ pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<
 /// functions were inlined into the match's functions, or are no longer inlined.
 pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
+    let (staying, matches): (Vec<_>, Vec<_>) = matches
+        .into_iter()
+        .partition(|matched| matched.stays(classes, MatchLevel::CommonOnly));
+    netted.extend(staying);
     for group in groups(classes, matches, MatchLevel::CommonOnly) {
         let (plain, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(plain, _)| *plain);
         let plain: Vec<Match> = plain.into_iter().map(|(_, matched)| matched).collect();

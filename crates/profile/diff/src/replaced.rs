@@ -102,7 +102,7 @@ fn gaps(classes: &Classes<'_>, matches: &[Match]) -> Vec<Gap> {
 fn each_gap(classes: &Classes<'_>, matches: &[Match], mut found: impl FnMut(Gap)) {
     let (mut frames, mut names) = (Vec::new(), Vec::new());
     for (index, matched) in (0..).zip(matches) {
-        if matched.only_side().is_none() {
+        if matched.only_side().is_none() || matched.stays(classes, MatchLevel::CommonOnly) {
             continue;
         }
         classes.stack(main_class(classes, matched), &mut frames);

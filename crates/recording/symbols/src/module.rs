@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use allotrope_demangle::{Demangler, Names, is_mangled};
 use rustc_hash::FxHashMap;
 
+use crate::compilers::with_producers;
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
 use crate::error::SymbolError;
@@ -70,6 +71,7 @@ impl ModuleSymbols {
             .map_or_else(|_| Vec::new(), ElfFile::compilers);
         let cache = locator.index_cache().filter(|_| !wanted.is_empty());
         if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
+            let compilers = with_producers(compilers, index.compilers());
             return Ok(Self::new(Source::Index(index), compilers, locator));
         }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
@@ -93,6 +95,8 @@ impl ModuleSymbols {
             let split = SplitFiles::new(locator, file.build_id(), &files);
             DebugInformation::load(file, supplementary.as_ref(), split)
         });
+        let producers = debug_information.iter().flat_map(|it| it.compilers());
+        let compilers = with_producers(compilers, producers);
         let symbols = read_symbols(&files);
         if let (Some(cache), Some(information)) = (cache, &debug_information)
             && is_whole
@@ -179,14 +183,16 @@ impl ModuleSymbols {
     }
 
     /// The compilers and linkers that made the module, as its section `.comment` names
-    /// them; empty if it was stripped.
+    /// them, and the compilers of its debug information that are not among them, as Swift's;
+    /// empty if it was stripped.
     pub fn compilers(&self) -> &[String] {
         &self.compilers
     }
 
-    /// Whether most of the module's code was compiled without optimisation;
-    /// `None` if the compilers did not record it: gcc does, clang only with
-    /// `-grecord-command-line`, rustc does not.
+    /// Whether most of the module's code was compiled without optimisation; `None` if that is
+    /// not known. gcc and swiftc record it, clang only with `-grecord-command-line`, rustc not:
+    /// of these, a build without optimisation is recognised by where its variables are, if it
+    /// has eight functions with variables; `docs/budgets.md` has how often.
     pub fn unoptimised(&self) -> Option<bool> {
         match &self.source {
             Source::Files {
@@ -238,9 +244,12 @@ fn make_index(
         return None;
     }
     let table = information.segments(progress)?;
-    let unoptimised = information.unoptimised();
+    let facts = index::Facts {
+        unoptimised: information.unoptimised(),
+        compilers: information.compilers(),
+    };
     let stored = cache.store(build_id, |file| {
-        index::write(file, build_id, unoptimised, table, symbols)
+        index::write(file, build_id, &facts, table, symbols)
     });
     stored.ok().filter(|stored| *stored)?;
     cache.open(build_id)

@@ -253,6 +253,70 @@ fn optimisation_is_read_from_recorded_compiler_options() {
     }
 }
 
+/// Sources of the command's tests that compile by themselves.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    (
+        "clang",
+        &[
+            "figures",
+            "threads",
+            "entry_points",
+            "metrics",
+            "attribution",
+        ],
+    ),
+    ("clang++", &["heavy"]),
+    ("rustc", &["collections", "inlined_rust"]),
+];
+
+/// clang and rustc write no options: where the variables are shows that nothing was optimised.
+/// Of 40 programs at all levels, none with optimisation is said to have none.
+#[test]
+fn builds_without_optimisation_are_recognised_by_their_variables() {
+    let folder = std::path::Path::new("../../command/tests/programs");
+    let slow = std::env::var_os("ALLOTROPE_SLOW").is_some();
+    let (mut unoptimised, mut recognised, mut optimised) = (0, 0, 0);
+    for (compiler, programs) in PROGRAMS {
+        let (suffix, levels) = match compiler {
+            "rustc" => ("rs", ["0", "1", "2", "3", "s"]),
+            "clang++" => ("cc", ["0", "1", "2", "s", "g"]),
+            _ => ("c", ["0", "1", "2", "s", "g"]),
+        };
+        let levels = if slow { &levels[..] } else { &levels[..2] };
+        for program in &programs[..if slow { programs.len() } else { 1 }] {
+            let source = std::fs::read_to_string(folder.join(format!("{program}.{suffix}")));
+            let source = source.expect("the command has it").leak();
+            for level in levels {
+                let level_option = match compiler {
+                    "rustc" => format!("-Copt-level={level}"),
+                    _ => format!("-O{level}"),
+                };
+                let options = match compiler {
+                    "rustc" => vec!["-g", &*level_option],
+                    _ => vec!["-g", "-w", "-pthread", &*level_option],
+                };
+                let name = format!("{program}.{suffix}");
+                let Some(program) = compile(compiler, &options, &name, source) else {
+                    continue;
+                };
+                let found = program.load().unoptimised();
+                eprintln!("{compiler} {name} {level_option}: {found:?}");
+                match *level {
+                    "0" => unoptimised += 1,
+                    _ => optimised += 1,
+                }
+                assert!(
+                    *level == "0" || found != Some(true),
+                    "{name} {level_option}"
+                );
+                recognised += usize::from(found == Some(true));
+            }
+        }
+    }
+    eprintln!("{recognised} of {unoptimised} without optimisation, 0 of {optimised} with");
+    assert_eq!(recognised, unoptimised);
+}
+
 #[test]
 fn the_error_for_a_missing_module_names_its_path() {
     let path = std::path::Path::new("/nonexistent/module.so");

@@ -142,6 +142,7 @@ proptest! {
             iterations: None,
             budget: budget.as_ref(),
             profile: has_stacks.then_some(&tree),
+            is_of_log: false,
             root: Path::new("/"),
             accept: "allotrope test --accept x",
             program: "x",

@@ -27,9 +27,14 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = matching.into_iter().partition(is_moved);
     let changed = suppressed_last(changed);
     if changed.is_empty() && options.remarks.is_empty() {
-        let what = match &options.selection.filter {
-            Some(_) => "Nothing that was asked for is different.",
-            None => "Nothing is different.",
+        let what = match (&options.selection.filter, moved.len()) {
+            (Some(_), 0) => "Nothing that was asked for is different.".to_owned(),
+            (None, 0) => "Nothing is different.".to_owned(),
+            // A new function with the figures of another one is worth a look.
+            (_, renamed) => format!(
+                "No figure is different, but the names in {} are.",
+                plural(renamed, "entry", "entries")
+            ),
         };
         writeln!(out, "\n{what}")?;
     }

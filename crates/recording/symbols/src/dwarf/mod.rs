@@ -15,6 +15,7 @@ mod producer;
 mod ranges;
 mod scopes;
 pub(crate) mod segments;
+mod shape;
 mod split;
 mod units;
 
@@ -122,6 +123,12 @@ impl DebugInformation {
         )
     }
 
+    /// The compilers that `.comment` may lack; see [`crate::ModuleSymbols::compilers`].
+    pub(crate) fn compilers(&self) -> BTreeSet<String> {
+        let dwarf = self.borrow();
+        producer::compilers(&Units::new(&dwarf), &Budget::for_bytes(self.size))
+    }
+
     fn borrow(&self) -> Dwarf<'_> {
         let mut main = borrow_sections(&self.main);
         if let Some(supplementary) = &self.supplementary {
@@ -131,12 +138,18 @@ impl DebugInformation {
     }
 }
 
-/// The compilers of a file's units with their options; see [`crate::Compilers`].
-pub(crate) fn compilers_with_options(file: &ElfFile) -> BTreeSet<String> {
+/// The compilers of a file's units that `.comment` may lack, and those with options; see
+/// [`crate::Compilers`].
+pub(crate) fn compilers_of(file: &ElfFile) -> [BTreeSet<String>; 2] {
     let mut size = 0;
     let sections = load_sections(file, &mut size);
     let dwarf = borrow_sections(&sections);
-    producer::with_options(&Units::new(&dwarf), &Budget::for_bytes(size))
+    let units = Units::new(&dwarf);
+    let budget = Budget::for_bytes(size);
+    [
+        producer::compilers(&units, &budget),
+        producer::with_options(&units, &budget),
+    ]
 }
 
 fn borrow_sections(sections: &Sections) -> Dwarf<'_> {

@@ -29,7 +29,8 @@ pub(super) struct Root<'a> {
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) producer: Option<&'a [u8]>,
     pub(super) language: Option<gimli::DwLang>,
-    /// `DW_AT_APPLE_optimized`, which LLVM writes only if it is true, and only on request.
+    /// `DW_AT_APPLE_optimized`, which LLVM writes only if it is true: for Swift always, for others
+    /// only on request.
     pub(super) is_optimised: bool,
 }
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
-use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, SUMMED, TABLES, VERSION};
+use super::{CHECKED, Facts, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, SUMMED, TABLES, VERSION};
 use crate::dwarf::Name;
 use crate::dwarf::segments::{NONE, SegmentTable};
 use crate::symbol_table::SymbolTable;
@@ -14,7 +14,7 @@ use crate::symbol_table::SymbolTable;
 pub(crate) fn write(
     file: &File,
     build_id: &[u8],
-    unoptimised: Option<bool>,
+    facts: &Facts,
     mut table: SegmentTable,
     symbols: &SymbolTable,
 ) -> io::Result<bool> {
@@ -70,7 +70,12 @@ pub(crate) fn write(
     if text.length > u64::from(u32::MAX) {
         return Ok(false);
     }
-    output.finish(build_id, unoptimised, base)?;
+    for name in facts.compilers.iter().filter(|name| !name.contains('\n')) {
+        output.bytes(name.as_bytes())?;
+        output.bytes(b"\n")?;
+    }
+    output.end_table();
+    output.finish(build_id, facts.unoptimised, base)?;
     Ok(true)
 }
 

@@ -14,6 +14,7 @@
 //! | names | offset and length in the text | |
 //! | files | offset and length in the text, MD5 sum of the source if there is one | |
 //! | text | bytes | |
+//! | compilers | bytes of their names, each with a newline at its end | |
 //!
 //! Addresses are relative to the lowest one and have 32 bits: larger modules get no
 //! index. Names are linkage names and are demangled on look-up.
@@ -23,6 +24,8 @@ mod cache;
 mod pages;
 mod read;
 
+use std::collections::BTreeSet;
+
 pub(crate) use build::write;
 pub use cache::IndexCache;
 pub(crate) use read::Index;
@@ -30,7 +33,7 @@ pub(crate) use read::Index;
 const MAGIC: [u8; 8] = *b"ALTINDEX";
 /// Must change with the layout and with the information that is read from DWARF, so
 /// that indexes of older versions are not used.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Magic, version, checksum of what follows in the header, checksum of the
 /// tables, whether unoptimised, length of the build id, build id, base address,
@@ -49,8 +52,17 @@ enum Table {
     Names = 3,
     Files = 4,
     Text = 5,
+    Compilers = 6,
 }
-const TABLES: usize = 6;
+const TABLES: usize = 7;
+
+/// What an index has of the module as a whole.
+pub(crate) struct Facts {
+    /// See [`crate::ModuleSymbols::unoptimised`].
+    pub(crate) unoptimised: Option<bool>,
+    /// The compilers in the debug information.
+    pub(crate) compilers: BTreeSet<String>,
+}
 
 /// Start, node.
 const SEGMENT: usize = 8;

@@ -17,6 +17,9 @@ use crate::elf::{u32_at, u64_at};
 use crate::shared_strings::SharedStrings;
 use crate::symbol_table::NamedSymbol;
 
+/// The most bytes of the names of compilers.
+const MAX_COMPILERS_BYTES: u64 = 1 << 16;
+
 /// The most nodes of one address; reading the debug information has the same bound.
 const MAX_DEPTH: usize = 520;
 
@@ -78,6 +81,16 @@ impl Index {
     /// See [`crate::ModuleSymbols::unoptimised`].
     pub(crate) fn unoptimised(&self) -> Option<bool> {
         self.unoptimised
+    }
+
+    /// The compilers in the debug information.
+    pub(crate) fn compilers(&self) -> Vec<String> {
+        let (start, length) = self.tables[Table::Compilers as usize];
+        let mut text = vec![0; length.min(MAX_COMPILERS_BYTES) as usize];
+        let read = self.pages.read(start, &mut text);
+        let text = String::from_utf8_lossy(&text);
+        let names = text.lines().filter(|_| read.is_some()).map(str::to_owned);
+        names.collect()
     }
 
     /// The symbol that contains an address.
