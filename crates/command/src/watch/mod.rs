@@ -74,6 +74,8 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
     /// With --all: only processes whose name (/proc/PID/comm) matches this regular expression
+    ///
+    /// With --perf-script: only threads whose name does.
     #[arg(long, value_name = "PATTERN", conflicts_with = "processes", value_parser = values::pattern,
           hide_short_help = true)]
     comm: Option<regex_lite::Regex>,
@@ -110,13 +112,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(..=1000))]
     top: u16,
-    /// Report which blocks are live at the end of the output of perf(1)
+    /// Report which blocks are live by the output of perf(1)
     ///
     /// FILE (or the standard input: -) is the output of `perf script` or `perf trace` for
     /// libpoireau's or our own probes, sampled with --period [default: 32MiB, which is
-    /// libpoireau's].
+    /// libpoireau's]. A pipe is read as it comes: with reports --every TIME, at signals, and at
+    /// its end. --comm chooses threads.
     #[arg(long, value_name = "FILE", hide_short_help = true,
-          conflicts_with_all = ["processes", "all", "comm", "save", "every", "track_high_water_mark",
+          conflicts_with_all = ["processes", "all", "save", "track_high_water_mark",
                                 "suppressions", "leave", "off", "take_over"])]
     perf_script: Option<PathBuf>,
     /// Write a sampled profile in place of a report, and quit

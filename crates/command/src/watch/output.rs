@@ -132,6 +132,18 @@ impl Output {
         }
     }
 
+    /// Writes blocks that do not come from snapshots, as text or as JSON.
+    pub fn list(
+        &mut self,
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        json: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => self.write(json),
+            Format::Text | Format::Poireau => self.text(text),
+        }
+    }
+
     /// Writes what has happened to a process. `how`: more words of the sentence for people.
     pub fn event(&mut self, event: Event, process: u32, how: &str) -> Result<(), Failure> {
         let (kind, words) = match event {

@@ -42,8 +42,8 @@ const ALLOCATOR_INTERVAL: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time between reports, and until the first one with poireau's lines.
 const EVERY: Duration = Duration::from_secs(10);
-const POIREAU_EVERY: Duration = Duration::from_secs(600);
-const POIREAU_FIRST: Duration = Duration::from_secs(330);
+pub(super) const POIREAU_EVERY: Duration = Duration::from_secs(600);
+pub(super) const POIREAU_FIRST: Duration = Duration::from_secs(330);
 
 /// A watcher at work.
 pub struct Session<'a> {

@@ -4,5 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod poireau;
+mod rust_journey;
 mod swift_nio;
 mod swift_nio_older;

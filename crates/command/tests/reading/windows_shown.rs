@@ -161,3 +161,83 @@ fn different_numbers_of_iterations_are_reported() {
     output.errors().has("10 to 20 iterations");
     output.text().lacks("each");
 }
+
+/// Reported: "window headlines cut in the middle". The end of the line has what figures are divided by.
+#[test]
+fn the_line_of_a_window_is_whole_in_narrow_terminals() {
+    let recording = measured(ROWS, 2);
+    let trace = recording.trace.to_str().expect("UTF-8");
+    for columns in ["40", "60", "80"] {
+        let mut report = crate::support::command();
+        report.args(["report", trace, "--window", "encode", "--nth", "2"]);
+        let text = crate::support::run(report.env("COLUMNS", columns), b"")
+            .ok()
+            .text();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let head = words.join(" ");
+        head.has("1,000 iterations");
+        let lines: Vec<&str> = text.lines().take_while(|it| !it.is_empty()).collect();
+        let window = lines.iter().skip_while(|it| !it.contains("encode"));
+        assert!(window.clone().count() > 0, "{text}");
+        assert!(
+            window.clone().all(|it| !it.contains('…')),
+            "{columns}: {text}"
+        );
+        text.fits(columns.parse().expect("a number"));
+    }
+}
+
+/// Reported: "a window's peak divided by its iterations". A peak of 1,000 iterations is no sum.
+#[test]
+fn a_peak_is_not_divided() {
+    let recordings = [measured(ROWS, 2), measured(ROWS, 3)];
+    let [one, two] = recordings
+        .each_ref()
+        .map(|it| it.trace.to_str().expect("UTF-8"));
+    let window = ["--window", "encode", "--nth", "1"];
+    for metric in ["peak", "peak-allocations"] {
+        for tree in [&[][..], &["--tree"]] {
+            let words = ["report", one, "--metric", metric];
+            let words = words.iter().chain(&window).chain(tree);
+            let text = allotrope(words).ok().text();
+            let (_, list) = text.split_once("peak").expect("a list");
+            let lists = list.split_once("\n\n").map_or(list, |it| it.1);
+            assert!(!lists.contains(" each"), "{metric}: {text}");
+        }
+        let words = ["diff", one, two, "--window", "encode", "--metric", metric];
+        let text = allotrope(words).text();
+        assert!(!text.contains(" each"), "{metric}: {text}");
+    }
+    // What is a sum is.
+    let words = ["report", one, "--metric", "allocations"];
+    allotrope(words.iter().chain(&window)).ok().has(" each");
+}
+
+/// Reported: "`libc.so.6+0x29ca8+0x0`": a frame without a name is called after its address, and the offset 0 in that
+/// name was written behind it.
+#[test]
+fn an_address_without_a_name_has_no_offset() {
+    let recording = record(crate::support::compiled_with("measured.c", &["-s"]))
+        .args(["10", "2"])
+        .run()
+        .ok();
+    let trace = recording.trace.to_str().expect("UTF-8");
+    let text = allotrope(["export", trace, "--format", "stacks"])
+        .ok()
+        .text();
+    text.has("`0x");
+    text.lacks("+0x0\n");
+    let mut other = recording.folder.path().join("stacks");
+    std::fs::write(&other, &text).expect("our folder");
+    other = std::fs::canonicalize(other).expect("it exists");
+    // The export is the same as the recording.
+    let other = other.to_str().expect("UTF-8");
+    allotrope(["diff", trace, other]).ok();
+    for format in ["folded", "dhat", "speedscope"] {
+        let text = allotrope(["export", trace, "--format", format]).ok().text();
+        assert!(
+            !text.contains("+0x0\"") && !text.contains("+0x0;") && !text.contains("+0x0 "),
+            "{format}"
+        );
+    }
+}

@@ -6,6 +6,7 @@ mod support;
 
 mod live_view;
 mod otlp;
+mod perf_stream;
 mod postmortem;
 mod process;
 mod program;

@@ -78,9 +78,7 @@ fn bad_usage() {
         "--off",
         "--take-over",
         "--track-high-water-mark",
-        "--every=1s",
         "--suppressions=x",
-        "--comm=x",
     ] {
         allotrope(["watch", "--perf-script", "/dev/null", option]).fails(2, "cannot be used with");
     }

@@ -25,6 +25,26 @@ pub enum Which {
     Freed,
 }
 
+impl Which {
+    /// The head of a list of them, as poireau has it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Live | Self::Unsuppressed => "live allocations",
+            Self::Old => "old allocations",
+            Self::Freed => "recently freed regions",
+        }
+    }
+
+    /// The kind of a JSON object.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Live | Self::Unsuppressed => "live_block",
+            Self::Old => "old_block",
+            Self::Freed => "freed_block",
+        }
+    }
+}
+
 /// A sampled block; `S` is a stack: its frames, innermost first, or its id in the process.
 #[derive(Debug)]
 pub struct BlockRow<S = Vec<NamedFrame>> {

@@ -62,15 +62,17 @@ pub fn write_blocks(
     which: Which,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let kind = match which {
-        Which::Live | Which::Unsuppressed => "live_block",
-        Which::Old => "old_block",
-        Which::Freed => "freed_block",
-    };
     for snapshot in snapshots {
-        blocks::each(watch, snapshot, which, &mut |it| line(kind, block(it), out))?;
+        blocks::each(watch, snapshot, which, &mut |it| {
+            write_block(which, it, out)
+        })?;
     }
     Ok(())
+}
+
+/// Writes an object of a block.
+pub(crate) fn write_block(which: Which, row: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
+    line(which.kind(), block(row), out)
 }
 
 /// Writes an object for each block that was live at the high-water mark, if there is one.

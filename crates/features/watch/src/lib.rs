@@ -15,7 +15,7 @@
 //! - [`watch`]: what is remembered between snapshots; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
-//! - [`perf_events`], [`perf_report`]: a report from what perf has recorded of probes.
+//! - [`perf_events`], [`perf_stream`], [`perf_report`]: reports from what perf prints of probes.
 //! - [`text`], [`json`], [`poireau`], [`prometheus`]: the outputs. [`live`]: the live view.
 //! - [`sampled`]: snapshots as a sampled profile.
 //!
@@ -37,6 +37,7 @@ mod nameless;
 pub mod names;
 pub mod perf_events;
 pub mod perf_report;
+pub mod perf_stream;
 pub mod poireau;
 pub mod prometheus;
 pub mod report;

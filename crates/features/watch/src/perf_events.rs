@@ -9,6 +9,10 @@
 //!                  free_all (/usr/bin/server)
 //! ```
 //!
+//! `perf trace` leaves out arguments that are 0, and, of a process with one thread that `-p` names, the
+//! thread's name and id. A probe may have any group, and `perf probe -f` adds a number to its name
+//! (`malloc_1`) where another probe has that name.
+//!
 //! The text may come from anywhere. A line that is none of these is counted and left out.
 
 use std::io::{self, BufRead};
@@ -20,16 +24,18 @@ use crate::names::NamedFrame;
 const MAX_LENGTH: u64 = 1 << 16;
 /// Most frames of a stack.
 const MAX_DEPTH: usize = 512;
+/// Most arguments of a probe.
+const MAX_ARGUMENTS: usize = 8;
 
 /// What happened to a sampled block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// A block of so many bytes came.
+    /// A block came.
     Allocated(Block),
-    /// A block took the place of another one, which had this id.
-    Replaced(u64, Block),
-    /// The block with this id is gone.
-    Freed(u64),
+    /// The second block took the place of the first one.
+    Replaced(Block, Block),
+    /// This block is gone.
+    Freed(Block),
 }
 
 /// A block.
@@ -46,10 +52,12 @@ pub struct Block {
 /// An event with its stack.
 #[derive(Debug)]
 pub struct Event {
-    /// The name of the thread.
+    /// The name of the thread; empty if perf has not printed it.
     pub name: Arc<str>,
-    /// The process, or its thread where perf prints only that.
+    /// The process, or its thread where perf prints only that; 0 if it prints neither.
     pub process: u32,
+    /// `process` is a thread: a block that it has allocated may be freed by another one.
+    pub is_thread: bool,
     /// Its time in nanoseconds, by a clock of perf's.
     pub time: u64,
     /// What happened.
@@ -58,83 +66,134 @@ pub struct Event {
     pub stack: Vec<NamedFrame>,
 }
 
-/// Reads all events, in their order. Returns the number of lines that made no sense.
-///
-/// # Errors
-/// Those of the input and of `take`.
-pub fn read(
-    mut input: impl BufRead,
-    mut take: impl FnMut(Event) -> io::Result<()>,
-) -> io::Result<u64> {
-    let (mut line, mut unknown) = (Vec::new(), 0);
-    let mut event: Option<Event> = None;
-    // Frames behind an event that is not one of ours belong to that.
-    let mut is_skipping = false;
-    while read_line(&mut input, &mut line)? {
-        let text = String::from_utf8_lossy(&line);
+/// Makes events of lines.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// The event whose frames may still come.
+    event: Option<Event>,
+    /// Frames behind an event that is not one of ours belong to that.
+    is_skipping: bool,
+    /// The time of the last event, for one without.
+    time: u64,
+    /// Number of lines that made no sense.
+    pub unknown: u64,
+    /// Number of events that perf says to have lost.
+    pub lost: u64,
+}
+
+impl Parser {
+    /// Takes the next line. Returns the event that it ends.
+    pub fn line(&mut self, text: &str) -> Option<Event> {
         let text = text.trim_end();
-        if text.is_empty() || text.starts_with('#') {
-            continue;
+        if text.is_empty() {
+            // `perf script` ends events so.
+            return self.event.take();
         }
-        if let Some(head) = head(text) {
-            event.take().map_or(Ok(()), &mut take)?;
-            is_skipping = head.is_none();
-            event = head;
-        } else if let (Some(event), Some(frame)) = (&mut event, frame(text)) {
+        if text.starts_with('#') {
+            return None;
+        }
+        if let Some(lost) = lost(text) {
+            self.lost = self.lost.saturating_add(lost);
+            return None;
+        }
+        if let Some(head) = head(text, self.time) {
+            let before = self.event.take();
+            self.is_skipping = head.is_none();
+            self.time = head.as_ref().map_or(self.time, |it| it.time);
+            self.event = head;
+            return before;
+        }
+        if let (Some(event), Some(frame)) = (&mut self.event, frame(text)) {
             if event.stack.len() < MAX_DEPTH {
                 event.stack.push(frame);
             }
-        } else if !is_skipping {
-            unknown += 1;
+        } else if !self.is_skipping {
+            self.unknown += 1;
         }
+        None
     }
-    event.map_or(Ok(()), &mut take)?;
-    Ok(unknown)
+
+    /// Ends the event whose frames may still come: frames that do come are left out.
+    pub fn end_event(&mut self) -> Option<Event> {
+        let event = self.event.take();
+        self.is_skipping |= event.is_some();
+        event
+    }
 }
 
-/// Reads a line; `false` at the end.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    let read = io::Read::take(&mut *input, MAX_LENGTH).read_until(b'\n', line)?;
-    if read as u64 == MAX_LENGTH && line.last() != Some(&b'\n') {
-        loop {
-            let buffer = input.fill_buf()?;
-            let end = buffer.iter().position(|byte| *byte == b'\n');
-            let used = end.map_or(buffer.len(), |end| end + 1);
-            input.consume(used);
-            if end.is_some() || used == 0 {
-                break;
-            }
+/// Reads lines to the end, and calls `take` with each and with the bytes that it took: with `None` for
+/// the rest of a line that is too long.
+///
+/// # Errors
+/// Those of the input and of `take`.
+pub fn read_lines(
+    mut input: impl BufRead,
+    mut take: impl FnMut(Option<&str>, u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut line, mut is_rest) = (Vec::new(), false);
+    loop {
+        line.clear();
+        let read = io::Read::take(&mut input, MAX_LENGTH).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
         }
+        let text = String::from_utf8_lossy(&line);
+        take((!is_rest).then_some(&*text), read as u64)?;
+        is_rest = line.last() != Some(&b'\n');
     }
-    Ok(read > 0)
+}
+
+/// The number of `LOST 12 events!`, which `perf trace` prints.
+fn lost(text: &str) -> Option<u64> {
+    let number = text.strip_prefix("LOST ")?.strip_suffix(" events!")?;
+    number.parse().ok()
 }
 
 /// The first line of an event. `Some(None)`: of one that has nothing to do with blocks.
-fn head(text: &str) -> Option<Option<Event>> {
-    let (provider, at) = ["sdt_libpoireau:", "sdt_allotrope:"]
-        .into_iter()
-        .find_map(|it| Some((it, text.find(it)?)))?;
-    let (before, after) = (&text[..at], &text[at + provider.len()..]);
-    let end = after.find([':', '('])?;
-    let (probe, arguments) = after.split_at(end);
-    let (name, process, time) = who(before)?;
-    let arguments = values(arguments);
-    let Some(change) = change(probe, &arguments) else {
-        return Some(None);
-    };
-    Some(Some(Event {
-        name: name.into(),
-        process,
-        time,
+fn head(text: &str, last: u64) -> Option<Option<Event>> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let colons = text.match_indices(':').map(|(at, _)| at);
+    let (who, probe, arguments) = colons
+        .filter_map(|at| {
+            // GROUP:NAME, behind which is a colon or a parenthesis.
+            let group = text[..at].trim_end_matches(is_name);
+            let is_word = group.len() < at && group.ends_with(char::is_whitespace);
+            let rest = &text[at + 1..];
+            let (probe, arguments) = rest.split_at(rest.find(|c| !is_name(c))?);
+            let is_probe = is_word && !probe.is_empty() && arguments.starts_with([':', '(']);
+            is_probe.then(|| Some((who(group, last)?, probe, arguments)))?
+        })
+        .next()?;
+    let change = change(kind(probe), &Arguments::of(arguments));
+    Some(change.map(|change| Event {
+        name: who.name.into(),
+        process: who.process,
+        is_thread: who.is_thread,
+        time: who.time,
         change,
         stack: Vec::new(),
     }))
 }
 
-/// Name, process and time before the probe's name: `NAME PID[/TID] [CPU] SECONDS:` or
-/// `MILLISECONDS NAME/TID`.
-fn who(text: &str) -> Option<(&str, u32, u64)> {
+/// The probe's name without the number that `perf probe -f` adds.
+fn kind(probe: &str) -> &str {
+    match probe.rsplit_once('_') {
+        Some((name, number)) if number.bytes().all(|it| it.is_ascii_digit()) => name,
+        _ => probe,
+    }
+}
+
+/// Where and when an event was.
+struct Who<'a> {
+    name: &'a str,
+    process: u32,
+    is_thread: bool,
+    time: u64,
+}
+
+/// What stands before the probe's name: `NAME PID[/TID] [CPU] SECONDS:` or
+/// `MILLISECONDS [NAME/]TID` or only `MILLISECONDS`, `?` if the time is not known.
+fn who(text: &str, last: u64) -> Option<Who<'_>> {
     let text = text.trim();
     if let Some(text) = text.strip_suffix(':') {
         let (rest, seconds) = text.trim_end().rsplit_once(char::is_whitespace)?;
@@ -144,15 +203,34 @@ fn who(text: &str) -> Option<(&str, u32, u64)> {
             _ => rest,
         };
         let (name, ids) = rest.rsplit_once(char::is_whitespace)?;
-        let process = ids.split('/').next()?.parse().ok()?;
-        return Some((name.trim(), process, nanoseconds(seconds, 1e9)?));
+        return Some(Who {
+            name: name.trim(),
+            process: ids.split('/').next()?.parse().ok()?,
+            is_thread: false,
+            time: nanoseconds(seconds, 1e9)?,
+        });
     }
-    let (milliseconds, rest) = text.split_once(char::is_whitespace)?;
-    // The time that a call took, which probes have not.
-    let rest = rest.trim().trim_start_matches("( )").trim_start();
-    let (name, thread) = rest.rsplit_once('/')?;
-    let process = thread.trim().parse().ok()?;
-    Some((name, process, nanoseconds(milliseconds, 1e6)?))
+    let (milliseconds, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let time = match milliseconds {
+        "?" => last,
+        // All have three decimals; addresses of frames have none.
+        number => nanoseconds(number.contains('.').then_some(number)?, 1e6)?,
+    };
+    // The time that a system call took, which probes have not: `(         ): `.
+    let rest = rest.trim_start();
+    let without = rest.strip_prefix('(').and_then(|it| it.split_once("):"));
+    let rest = without.map_or(rest, |it| it.1).trim();
+    let (name, thread) = rest.rsplit_once('/').unwrap_or(("", rest));
+    let process = match rest {
+        "" => 0,
+        _ => thread.trim().parse().ok()?,
+    };
+    Some(Who {
+        name,
+        process,
+        is_thread: true,
+        time,
+    })
 }
 
 fn nanoseconds(text: &str, scale: f64) -> Option<u64> {
@@ -162,23 +240,58 @@ fn nanoseconds(text: &str, scale: f64) -> Option<u64> {
         .then_some((number * scale) as u64)
 }
 
-/// The values of `arg1=…` or `arg1: …`, in their order; `perf trace` prints them signed.
-fn values(text: &str) -> Vec<u64> {
-    let words = text.split(|c: char| c.is_whitespace() || ",()".contains(c));
-    let mut words = words.filter(|it| !it.is_empty());
-    let mut values = Vec::new();
-    while let Some(word) = words.next() {
-        let Some(rest) = word.strip_prefix("arg") else {
-            continue;
+/// The arguments of a probe by their numbers.
+struct Arguments {
+    values: [Option<u64>; MAX_ARGUMENTS],
+    /// Arguments that are 0 are left out.
+    omits_zeros: bool,
+}
+
+impl Arguments {
+    /// Those of `arg1=…` or `arg1: …`; `perf trace` prints the latter, and signed.
+    fn of(text: &str) -> Self {
+        let mut arguments = Self {
+            values: [None; MAX_ARGUMENTS],
+            omits_zeros: text.starts_with('('),
         };
-        let value = match rest.split_once('=') {
-            Some((_, value)) => Some(value),
-            None if rest.ends_with(':') => words.next(),
-            None => None,
-        };
-        values.extend(value.and_then(number));
+        let words = text.split(|c: char| c.is_whitespace() || ",()".contains(c));
+        let mut words = words.filter(|it| !it.is_empty());
+        while let Some(word) = words.next() {
+            let Some(rest) = word.strip_prefix("arg") else {
+                continue;
+            };
+            let (place, value) = match rest.split_once('=') {
+                Some((place, value)) => (place, Some(value)),
+                None if rest.ends_with(':') => (rest.trim_end_matches(':'), words.next()),
+                None => continue,
+            };
+            let place = place.parse::<usize>().ok().and_then(|it| it.checked_sub(1));
+            if let Some(place) = place.and_then(|it| arguments.values.get_mut(it)) {
+                *place = value.and_then(number);
+            }
+        }
+        arguments
     }
-    values
+
+    /// The argument with this number, from 1.
+    fn get(&self, number: usize) -> Option<u64> {
+        let value = self.values.get(number.checked_sub(1)?)?;
+        value.or(self.omits_zeros.then_some(0))
+    }
+
+    /// The block whose id, address and size begin with this argument. No id is 0.
+    fn block(&self, first: usize) -> Option<Block> {
+        let id = self.get(first).filter(|it| *it != 0)?;
+        let (address, size) = (self.get(first + 1)?, self.get(first + 2)?);
+        Some(Block { id, address, size })
+    }
+
+    /// The same of a block that is gone, of which the id is enough.
+    fn gone(&self) -> Option<Block> {
+        let id = self.get(1).filter(|it| *it != 0)?;
+        let [address, size] = [2, 3].map(|it| self.get(it).unwrap_or(0));
+        Some(Block { id, address, size })
+    }
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -189,16 +302,12 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn change(probe: &str, arguments: &[u64]) -> Option<Change> {
-    let block = |at: usize| {
-        let [id, address, size] = *arguments.get(at..at + 3)?.first_chunk()?;
-        Some(Block { id, address, size })
-    };
+fn change(probe: &str, arguments: &Arguments) -> Option<Change> {
     Some(match probe {
-        "malloc" => Change::Allocated(block(0)?),
-        "calloc" | "realloc" => Change::Allocated(block(2)?),
-        "realloc_from_tracked" => Change::Replaced(*arguments.first()?, block(3)?),
-        "realloc_to_regular" | "free" => Change::Freed(*arguments.first()?),
+        "malloc" => Change::Allocated(arguments.block(1)?),
+        "calloc" | "realloc" => Change::Allocated(arguments.block(3)?),
+        "realloc_from_tracked" => Change::Replaced(arguments.gone()?, arguments.block(4)?),
+        "realloc_to_regular" | "free" => Change::Freed(arguments.gone()?),
         _ => return None,
     })
 }
@@ -270,27 +379,32 @@ my server 22228 [001] 19945.000000: sdt_libpoireau:free: (7f) arg1=1 arg2=4096 a
 ";
 
     fn events(text: &[u8]) -> (Vec<Event>, u64) {
-        let mut events = Vec::new();
-        let unknown = read(text, |event| {
-            events.push(event);
+        let (mut events, mut parser) = (Vec::new(), Parser::default());
+        let read = read_lines(text, |line, _| {
+            events.extend(line.and_then(|it| parser.line(it)));
             Ok(())
         });
-        (events, unknown.expect("memory"))
+        read.expect("memory");
+        events.extend(parser.end_event());
+        (events, parser.unknown)
+    }
+
+    const fn block(id: u64, address: u64, size: u64) -> Block {
+        Block { id, address, size }
     }
 
     #[test]
     fn what_perf_script_prints_is_read() {
         let (events, unknown) = events(SCRIPT.as_bytes());
         assert_eq!(unknown, 0);
-        let block = |id, address, size| Block { id, address, size };
         let changes: Vec<_> = events.iter().map(|it| it.change).collect();
         assert_eq!(
             changes,
             [
                 Change::Allocated(block(1, 4096, 4321)),
                 Change::Allocated(block(7, 8192, 6)),
-                Change::Replaced(7, block(9, 12288, 60)),
-                Change::Freed(1),
+                Change::Replaced(block(7, 8192, 6), block(9, 12288, 60)),
+                Change::Freed(block(1, 4096, 4321)),
             ]
         );
         assert!(
@@ -309,9 +423,99 @@ my server 22228 [001] 19945.000000: sdt_libpoireau:free: (7f) arg1=1 arg2=4096 a
     fn what_perf_trace_prints_is_read() {
         let (events, unknown) = events(TRACE.as_bytes());
         assert_eq!((events.len(), unknown), (2, 0));
-        assert_eq!(events[1].change, Change::Freed(u64::MAX - 1));
+        let freed = block(u64::MAX - 1, 94_719_840_334_496, 4321);
+        assert_eq!(events[1].change, Change::Freed(freed));
         assert_eq!((events[1].process, events[1].time), (22263, 134_000));
         assert_eq!(events[0].stack[0].name(), "by_malloc");
+    }
+
+    /// Reported: "754 MiB said, 34 MiB are live": perf trace leaves out what is 0, as the size of a block
+    /// of no bytes and the old size in our `realloc`.
+    #[test]
+    fn arguments_are_read_by_their_numbers() {
+        let text = "\
+     0.000 s/1 sdt_allotrope:realloc(__probe_ip: 9, arg1: 4096, arg3: -7, arg4: 8192, arg5: 60, arg6: 70)
+     0.001 s/1 sdt_libpoireau:malloc(__probe_ip: 9, arg1: 8, arg2: 16384)
+     0.002 s/1 sdt_libpoireau:calloc(__probe_ip: 9, arg2: 1, arg3: 5, arg4: 20480)
+     0.003 s/1 sdt_libpoireau:free(__probe_ip: 9, arg1: 8, arg2: 16384)
+     0.004 s/1 sdt_libpoireau:realloc_to_regular(__probe_ip: 9, arg1: 5, arg2: 20480, arg4: 12288, arg5: 1)
+s 1 [000] 5.0: sdt_libpoireau:realloc: (7f) arg1=4096 arg3=9 arg4=8192 arg5=60
+";
+        let (events, unknown) = events(text.as_bytes());
+        let changes: Vec<_> = events.iter().map(|it| it.change).collect();
+        assert_eq!(
+            changes,
+            [
+                Change::Allocated(block((-7_i64).cast_unsigned(), 8192, 60)),
+                Change::Allocated(block(8, 16384, 0)),
+                Change::Allocated(block(5, 20480, 0)),
+                Change::Freed(block(8, 16384, 0)),
+                Change::Freed(block(5, 20480, 0)),
+                // A constant is no argument for perf.
+                Change::Allocated(block(9, 8192, 60)),
+            ]
+        );
+        assert_eq!(unknown, 0);
+    }
+
+    /// What `perf trace -p` prints of one thread, with other options, and before it knows the time.
+    #[test]
+    fn who_it_was_may_be_missing() {
+        let text = "\
+2692588.457 sdt_libpoireau:malloc(__probe_ip: 139819701246155, arg1: 1, arg2: 19327352832, arg3: 31457280)
+                                       sampled_malloc (/tmp/libpoireau.so)
+         ? sdt_libpoireau:malloc(__probe_ip: 139819701246155, arg1: 2, arg2: 37580963840, arg3: 31457280)
+2692589.000 4711 sdt_libpoireau:malloc(__probe_ip: 1, arg1: 3, arg2: 16, arg3: 10)
+2692589.000 (         ): a/b c/4712 sdt_libpoireau:malloc(__probe_ip: 1, arg1: 4, arg2: 16, arg3: 10)
+2692590.000 coronerd/0/4713 sdt_libpoireau:malloc:(7f7951f584f6) arg1=5 arg2=16 arg3=0
+LOST 12 events!
+LOST 3 events!
+";
+        let mut parser = Parser::default();
+        let mut events: Vec<Event> = text.lines().filter_map(|it| parser.line(it)).collect();
+        events.extend(parser.end_event());
+        let who = |it: &Event| (it.name.to_string(), it.process, it.time / 1_000_000);
+        let seen: Vec<_> = events.iter().map(who).collect();
+        let wanted = |name: &str, process, time| (name.to_owned(), process, time);
+        assert_eq!(
+            seen,
+            [
+                wanted("", 0, 2_692_588),
+                wanted("", 0, 2_692_588),
+                wanted("", 4711, 2_692_589),
+                wanted("a/b c", 4712, 2_692_589),
+                wanted("coronerd/0", 4713, 2_692_590),
+            ]
+        );
+        assert!(events.iter().all(|it| it.is_thread));
+        assert_eq!(
+            (events[0].stack.len(), parser.unknown, parser.lost),
+            (1, 0, 15)
+        );
+    }
+
+    /// `perf probe -f` gives our probes such names where libpoireau's are registered, and a user any group.
+    #[test]
+    fn a_probe_may_have_another_group_and_a_number() {
+        let text = "\
+2791197.338 s/1 sdt_allotrope:malloc_1(__probe_ip: 140284784452218, arg1: 11, arg2: 4096, arg3: 356, arg4: 356)
+2791197.430 s/1 mine:realloc_from_tracked_12(__probe_ip: 1, arg1: 11, arg2: 4096, arg3: 356, arg4: -7, arg5: 8192, arg6: 690, arg7: 690)
+                  main (/usr/bin/server)
+s 1 [000] 5.0: sched:sched_switch: prev_comm=x prev_pid=1
+\t            7ed7 schedule+0x17 ([kernel.kallsyms])
+s 1 [000] 5.0: probe_libc:malloc: (7f)
+";
+        let (events, unknown) = events(text.as_bytes());
+        let changes: Vec<_> = events.iter().map(|it| it.change).collect();
+        let new = block((-7_i64).cast_unsigned(), 8192, 690);
+        assert_eq!(
+            changes,
+            [
+                Change::Allocated(block(11, 4096, 356)),
+                Change::Replaced(block(11, 4096, 356), new),
+            ]
+        );
+        assert_eq!((events[1].stack.len(), unknown), (1, 0));
     }
 
     #[test]

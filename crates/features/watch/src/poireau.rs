@@ -22,12 +22,7 @@ pub fn write(
     which: Which,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let head = match which {
-        Which::Live | Which::Unsuppressed => "live allocations",
-        Which::Old => "old allocations",
-        Which::Freed => "recently freed regions",
-    };
-    lists(watch, snapshots, which, |_| head.to_owned(), out)
+    lists(watch, snapshots, which, |_| which.words().to_owned(), out)
 }
 
 /// `head`: the words above the list of a process.
@@ -39,19 +34,28 @@ fn lists(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     for snapshot in snapshots {
-        let (time, head) = (numbers::moment(snapshot.real_time), head(snapshot));
-        match snapshots.len() {
-            1 => writeln!(out, "{time} {head}")?,
-            _ => writeln!(
-                out,
-                "{time} {head} of process {} ({})",
-                snapshot.process,
-                shown(&snapshot.name())
-            )?,
-        }
+        let (name, head) = (snapshot.name(), head(snapshot));
+        let of = (snapshots.len() > 1).then_some((snapshot.process, &*name));
+        write_head(snapshot.real_time, &head, of, out)?;
         blocks::each(watch, snapshot, which, &mut |block| line(block, out))?;
     }
     Ok(())
+}
+
+/// Writes the head of a list; `of`: the process, if it is named.
+pub(crate) fn write_head(
+    real_time: u64,
+    head: &str,
+    of: Option<(u32, &str)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let time = numbers::moment(real_time);
+    match of {
+        None => writeln!(out, "{time} {head}"),
+        Some((process, name)) => {
+            writeln!(out, "{time} {head} of process {process} ({})", shown(name))
+        }
+    }
 }
 
 /// Writes the blocks that were live at the high-water mark, if there is one, and how much each
@@ -71,7 +75,8 @@ pub fn write_high_water(watch: &mut Watch, is_new: bool, out: &mut dyn Write) ->
     lists(watch, &snapshots, Which::Live, head, out)
 }
 
-fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a block.
+pub(crate) fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let stack = names(&block.stack);
     let (size, age) = (block.size, seconds(block.age));

@@ -236,7 +236,7 @@ impl SitesBuilder {
     }
 
     /// Adds a block of the mark that the present process has freed since.
-    fn add_gone(&mut self, key: SiteKey, size: u64, period: Period) {
+    pub(crate) fn add_gone(&mut self, key: SiteKey, size: u64, period: Period) {
         if let Some(Some(sums)) = self.processes.last_mut() {
             sums.gone.add(size, period);
         }

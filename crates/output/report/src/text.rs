@@ -164,8 +164,11 @@ fn describe(metric: Metric, options: &TextOptions) -> &'static str {
     }
 }
 
-/// A value of a metric divided by the number, with its unit: `21 each`.
+/// A value of a metric divided by the number, with its unit: `21 each`. Empty for a peak.
 fn each(metric: Metric, value: u64, per: f64) -> String {
+    if metric.is_level() {
+        return String::new();
+    }
     match metric.unit() {
         Unit::Bytes => format!("{} each", numbers::bytes_each(value, per)),
         Unit::Count | Unit::Microseconds => format!("{} each", numbers::count_each(value, per)),

@@ -141,9 +141,10 @@ pub struct Diff {
 
 impl Diff {
     /// A figure or difference per iteration, if the number of iterations is
-    /// known.
+    /// known. A peak has none.
     pub fn normalised(&self, figure: i64) -> Option<f64> {
-        self.per.map(|per| figure as f64 / per)
+        let per = self.per.filter(|_| !self.metric.is_level());
+        per.map(|per| figure as f64 / per)
     }
 }
 

@@ -52,6 +52,11 @@ pub enum Unit {
 }
 
 impl Metric {
+    /// Whether it is a height that is reached once, which no number of iterations divides: a peak.
+    pub fn is_level(self) -> bool {
+        matches!(self, Self::PeakAllocations | Self::PeakBytes)
+    }
+
     /// Number of metrics.
     pub const COUNT: usize = 12;
 

@@ -10,6 +10,7 @@ use crate::selection::processes;
 use crate::shorten::clean;
 use crate::signal::signal_name;
 use crate::text::TextOptions;
+use allotrope_text::document::write_lines;
 use allotrope_text::{Role, cut_middle};
 
 /// Writes the first lines of a report.
@@ -49,7 +50,11 @@ pub(super) fn write(
         writeln!(out, "{marks}")?;
     }
     if let Some(window) = &options.window {
-        writeln!(out, "{}", cut_middle(&clean(window), width))?;
+        // All of it: the end has the iterations, by which figures are divided.
+        let lines = options
+            .style
+            .fitted(&clean(window), ["", "  "], Role::Plain);
+        write_lines(out, lines)?;
     }
     if let (Some(id), Some(process)) = (options.process, processes(profile, options).next()) {
         let line = format!("process {id}: {}", clean(&command_text(&process.command)));

@@ -29,7 +29,8 @@ pub(super) fn write(
     let whole = sum(rows);
     let sites = rows.iter().filter(|row| row.figures.has(metric));
     let mut title = title(metric, &whole, sites.count(), options);
-    if let Some(per) = options.common_per(profile) {
+    let per = options.common_per(profile);
+    if let Some(per) = per.filter(|_| !metric.is_level()) {
         title.push_str(&format!(", {}", each(metric, whole.value(metric), per)));
     }
     let mut ranked: Vec<&Row<'_>> = rows.iter().filter(|row| row.ranked.has(metric)).collect();

@@ -62,7 +62,7 @@ pub(super) fn write(
         TreeOrder::TopDown => "top-down, from main",
     };
     let amount = |value| amount(metric, value);
-    let per = options.common_per(profile);
+    let per = options.common_per(profile).filter(|_| !metric.is_level());
     let each = |value| per.map_or_else(String::new, |per| each(metric, value, per));
     let mut title = format!("Call tree {from}, by {what}: {}", amount(whole));
     if per.is_some() {

@@ -9,8 +9,8 @@ use allotrope_profile::{Process, Profile, QuietWait};
 use crate::numbers::{bytes, count};
 use crate::selection::processes;
 use crate::text::TextOptions;
-use allotrope_text::document::{Table, left, right};
-use allotrope_text::{Role, cut_middle};
+use allotrope_text::Role;
+use allotrope_text::document::{Table, left, right, write_lines};
 
 /// Largest number of names in the table.
 const MAX: usize = 30;
@@ -75,8 +75,8 @@ pub(super) fn write(
     for (line, notes) in lines.iter().zip(notes.chain([""])) {
         writeln!(out, "{line}")?;
         if !notes.is_empty() {
-            let notes = format!("        {notes}");
-            writeln!(out, "{}", cut_middle(&notes, style.columns()))?;
+            let indents = ["        ", "          "];
+            write_lines(out, style.fitted(notes, indents, Role::Plain))?;
         }
     }
     Ok(())

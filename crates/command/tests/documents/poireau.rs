@@ -1,0 +1,1 @@
+//! poireau's README: a sampling allocation debugger for programs in production.
