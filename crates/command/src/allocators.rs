@@ -17,7 +17,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{self, ForceArguments};
-use crate::replay::{self, ProcessArguments};
+use crate::replay::{self, EnvironmentArguments, ProcessArguments};
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
@@ -57,6 +57,8 @@ pub struct Arguments {
     earlier: Vec<String>,
     #[command(flatten)]
     process: ProcessArguments,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
     /// How often the time of each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -140,13 +142,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let live = live.context(cannot).status(FAILED)?;
     let (with, is_known) = replay::recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
     let replayer = replay::replayer(arguments.limit)?;
+    let environment = arguments.environment.of_recording(&process);
     let plan = Plan {
         operations,
         replayer: &replayer,
         runs: arguments.runs,
         touch: Touch::ALL,
         processor: this_processor(),
-        environment: &[],
+        environment: &environment,
     };
     let request = Request {
         plan: &plan,
@@ -207,6 +210,7 @@ impl Arguments {
             sample: self.sample,
             stepped_runs: self.stepped_runs,
             recorded_with: self.recorded_with.clone(),
+            environment: self.environment.options(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use allotrope_allocators::replay::bench::{BenchPlan, Case, Pattern, bench, text};
-use allotrope_allocators::replay::this_processor;
+use allotrope_allocators::replay::{Environment, this_processor};
 use anyhow::Context;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
@@ -59,6 +59,9 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
           value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     blocks: u64,
+    /// Whose environment the allocators have
+    #[arg(long, value_enum, default_value_t, value_name = "WHOSE")]
+    environment: Whose,
     /// Set a variable of the allocators' environment
     ///
     /// Such as MALLOC_ARENA_MAX=1. May be given several times.
@@ -72,6 +75,16 @@ pub struct Arguments {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Whose environment the allocators have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum Whose {
+    /// That of this command
+    #[default]
+    Own,
+    /// Nobody's: only what --env sets
+    None,
 }
 
 /// The patterns.
@@ -122,13 +135,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             }
         }
     }
+    let environment = match arguments.environment {
+        Whose::Own => Environment::of_this_process(),
+        Whose::None => Environment::none(),
+    };
+    let environment = environment.with(&arguments.env);
     let plan = BenchPlan {
         replayer: &replayer,
         cases,
         runs: arguments.runs,
         pairs: arguments.blocks,
         processor: this_processor(),
-        environment: &arguments.env,
+        environment: &environment,
     };
     let progress = Progress::new(arguments.quiet);
     let show = |done, total| progress.show("measuring", done, total);

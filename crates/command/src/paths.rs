@@ -15,7 +15,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::progress::Progress;
 use crate::replacing::{ForceArguments, Kind};
-use crate::replay::{self, Format, ProcessArguments};
+use crate::replay::{self, EnvironmentArguments, Format, ProcessArguments};
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
@@ -23,8 +23,8 @@ use crate::to_write::ToWrite;
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 The recording's operations are replayed, and a sample of them is single-stepped (ptrace):
-instructions are counted exactly, on any machine, without a PMU. Environment and addresses are
-fixed, so glibc and tcmalloc give the same numbers each time; of others, the spread over --runs
+instructions are counted exactly, on any machine, without a PMU. The environment is the recorded
+program's and addresses are fixed, so glibc and tcmalloc give the same numbers each time; of others, the spread over --runs
 is printed. Then, after a change:
   allotrope paths app.allotrope --alloc ./mine.so -o after.paths
   allotrope diff before.paths after.paths --fail-on 'instructions>+2%'
@@ -60,6 +60,8 @@ pub struct Arguments {
     runs: u32,
     #[command(flatten)]
     process: ProcessArguments,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -92,17 +94,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         output.check([&arguments.file])?;
     }
     let progress = Progress::new(arguments.quiet);
-    let (_, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
+    let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let operations = recorded.operations;
     let samples = ChosenOperations::new(&operations, arguments.sample)
         .context("cannot read the operations")
         .status(FAILED)?;
     let replayer = replay::replayer(arguments.limit)?;
+    let environment = arguments.environment.of_recording(&process);
     let request = Request {
         replayer: &replayer,
         operations: &operations,
         samples: &samples,
         runs: arguments.runs,
+        environment: &environment,
         locator: &locator,
     };
     let mut report = Report {
@@ -110,6 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         recording: arguments.file.display().to_string(),
         recorded_operations: operations.len(),
         every: samples.every,
+        environment: Some(environment.row().clone()),
         allocators: Vec::new(),
     };
     let mut refused: Vec<(String, String)> = Vec::new();

@@ -94,6 +94,8 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         debuginfod_servers: servers,
         counts_only: arguments.counts_only,
         free_stacks: arguments.free_stacks,
+        environment_names: arguments.environment_names,
+        recorder: recorder.clone(),
         figures_ms: stat.as_ref().map_or(0, |stat| stat.interval_ms),
         symbolise: !output.is_temporary(),
         left_behind: match arguments.left_behind {

@@ -1,10 +1,10 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
 //! allocators, and compares time and memory. `replay` of `allotrope-allocators` does the work.
 
+mod environment;
 mod recorded;
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::recorder_library;
 use crate::standard_output;
 use crate::style::{Color, style};
 
+pub use environment::{EnvironmentArguments, variable};
 pub use recorded::{ProcessArguments, read, recorded_allocator};
 
 /// Shown at the end of the subcommand's help.
@@ -37,8 +38,8 @@ An allocator is glibc, jemalloc, tcmalloc or mimalloc (found in the system's lib
 folders), the path of a shared library, or NAME=PATH; a path has no comma. Each one is
 preloaded into a small program that repeats the recorded calls of malloc, calloc, …; the
 C++ operators are replayed as the C functions that they call. One thread is replayed
-exactly; several run one at a time in the recorded order. The program's environment
-has nothing but LD_PRELOAD and what --env sets, and its addresses are not randomised.
+exactly; several run one at a time in the recorded order. The environment is the recorded
+program's without values (names: record --environment-names); addresses are not randomised.
 
 Exit status: 0 if all allocators were measured, 1 if allotrope failed, 2 if the
 recording or an allocator cannot be used (the others are measured all the same).";
@@ -71,11 +72,8 @@ pub struct Arguments {
     /// recording shows, or glibc]
     #[arg(long, hide_short_help = true, value_name = "ALLOCATOR")]
     recorded_with: Option<String>,
-    /// Set a variable of the replay's environment
-    ///
-    /// Such as MALLOC_ARENA_MAX=1. May be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    env: Vec<(OsString, OsString)>,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -110,15 +108,6 @@ pub enum Format {
     Text,
     /// An object for programs
     Json,
-}
-
-/// Parses a variable of the environment.
-pub fn variable(text: &str) -> Result<(OsString, OsString), String> {
-    match text.split_once('=') {
-        Some(("LD_PRELOAD", _)) => Err("LD_PRELOAD is the allocator's; name it in --alloc".into()),
-        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
 }
 
 /// The allocators of the command line, or those that are there.
@@ -157,13 +146,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .context(cannot)
         .status(FAILED)?;
     let (recorded_with, is_known) = recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
+    let environment = arguments.environment.of_recording(&process);
     let mut plan = Plan {
         operations: &recorded.operations,
         replayer: &replayer,
         runs: arguments.runs,
         touch: Touch::ALL,
         processor: this_processor(),
-        environment: &arguments.env,
+        environment: &environment,
     };
     let mut calibration = None;
     match arguments.touch {
@@ -220,7 +210,7 @@ pub fn facts<'a>(
     recorded: &'a RecordedOperations,
     live: &'a LiveCurve,
     (recorded_with, is_known): (&'a Allocator, bool),
-    plan: &Plan<'_>,
+    plan: &Plan<'a>,
 ) -> Facts<'a> {
     let command = process.command.iter();
     Facts {
@@ -237,6 +227,7 @@ pub fn facts<'a>(
         touch: plan.touch,
         calibration: None,
         runs: plan.runs,
+        environment: plan.environment.row(),
     }
 }
 

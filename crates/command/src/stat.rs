@@ -202,6 +202,7 @@ impl Arguments {
             on_full: self.on_full,
             counts_only: false,
             free_stacks: false,
+            environment_names: false,
             left_behind: LeftBehind::default(),
             left_behind_list: None,
             pid: None,

@@ -35,6 +35,12 @@ pub struct Arguments {
     /// deallocation as costly as an allocation.
     #[arg(long)]
     pub free_stacks: bool,
+    /// Keep the names of environment variables, too
+    ///
+    /// Their number, order and lengths are always kept, values never. `replay`, `paths` and
+    /// `allocators` rebuild the environment: what a look-up costs depends on it.
+    #[arg(long)]
+    pub environment_names: bool,
     /// Refused: a running process cannot be recorded
     #[arg(short, long, value_name = "PID", hide = true, value_parser = refuse_running)]
     pub pid: Option<u32>,

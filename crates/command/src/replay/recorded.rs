@@ -228,6 +228,7 @@ mod tests {
             resident: Vec::new(),
             thread_ends: Vec::new(),
             modules: Vec::new(),
+            environment: None,
         }
     }
 

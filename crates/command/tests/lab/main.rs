@@ -6,5 +6,6 @@ mod support;
 mod allocator_commands;
 mod allocators;
 mod cpu;
+mod environment;
 mod paths;
 mod replay;

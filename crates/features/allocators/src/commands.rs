@@ -26,6 +26,8 @@ pub struct Invocation {
     pub stepped_runs: u32,
     /// The recorded allocator, if the user named it.
     pub recorded_with: Option<String>,
+    /// The options that choose the environment.
+    pub environment: Vec<OsString>,
 }
 
 impl Invocation {
@@ -78,7 +80,11 @@ impl Invocation {
 
     fn common(&self, alloc: &[String]) -> String {
         let (file, alloc) = (quoted(&self.file), word(alloc.join(",").as_ref()));
-        format!("{file} --alloc {alloc} --process {}", self.process)
+        let mut common = format!("{file} --alloc {alloc} --process {}", self.process);
+        for option in &self.environment {
+            common += &format!(" {}", word(option));
+        }
+        common
     }
 
     fn timed(&self) -> String {
@@ -112,16 +118,17 @@ mod tests {
             sample: 100,
             stepped_runs: 2,
             recorded_with: Some("glibc".to_owned()),
+            environment: ["--env", "A=1 2"].map(OsString::from).to_vec(),
         };
         let commands = invocation.commands();
         let all: Vec<&str> = commands.iter().map(|it| &*it.command).collect();
         assert_eq!(
             all[0],
-            "allotrope replay 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --recorded-with glibc --runs 3"
+            "allotrope replay 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --env 'A=1 2' --recorded-with glibc --runs 3"
         );
         assert_eq!(
             all[1],
-            "allotrope paths 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --sample 100 --runs 2"
+            "allotrope paths 'my app.allotrope' --alloc glibc,mine=./new.so --process 7 --env 'A=1 2' --sample 100 --runs 2"
         );
         assert!(all[3].contains("--earlier mine=./old.so"), "{}", all[3]);
         assert!(all[4].contains("--alloc mine=./old.so") && all[4].ends_with("-o before.paths"));

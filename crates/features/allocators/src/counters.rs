@@ -80,7 +80,7 @@ fn profile(
         touch: plan.touch,
         processor: plan.processor,
         points: 0,
-        environment: plan.environment.to_vec(),
+        environment: plan.environment.clone(),
     };
     let failed = |error: std::io::Error| format!("the replay cannot be started: {error}");
     let library = allocator.library.as_deref();

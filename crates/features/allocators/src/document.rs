@@ -51,6 +51,10 @@ fn time(report: &Report, document: &mut Document) {
         recorded.pid,
         bytes(recorded.peak_live_bytes),
     ));
+    document.text(format!(
+        "Environment: {}.",
+        report.replay.environment.text()
+    ));
     let rows = report.allocators.iter().map(|it| {
         let row = &it.replay;
         let time = row.ns_per_operation;

@@ -158,6 +158,7 @@ fn stepped(
         operations: request.plan.operations,
         samples: request.samples,
         runs: request.stepped_runs,
+        environment: request.plan.environment,
         locator: request.locator,
     };
     step(&paths, allocator, &show).map_err(|error| error.to_string())

@@ -81,6 +81,7 @@ pub(crate) fn change(
         recording: String::new(),
         recorded_operations,
         every,
+        environment: None,
         allocators: vec![stepped.clone()],
     };
     let (rows, refused) = match compare(&report(before), &report(after), &[]) {

@@ -37,6 +37,13 @@
 //! `results::CURRENT` which operation it is in, so that a crash can be reported with the
 //! operation's number.
 //!
+//! # The environment
+//!
+//! `allotrope-replayer --environment FILE …`: the file has the entries of an environment, each
+//! followed by a zero byte. The program executes itself with exactly these, in this order, and
+//! with the arguments after the file. The allocator (`LD_PRELOAD`) is among the entries, so that
+//! it is not loaded before.
+//!
 //! # Stepping
 //!
 //! In mode [`results::MODE_STEPPED`] the replayer reads a third file: the numbers of sampled
@@ -71,6 +78,10 @@
 //! In mode [`results::MODE_BENCH`] there is no operations file (its path is not used): each
 //! thread makes the calls of a pattern, all threads at the same time.
 #![forbid(unsafe_code)]
+
+/// The option with which the program executes itself with another environment; see
+/// [The environment](self#the-environment).
+pub const ENVIRONMENT_OPTION: &str = "--environment";
 
 pub mod operations;
 pub mod results;

@@ -11,6 +11,7 @@
 mod bench;
 mod calls;
 mod counters;
+mod environment;
 mod memory;
 mod pass;
 mod stepped;
@@ -32,6 +33,8 @@ use system::Words;
 /// The C library calls it once, with arguments as C defines them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn main(count: c_int, arguments: *const *const c_char) -> c_int {
+    // SAFETY: this is the only thread, and the arguments are those of C's main.
+    unsafe { environment::replace(count, arguments) };
     // SAFETY: this is the only thread, and the arguments are those of C's main.
     unsafe { system::disable_address_randomisation(arguments) };
     system::end_with_parent();

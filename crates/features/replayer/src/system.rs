@@ -47,7 +47,8 @@ pub fn open_results(path: &CStr) -> Option<Words> {
     (words.get(results::MAGIC_WORD) == results::MAGIC).then_some(words)
 }
 
-fn file_bytes(file: c_int) -> Option<i64> {
+/// Length of a file.
+pub fn file_bytes(file: c_int) -> Option<i64> {
     // SAFETY: all zero is a valid `stat`, which fstat(2) fills in.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is a place for the result.
@@ -138,21 +139,44 @@ pub fn give_up(results: Words, state: u64) -> ! {
 ///
 /// There must be no other thread, and the arguments must be those of `main`.
 pub unsafe fn disable_address_randomisation(arguments: *const *const c_char) {
-    const QUERY: libc::c_ulong = 0xffff_ffff;
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: personality(2) has no requirements; the strings are those of the process.
+    if fix_next_addresses() {
+        // SAFETY: the strings are those of the process.
+        unsafe { execute_again(arguments, environ) };
+    }
+}
+
+/// Lets the addresses of the next program that this process executes not be randomised. Returns
+/// whether that is a change: where it is forbidden it is none, and executing again for it would
+/// not end.
+pub fn fix_next_addresses() -> bool {
+    const QUERY: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: personality(2) has no requirements.
     unsafe {
         let now = libc::personality(QUERY);
         if now < 0 || now & libc::ADDR_NO_RANDOMIZE != 0 {
-            return;
+            return false;
         }
         libc::personality((now | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong);
-        // Where it is forbidden the flag does not stick, and executing again would not end.
-        if libc::personality(QUERY) & libc::ADDR_NO_RANDOMIZE != 0 {
-            libc::execve(c"/proc/self/exe".as_ptr(), arguments, environ);
-        }
+        libc::personality(QUERY) & libc::ADDR_NO_RANDOMIZE != 0
+    }
+}
+
+/// Executes this program again. Returns the error number if that fails.
+///
+/// # Safety
+///
+/// There must be no other thread. Both arrays must end with a null pointer and consist of strings.
+pub unsafe fn execute_again(
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) -> c_int {
+    // SAFETY: passed on; the error number is this thread's.
+    unsafe {
+        libc::execve(c"/proc/self/exe".as_ptr(), arguments, environment);
+        *libc::__errno_location()
     }
 }
 

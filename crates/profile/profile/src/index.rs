@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use allotrope_trace::model::{
-    ImageEnd, ImageId, ImageStart, Loss, LossReason, Mapping, MappingId, Mark, Module, ModuleId,
-    Record, Recording, StreamId, Symbols, ThreadId, Unrecorded,
+    Environment, ImageEnd, ImageId, ImageStart, Loss, LossReason, Mapping, MappingId, Mark, Module,
+    ModuleId, Record, Recording, StreamId, Symbols, ThreadId, Unrecorded,
 };
 use rustc_hash::FxHashMap;
 
@@ -54,6 +54,8 @@ pub(crate) struct Resident {
 pub(crate) struct Image<H> {
     pub start: ImageStart,
     pub end: Option<ImageEnd>,
+    /// The environment with which it began, if it is in the trace.
+    pub environment: Option<Environment>,
     pub stacks: StackTree,
     pub mappings: FxHashMap<MappingId, Mapping>,
     /// Chunks of events, in stream order.
@@ -85,6 +87,7 @@ impl<H> Image<H> {
         Self {
             start,
             end: None,
+            environment: None,
             stacks: StackTree::default(),
             mappings: FxHashMap::default(),
             streams: BTreeMap::new(),
@@ -192,6 +195,9 @@ impl<H> Index<H> {
         };
         match record {
             Record::ImageEnd(end) => image.end = Some(end),
+            Record::Environment(environment) => {
+                image.environment.get_or_insert(environment);
+            }
             Record::ThreadStart(start) => {
                 let threads = image.threads.get_mut();
                 let number = threads.number(start.thread) as usize;
@@ -290,6 +296,21 @@ impl<H> Index<H> {
         }
     }
 
+    /// The environment with which the image began: a forked one has its parent's. `None` if the
+    /// trace does not have it.
+    pub(crate) fn environment_of(&self, id: ImageId) -> Option<&Environment> {
+        let mut id = id;
+        loop {
+            let image = self.images.get(&id)?;
+            let parent = image.start.forked_from.filter(|parent| *parent < id);
+            match (&image.environment, parent) {
+                (Some(environment), _) => return Some(environment),
+                (None, Some(parent)) => id = parent,
+                (None, None) => return None,
+            }
+        }
+    }
+
     /// Whether the trace has the image's parent, whose aggregation determines what the image
     /// inherits.
     pub(crate) fn has_parent(&self, id: ImageId) -> bool {
@@ -304,6 +325,7 @@ impl<H> Index<H> {
 fn image_of(record: &Record) -> Option<ImageId> {
     match record {
         Record::ImageEnd(end) => Some(end.image),
+        Record::Environment(environment) => Some(environment.image),
         Record::ThreadStart(start) => Some(start.image),
         Record::Mapping(mapping) => Some(mapping.image),
         Record::ResidentSet { image, .. } => Some(*image),

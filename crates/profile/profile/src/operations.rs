@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use allotrope_trace::model::{EntryPoint, ImageId};
+use allotrope_trace::model::{EntryPoint, ImageId, Variable};
 use rustc_hash::FxHashMap;
 
 use crate::aggregator::forks_of;
@@ -58,6 +58,9 @@ pub struct RecordedProcess {
     pub thread_ends: Vec<(u32, u64)>,
     /// The modules that were mapped into it and are on some stack, in no order.
     pub modules: Vec<PathBuf>,
+    /// The variables with which it began, in their order; `None` if the recording does not have
+    /// them, as those of minor versions before 6.
+    pub environment: Option<Vec<Variable>>,
 }
 
 /// The processes of a recording.
@@ -133,6 +136,9 @@ fn describe<H>(index: &Index<H>, image: &Image<H>) -> RecordedProcess {
         resident: index.resident_of(image),
         thread_ends: thread_ends.collect(),
         modules,
+        environment: index
+            .environment_of(image.start.image)
+            .map(|it| it.variables.clone()),
     }
 }
 

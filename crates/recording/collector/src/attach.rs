@@ -200,7 +200,15 @@ impl Recording {
         self.process_tree.arrived(process, &start.executable);
         let first = self.context.first_image_tick.get_or_insert(start.tick);
         *first = start.tick.min(*first);
+        let environment = match start.forked_from {
+            // That of its parent.
+            Some(_) => None,
+            None => (image.pid_if_seen()).and_then(|pid| self.environments.read(image.id, pid)),
+        };
         self.context.trace.write(&Record::ImageStart(start));
+        if let Some(environment) = environment {
+            self.context.trace.write(&Record::Environment(environment));
+        }
         if let ExitDetection::Process(process) = &image.exit_detection
             && self.watcher.add(process, slot as u64).is_err()
         {

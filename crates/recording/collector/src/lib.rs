@@ -38,6 +38,7 @@ pub mod control;
 mod counts;
 mod descriptors;
 mod drain;
+mod environment;
 mod error;
 mod exit;
 mod figures;

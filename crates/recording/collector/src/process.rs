@@ -15,6 +15,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use allotrope_preflight::privileges::Credentials;
 use allotrope_shm::layout::PAGE;
+use allotrope_trace::model::MAX_ENVIRONMENT;
 use rustc_hash::FxHashMap;
 
 /// Identity of an executable's file.
@@ -461,6 +462,17 @@ pub(crate) fn has_environment(pid: u32, assignment: &str) -> io::Result<bool> {
     Ok(bytes
         .split(|byte| *byte == 0)
         .any(|variable| variable == assignment.as_bytes()))
+}
+
+/// The entries of the environment with which the process was started; `None` if it cannot be
+/// read as a whole.
+pub(crate) fn environment(pid: u32) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(entry(pid, "environ")).ok()?;
+    file.take(MAX_ENVIRONMENT + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    (bytes.len() as u64 <= MAX_ENVIRONMENT).then_some(bytes)
 }
 
 #[cfg(test)]

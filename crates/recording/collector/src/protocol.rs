@@ -71,6 +71,12 @@ pub struct Start {
     /// Record the stacks of deallocations, too.
     #[serde(default)]
     pub free_stacks: bool,
+    /// Keep the names of environment variables, too.
+    #[serde(default)]
+    pub environment_names: bool,
+    /// The preloaded recorder, which is no part of the program's own environment.
+    #[serde(default, with = "any_bytes")]
+    pub recorder: PathBuf,
     /// Interval at which [`ToLauncher::Figures`] is sent, in milliseconds; 0: never.
     #[serde(default)]
     pub figures_ms: u64,
@@ -107,6 +113,8 @@ impl Start {
             frame_pointers: false,
             counts_only: false,
             free_stacks: false,
+            environment_names: false,
+            recorder: PathBuf::new(),
             figures_ms: 0,
             symbolise: true,
             left_behind: WhenLeftBehind::default(),

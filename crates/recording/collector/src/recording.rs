@@ -15,6 +15,7 @@ use allotrope_trace::model::{self, Exit, Record};
 
 use crate::arena_server::{ArenaServer, Descriptors};
 use crate::clock;
+use crate::environment::EnvironmentOptions;
 use crate::error::CollectorError;
 use crate::figures::Figures;
 use crate::file_limit::with_file_size;
@@ -66,6 +67,7 @@ pub(crate) struct Recording {
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
     pub(crate) process_tree: ProcessTree,
+    pub(crate) environments: EnvironmentOptions,
     pub(crate) first: RootProcess,
     pub(crate) marks: Marks,
     pub(crate) stopping: bool,
@@ -270,6 +272,10 @@ impl Recording {
                 format!("{}={location}", layout::ENVIRONMENT_VARIABLE),
                 start.follow,
             ),
+            environments: EnvironmentOptions {
+                names: start.environment_names,
+                recorder: start.recorder.clone(),
+            },
             first: RootProcess::default(),
             marks: Marks::new(start.made),
             stopping: false,

@@ -11,6 +11,7 @@
 //!
 //! Ids are dense numbers from 0.
 
+mod environment;
 mod samples;
 mod window;
 
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 pub use crate::frame::NamedFrame;
 pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
+pub use environment::{Environment, MAX_ENVIRONMENT, Variable};
 pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
@@ -51,6 +53,8 @@ pub enum Record {
     Clock(Clock),
     /// A process image began.
     ImageStart(ImageStart),
+    /// The environment with which an image began. A forked image has its parent's.
+    Environment(Environment),
     /// A process image ended, or its recording did.
     ImageEnd(ImageEnd),
     /// A thread emitted its first event.

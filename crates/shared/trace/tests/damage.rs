@@ -408,12 +408,18 @@ fn chunks_beyond_the_limits_end_the_readable_part() {
 
 #[test]
 fn malformed_records_are_reported_as_damage() {
-    let cases: [(&[u8], u32); 5] = [
+    let cases: [(&[u8], u32); 10] = [
         (&[2], 1),                       // a tag without a length
         (&[2, 9, 0], 1),                 // longer than the chunk
         (&[6, 4, 0, 2, 0xff, 0xfe], 1),  // a thread's name that is not UTF-8
         (&[11, 3, 0, 8, 0xff, 0x7f], 1), // more stack nodes than bytes
         (&[7, 2, 5, 6, 0], 1),           // a byte after the last record
+        (&[26, 2, 0, 5], 1),             // more environment variables than bytes
+        (&[26, 4, 0, 1, 7, b'A'], 1),    // a variable's name is longer than the record
+        (&[26, 5, 0, 1, 3, b'=', 1], 1), // a variable's name that cannot be one
+        // A value of 8 MiB, and one whose length has more than 32 bits.
+        (&[26, 7, 0, 1, 2, 0x80, 0x80, 0x80, 4], 1),
+        (&[26, 9, 0, 1, 2, 0x80, 0x80, 0x80, 0x80, 0x80, 1], 1),
     ];
     for (payload, items) in cases {
         let mut file = beginning();

@@ -346,6 +346,7 @@ mod tests {
             recording: String::new(),
             recorded_operations: 1000,
             every: 11,
+            environment: None,
             allocators: vec![Allocator {
                 name: name.to_owned(),
                 library: String::new(),

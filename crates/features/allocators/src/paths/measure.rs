@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use crate::replay::allocators::{self, Allocator as Wanted, AllocatorError};
-use crate::replay::{Mode, Operations, Outcome, Replayer, Settings, Touch, needed, too_long};
+use crate::replay::{
+    Environment, Mode, Operations, Outcome, Replayer, Settings, Touch, needed, too_long,
+};
 use allotrope_symbols::Locator;
 
 use crate::paths::analysis::{Run, analyse};
@@ -25,6 +27,8 @@ pub struct Request<'a> {
     pub samples: &'a ChosenOperations,
     /// Number of runs in which they are stepped.
     pub runs: u32,
+    /// The replayer's environment.
+    pub environment: &'a Environment,
     /// Finds debug files.
     pub locator: &'a Locator,
 }
@@ -95,15 +99,7 @@ fn run(
         touch: Touch::First,
         processor: None,
         points: 0,
-        // Fixed, so that look-ups take the same way everywhere; symbols are bound before the
-        // replay, so that no step is the linker's.
-        environment: [
-            ("LD_BIND_NOW", "1"),
-            ("LANG", "C"),
-            ("PATH", "/usr/bin:/bin"),
-        ]
-        .map(|(name, value)| (name.into(), value.into()))
-        .to_vec(),
+        environment: request.environment.clone().for_stepping(),
     };
     let numbers = &request.samples.numbers;
     let prepared = request

@@ -7,6 +7,8 @@ use std::io::Read;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::replay::EnvironmentRow;
+
 /// The format's name and number.
 pub const FORMAT: &str = "allotrope-paths/1";
 /// What the name of each version's format begins with.
@@ -29,6 +31,9 @@ pub struct Report {
     pub recorded_operations: u64,
     /// One of so many of them was stepped.
     pub every: u64,
+    /// The environment of the replay; `None` in reports of versions that had a fixed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentRow>,
     /// The allocators, in the order given.
     pub allocators: Vec<Allocator>,
 }
@@ -376,6 +381,7 @@ mod tests {
             recording: "x".to_owned(),
             recorded_operations: 1,
             every: 1,
+            environment: None,
             allocators: Vec::new(),
         };
         for text in [
@@ -486,6 +492,7 @@ mod tests {
             recording: "x".to_owned(),
             recorded_operations: 100,
             every: 10,
+            environment: None,
             allocators: vec![allocator()],
         };
         let read = |report: &Report| Report::read(&serde_json::to_vec(report).unwrap());
@@ -507,6 +514,7 @@ mod tests {
             recording: "x".to_owned(),
             recorded_operations: 3,
             every: 1,
+            environment: None,
             allocators: Vec::new(),
         };
         let saved = serde_json::to_vec(&report).unwrap();

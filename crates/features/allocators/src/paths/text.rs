@@ -14,6 +14,9 @@ pub fn document(report: &Report, top: usize) -> Document {
         "{}: one of {} of {} operations stepped",
         report.recording, report.every, report.recorded_operations
     ));
+    if let Some(environment) = &report.environment {
+        document.text(environment.text());
+    }
     document.heading(2, "instructions an operation");
     document.table(overview(report));
     for allocator in &report.allocators {

@@ -6,13 +6,13 @@
 
 pub mod text;
 
-use std::ffi::OsString;
 use std::io;
 
 use allotrope_replayer::results;
 use serde::Serialize;
 
 use crate::replay::allocators::{self, Allocator, Candidate, SYSTEM};
+use crate::replay::environment::{Environment, EnvironmentRow};
 use crate::replay::replayer::Replayer;
 use crate::replay::report::SpreadRow;
 use crate::replay::results::{BenchFigures, Outcome};
@@ -97,8 +97,8 @@ pub struct BenchPlan<'a> {
     pub pairs: u64,
     /// The processor for one thread.
     pub processor: Option<u32>,
-    /// Variables of the replayer's environment.
-    pub environment: &'a [(OsString, OsString)],
+    /// The replayer's environment.
+    pub environment: &'a Environment,
 }
 
 /// A report: its fields are the JSON (`docs/allocators.md`).
@@ -110,6 +110,8 @@ pub struct BenchReport {
     pub runs: u32,
     /// How many blocks each thread allocated and freed.
     pub pairs: u64,
+    /// The environment that the allocators had.
+    pub environment: EnvironmentRow,
     /// One for each allocator, the system's first.
     pub allocators: Vec<BenchRow>,
 }
@@ -220,6 +222,7 @@ pub fn bench(
         format: FORMAT,
         runs: plan.runs,
         pairs: plan.pairs,
+        environment: plan.environment.row().clone(),
         allocators: [system_row].into_iter().chain(others).collect(),
     })
 }

@@ -1,12 +1,12 @@
 //! Replays with several allocators in turn, each time in a fresh process, so that a change of
 //! the machine meets all of them: A B A B …
 
-use std::ffi::OsString;
 use std::io;
 
 use allotrope_replayer::operations::Call;
 
 use crate::replay::allocators::{self, Allocator, Candidate, is_same_file};
+use crate::replay::environment::Environment;
 use crate::replay::operations_file::Operations;
 use crate::replay::replayer::{Mode, Replayer, Settings, Touch};
 use crate::replay::results::{Figures, Outcome};
@@ -26,8 +26,8 @@ pub struct Plan<'a> {
     pub touch: Touch,
     /// The processor to run on, if there is one thread.
     pub processor: Option<u32>,
-    /// Variables of the replayer's environment.
-    pub environment: &'a [(OsString, OsString)],
+    /// The replayer's environment.
+    pub environment: &'a Environment,
 }
 
 /// An allocator with what was measured.
@@ -122,7 +122,7 @@ pub(crate) fn replay(
         touch: plan.touch,
         processor: plan.processor,
         points,
-        environment: plan.environment.to_vec(),
+        environment: plan.environment.clone(),
     };
     let library = allocator.library.as_deref();
     let prepared = plan

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use allotrope_replayer::results;
+use allotrope_replayer::{ENVIRONMENT_OPTION, results};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 use crate::replay::descendants::Descendants;
+use crate::replay::environment::Environment;
 use crate::replay::operations_file::Operations;
 use crate::replay::results::{Outcome, Results};
 
@@ -72,8 +73,8 @@ pub struct Settings {
     pub processor: Option<u32>,
     /// How many points of memory it takes, at most 512.
     pub points: u32,
-    /// Variables of its environment, besides `LD_PRELOAD`. It inherits none.
-    pub environment: Vec<(OsString, OsString)>,
+    /// Its environment, besides the `LD_PRELOAD` of the allocator. It inherits nothing.
+    pub environment: Environment,
 }
 
 impl Replayer {
@@ -124,24 +125,24 @@ impl Replayer {
         })
     }
 
-    /// The replayer's command, without arguments.
+    /// The replayer's command, without its files. It starts without an environment and executes
+    /// itself with this one: `Command` would sort it.
     fn command(
         &self,
         files: &Files,
         allocator: Option<&Path>,
-        environment: &[(OsString, OsString)],
+        environment: &Environment,
     ) -> io::Result<Command> {
+        let entries = environment.to_bytes(allocator);
+        files.environment.write_all_at(&entries, 0)?;
         let mut command = Command::new(&self.program);
-        let variables = environment.iter();
         command
             .env_clear()
-            .envs(variables.map(|(name, value)| (name, value)))
+            .arg(ENVIRONMENT_OPTION)
+            .arg(path_of(&files.environment))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(files.messages.try_clone()?);
-        if let Some(allocator) = allocator {
-            command.env("LD_PRELOAD", allocator);
-        }
         Ok(command)
     }
 }
@@ -153,7 +154,7 @@ impl Replayer {
         &self,
         allocator: Option<&Path>,
         settings: &[(usize, u64)],
-        environment: &[(OsString, OsString)],
+        environment: &Environment,
     ) -> io::Result<PreparedBench> {
         let files = Files::new()?;
         for &(index, value) in settings {
@@ -203,10 +204,11 @@ impl PreparedBench {
     }
 }
 
-/// The files in memory that the replayer writes.
+/// The files in memory that the replayer reads and writes.
 struct Files {
     results: File,
     messages: File,
+    environment: File,
 }
 
 impl Files {
@@ -215,7 +217,12 @@ impl Files {
         results.set_len(results::BYTES as u64)?;
         set_word(&results, results::MAGIC_WORD, results::MAGIC)?;
         let messages = in_memory("allotrope-messages")?;
-        Ok(Self { results, messages })
+        let environment = in_memory("allotrope-environment")?;
+        Ok(Self {
+            results,
+            messages,
+            environment,
+        })
     }
 
     /// The last lines that the allocator and the loader printed.

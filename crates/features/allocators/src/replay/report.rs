@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::replay::allocators::Allocator;
 use crate::replay::calibration::Calibration;
 use crate::replay::comparison::Measured;
+use crate::replay::environment::EnvironmentRow;
 use crate::replay::live_curve::LiveCurve;
 use crate::replay::operations_file::Operations;
 use crate::replay::recording::Dropped;
@@ -93,6 +94,8 @@ pub struct Setup {
     pub calibration: Option<CalibrationRow>,
     /// Timed runs of each allocator.
     pub runs: u32,
+    /// The environment that the allocators had.
+    pub environment: EnvironmentRow,
     /// Nanoseconds an operation of the null loop, which are subtracted.
     pub null_ns_per_operation: Option<SpreadRow>,
     /// Nanoseconds by which two readings of the clock of the percentiles differ at least; `null`
@@ -270,6 +273,8 @@ pub struct Facts<'a> {
     pub calibration: Option<&'a Calibration>,
     /// Timed runs.
     pub runs: u32,
+    /// The environment that the allocators had.
+    pub environment: &'a EnvironmentRow,
 }
 
 impl Report {
@@ -323,6 +328,7 @@ impl Report {
                     agrees: it.agrees(),
                 }),
                 runs: facts.runs,
+                environment: facts.environment.clone(),
                 null_ns_per_operation: null.map(Into::into),
                 clock_resolution_ns: clock_resolution(measured),
             },

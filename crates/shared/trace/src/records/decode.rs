@@ -8,11 +8,11 @@ use allotrope_shm::mapped_file::{FileIdentity, IDENTITY_WORDS};
 
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
-    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, ImageEnd, ImageId,
-    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark, MissingNames,
-    Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal, Sampling,
-    StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Waits, Window,
-    WindowCounts, WindowEnd, WindowSums,
+    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint, ImageEnd,
+    ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark,
+    MissingNames, Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal,
+    Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
+    Variable, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -76,6 +76,10 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             monotonic_ns: from.varint()?,
         }),
         tag::IMAGE_START => Record::ImageStart(image_start(from)?),
+        tag::ENVIRONMENT => Record::Environment(Environment {
+            image: from.varint_u32()?,
+            variables: list(from, variable)?,
+        }),
         tag::IMAGE_END => Record::ImageEnd(image_end(from)?),
         tag::THREAD_START => Record::ThreadStart(ThreadStart {
             image: from.varint_u32()?,
@@ -248,6 +252,24 @@ fn image_start(from: &mut Cursor<'_>) -> Result<ImageStart, Malformed> {
         executable: raw(from)?,
         command: list(from, raw)?,
         tick: from.varint()?,
+    })
+}
+
+fn variable(from: &mut Cursor<'_>) -> Result<Variable, Malformed> {
+    let length = |length: u64| {
+        u32::try_from(length)
+            .map_err(|_| Malformed("an environment is larger than a process can have"))
+    };
+    let name = from.varint()?;
+    let name_bytes = length(name >> 1)?;
+    let name = match name & 1 {
+        0 => None,
+        _ => Some(OsString::from_vec(from.take(name_bytes as usize)?.to_vec())),
+    };
+    Ok(Variable {
+        name_bytes,
+        name,
+        value_bytes: from.varint()?.checked_sub(1).map(length).transpose()?,
     })
 }
 

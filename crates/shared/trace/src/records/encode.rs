@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::tag;
 use crate::model::{
-    Counts, Exit, ImageStart, Location, NamedFrame, Origin, Record, Recording, StackNode, Window,
-    WindowEnd, WindowSums,
+    Counts, Environment, Exit, ImageStart, Location, NamedFrame, Origin, Record, Recording,
+    StackNode, Window, WindowEnd, WindowSums,
 };
 use crate::varint::{put, put_delta};
 
@@ -29,6 +29,7 @@ fn tag_of(record: &Record) -> Option<u64> {
         Record::Recording(_) => tag::RECORDING,
         Record::Clock(_) => tag::CLOCK,
         Record::ImageStart(_) => tag::IMAGE_START,
+        Record::Environment(_) => tag::ENVIRONMENT,
         Record::ImageEnd(_) => tag::IMAGE_END,
         Record::ThreadStart(_) => tag::THREAD_START,
         Record::ThreadName(_) => tag::THREAD_NAME,
@@ -60,6 +61,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
         Record::Recording(it) => recording(it, out),
         Record::Clock(it) => numbers(out, &[it.tick, it.monotonic_ns]),
         Record::ImageStart(it) => image_start(it, out),
+        Record::Environment(it) => environment(it, out),
         Record::ImageEnd(it) => {
             numbers(out, &[it.image.into(), it.tick, it.complete.into()]);
             exit(it.exit, out);
@@ -284,6 +286,19 @@ fn image_start(it: &ImageStart, out: &mut Vec<u8>) {
     raw(&it.executable, out);
     raws(&it.command, out);
     put(out, it.tick);
+}
+
+/// Encodes for each variable the length of its name, whether the name follows, and one more
+/// than the length of its value (0: an entry without `=`).
+fn environment(it: &Environment, out: &mut Vec<u8>) {
+    numbers(out, &[it.image.into(), it.variables.len() as u64]);
+    for variable in &it.variables {
+        let bytes = variable.name.as_ref().map(|name| name.as_bytes());
+        let length = bytes.map_or(u64::from(variable.name_bytes), |it| it.len() as u64);
+        put(out, length << 1 | u64::from(bytes.is_some()));
+        out.extend_from_slice(bytes.unwrap_or_default());
+        put(out, variable.value_bytes.map_or(0, |it| u64::from(it) + 1));
+    }
 }
 
 fn exit(exit: Exit, out: &mut Vec<u8>) {

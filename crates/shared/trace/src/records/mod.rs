@@ -41,6 +41,7 @@ pub(crate) mod tag {
     pub(crate) const SAMPLING: u64 = 23;
     pub(crate) const SAMPLES: u64 = 24;
     pub(crate) const SAMPLE_TOTALS: u64 = 25;
+    pub(crate) const ENVIRONMENT: u64 = 26;
 }
 
 /// Describes the inconsistency of a record, if there is one. Writer and reader both
@@ -52,6 +53,7 @@ pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
         Record::Stacks { first, nodes, .. } => inconsistent_nodes(*first, nodes),
         Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
         Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
+        Record::Environment(it) => it.inconsistency(),
         Record::Sampling(it) => (it.period > MAX_PERIOD || it.longest_period > MAX_PERIOD)
             .then_some("a period is longer than 1 TiB"),
         Record::Samples { samples, .. } => samples

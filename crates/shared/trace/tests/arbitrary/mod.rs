@@ -297,6 +297,18 @@ fn mark() -> impl Strategy<Value = Record> {
     (number(), text()).prop_map(|(tick, name)| Record::Mark(Mark { tick, name }))
 }
 
+fn environment() -> impl Strategy<Value = Record> {
+    let name = option::of("[a-zA-Z_]{0,20}");
+    let variable = (0..1000_u32, name, option::of(0..1000_u32));
+    let variable = variable.prop_map(|(bytes, name, value_bytes)| Variable {
+        name_bytes: name.as_ref().map_or(bytes, |name| name.len() as u32),
+        name: name.map(Into::into),
+        value_bytes,
+    });
+    (id(), vec(variable, 0..40))
+        .prop_map(|(image, variables)| Record::Environment(Environment { image, variables }))
+}
+
 fn quiet_wait() -> impl Strategy<Value = QuietWait> {
     prop_oneof![
         Just(QuietWait::NotRequested),
@@ -491,6 +503,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         loss(),
         waits(),
         mark(),
+        environment(),
         counts(),
         window(),
         window_end(),

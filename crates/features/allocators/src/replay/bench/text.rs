@@ -20,6 +20,7 @@ pub fn document(report: &BenchReport) -> Document {
         "{rounds}; {} blocks a thread; calls of malloc and free",
         count(report.pairs)
     ));
+    document.text(report.environment.text());
     for case in &system.cases {
         let threads = plural(case.case.threads as usize, "thread", "threads");
         document.gap();

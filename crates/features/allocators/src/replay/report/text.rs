@@ -82,6 +82,7 @@ fn facts(report: &Report) -> Vec<String> {
     };
     let null = setup.null_ns_per_operation.map_or(0.0, |it| it.median);
     facts.push(format!("{runs}; {touched}"));
+    facts.push(setup.environment.text());
     facts.push(format!(
         "the replay's own {null:.2} ns an operation are subtracted"
     ));
