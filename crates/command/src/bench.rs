@@ -3,16 +3,18 @@
 
 use std::ffi::OsString;
 
+use allotrope_allocators::replay::bench::profiles::{self, PROFILES, Profile};
 use allotrope_allocators::replay::bench::{BenchPlan, Case, Pattern, bench, text};
 use allotrope_allocators::replay::{Environment, this_processor};
 use anyhow::Context;
 
-use crate::exit_status::{FAILED, Failure, WithStatus};
+use crate::exit_status::{FAILED, FINE, Failure, WithStatus};
 use crate::progress::Progress;
 use crate::replay::{
     Format, Limit, candidates, print_json, refuse, replayer, text_style, variable,
 };
 use crate::standard_output;
+use crate::style::{Color, style};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -25,6 +27,7 @@ noise. The patterns allocate and free 1,024 blocks at a time:
   interleaved          the oldest is freed and one allocated, in turn
   larson               a random one is freed and one of a random size (half of --size to
                        --size) allocated; threads exchange their blocks now and then
+--profile tiny, mid or mt is larson with other sizes, threads and numbers of blocks.
 Processor cycles and instructions are counted where the machine has counters.
 
 Exit status: 0 if all allocators were measured, 1 if allotrope failed, 2 if an
@@ -43,6 +46,15 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
           default_values_t = PatternName::ALL)]
     pattern: Vec<PatternName>,
+    /// Named sets of parameters of larson, separated by commas: tiny, mid, mt; `list` shows them
+    ///
+    /// In place of --pattern, --size, --threads and --blocks.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = profile,
+          conflicts_with_all = ["pattern", "size", "threads", "blocks"])]
+    profile: Vec<ProfileWord>,
+    /// For how long glibc runs in each profile, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "profile", value_parser = seconds)]
+    seconds: Option<f64>,
     /// The sizes of a block in bytes, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [16, 64, 256],
           value_parser = clap::value_parser!(u64).range(8..=1 << 30))]
@@ -119,22 +131,65 @@ impl From<PatternName> for Pattern {
     }
 }
 
-/// Measures and prints.
-pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let replayer = replayer(arguments.limit)?;
-    let mut cases = Vec::new();
-    for &pattern in &arguments.pattern {
-        for &size in &arguments.size {
-            for &threads in &arguments.threads {
-                let pattern = pattern.into();
-                cases.push(Case {
-                    pattern,
-                    size,
-                    threads,
-                });
+/// A word of `--profile`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ProfileWord {
+    /// A profile.
+    Of(Profile),
+    /// All profiles are to be shown.
+    List,
+}
+
+fn profile(word: &str) -> Result<ProfileWord, String> {
+    if word == "list" {
+        return Ok(ProfileWord::List);
+    }
+    let found = Profile::by_name(word).map(ProfileWord::Of);
+    let names: Vec<&str> = PROFILES.iter().map(|it| it.name).collect();
+    found.ok_or_else(|| {
+        format!(
+            "there are the profiles {} (list shows them)",
+            names.join(", ")
+        )
+    })
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok();
+    let is_possible = |it: &f64| (0.01..=3600.0).contains(it);
+    seconds
+        .filter(is_possible)
+        .ok_or_else(|| "write seconds from 0.01 to 3600".to_owned())
+}
+
+impl Arguments {
+    /// What to measure: the profiles, or each pattern with each size and number of threads.
+    fn cases(&self) -> Vec<Case> {
+        let profiles = self.profile.iter().filter_map(|word| match word {
+            ProfileWord::Of(profile) => Some(profile.case(self.seconds)),
+            ProfileWord::List => None,
+        });
+        let mut cases: Vec<Case> = profiles.collect();
+        if !cases.is_empty() {
+            return cases;
+        }
+        for &pattern in &self.pattern {
+            for &size in &self.size {
+                let with = |threads: &u32| Case::new(pattern.into(), size, *threads, self.blocks);
+                cases.extend(self.threads.iter().map(with));
             }
         }
+        cases
     }
+}
+
+/// Measures and prints.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.profile.contains(&ProfileWord::List) {
+        standard_output::print_document(&profiles::document(), style(Color::Never))?;
+        return Ok(FINE);
+    }
+    let replayer = replayer(arguments.limit)?;
     let environment = match arguments.environment {
         Whose::Own => Environment::of_this_process(),
         Whose::None => Environment::none(),
@@ -142,7 +197,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let environment = environment.with(&arguments.env);
     let plan = BenchPlan {
         replayer: &replayer,
-        cases,
+        cases: arguments.cases(),
         runs: arguments.runs,
         pairs: arguments.blocks,
         processor: this_processor(),

@@ -736,3 +736,98 @@ fn a_benchmark_makes_the_calls_of_its_pattern() {
         assert_eq!(calls[1024], Call::Free(frees_first));
     }
 }
+
+#[test]
+fn a_profile_has_its_threads_sizes_and_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = folder.path().join("counts");
+    let define = format!("-DCOUNTS=\"{}\"", counts.display());
+    let flags = ["-shared", "-fPIC", define.as_str()];
+    let library = compiled_with("replay/counting_allocator.c", &flags);
+    let alloc = format!("count={}", library.display());
+    // From docs/allocators.md: sizes, threads, and blocks that each thread keeps.
+    for (profile, smallest, largest, threads, kept) in [
+        ("tiny", 8, 128, 1, 1024),
+        ("mid", 2048, 32768, 1, 1024),
+        ("mt", 8, 1024, 4, 4096),
+    ] {
+        let words = [
+            "bench",
+            "--alloc",
+            &alloc,
+            "--profile",
+            profile,
+            "--seconds",
+            "0.02",
+            "--runs",
+            "1",
+            "--format",
+            "json",
+        ];
+        let report = allotrope(words).ok().json();
+        check_schema(&report, "bench.schema.json");
+        let case = &row(&report, "count")["cases"][0];
+        assert_eq!(case["profile"], profile);
+        assert_eq!(case["smallest_size"], smallest);
+        assert_eq!(case["size"], largest);
+        let numbers = fs::read(&counts).unwrap();
+        let number = |at: usize| {
+            let bytes = numbers[at * 8..][..8].try_into().unwrap();
+            u64::from_le_bytes(bytes)
+        };
+        let [calls, _, most, least, greatest, callers] = [0, 1, 2, 3, 4, 5].map(number);
+        let pairs = case["pairs"].as_u64().unwrap();
+        assert_eq!(
+            calls,
+            threads * (kept + pairs.next_multiple_of(1024)),
+            "{profile}"
+        );
+        assert_eq!((most, callers), (threads * kept, threads), "{profile}");
+        // Of so many random sizes some are near the ends.
+        let margin = (largest - smallest) / 20;
+        assert!(
+            (smallest..=smallest + margin).contains(&least),
+            "{profile}: {least}"
+        );
+        assert!(
+            (largest - margin..=largest).contains(&greatest),
+            "{profile}: {greatest}"
+        );
+    }
+}
+
+#[test]
+fn profiles_are_listed_and_unknown_ones_refused() {
+    let list = allotrope(["bench", "--profile", "list"]).ok();
+    list.has("tiny").has("2,048–32,768").has("mt");
+    let unknown = allotrope(["bench", "--profile", "large"]).code(2);
+    unknown.says("there are the profiles tiny, mid, mt (list shows them)");
+    let both = allotrope(["bench", "--profile", "tiny", "--size", "16"]).code(2);
+    both.says("cannot be used with");
+}
+
+#[test]
+fn an_allocator_inside_a_program_is_refused_with_what_to_link() {
+    let recording = recorded("replay/story.c");
+    for flags in [["-rdynamic", "-pie"], ["-rdynamic", "-no-pie"]] {
+        let program = compiled_with("own_malloc.c", &flags);
+        let alloc = program.to_str().unwrap();
+        let sentence = "it is a program, and only a shared library can be preloaded; link the allocator's own object files, compiled with -fPIC and without main, as one: cc -shared -o ";
+        replay(&recording.trace, &["--alloc", alloc, "--runs", "1"])
+            .code(2)
+            .says(sentence);
+        let bench = [
+            &["bench", "--alloc", alloc, "--runs", "1"],
+            &SHORT_BENCH[..],
+        ];
+        allotrope(bench.concat()).code(2).says(sentence);
+        let paths = ["paths".as_ref(), recording.trace.as_os_str()];
+        allotrope(
+            paths
+                .into_iter()
+                .chain(["--alloc".as_ref(), program.as_os_str()]),
+        )
+        .code(2)
+        .says(sentence);
+    }
+}

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use allotrope_replayer::results::{self, LARSON_ROUNDS, ROUND};
+use allotrope_replayer::results::{self, LARSON_ROUNDS, MAX_KEPT, ROUND};
 
 use crate::calls::{ALLOCATOR, Calls, NULL};
 use crate::counters::Counters;
@@ -19,13 +19,19 @@ const MAX_THREADS: usize = results::MAX_BENCH_THREADS as usize;
 
 /// What a thread works with: its blocks, and an order in which it frees them.
 struct Lane {
-    blocks: [*mut c_void; ROUND],
+    blocks: [*mut c_void; MAX_KEPT],
     order: [u16; ROUND],
 }
 
 struct Bench {
     pattern: u64,
     bytes: usize,
+    /// Bytes of the smallest block, where sizes are random.
+    smallest: usize,
+    /// Blocks of a thread.
+    kept: usize,
+    /// Rounds between two exchanges.
+    exchange: u64,
     threads: usize,
     /// Rounds of each thread.
     rounds: u64,
@@ -57,6 +63,20 @@ pub fn run(results: Words) -> Result<(), u64> {
     let lanes = system::own_memory(threads * size_of::<Lane>());
     let lanes = lanes.ok_or(results::STATE_NO_RESOURCES)?.cast();
     let pairs = results.get(results::BENCH_PAIRS).max(1);
+    let pattern = results.get(results::PATTERN);
+    let bytes = results.get(results::BLOCK_BYTES).clamp(8, 1 << 40) as usize;
+    let smallest = match results.get(results::SMALLEST_BYTES) {
+        0 => bytes / 2,
+        smallest => usize::try_from(smallest).unwrap_or(bytes).min(bytes),
+    };
+    let kept = match (pattern, results.get(results::KEPT_BLOCKS)) {
+        (results::PATTERN_LARSON, kept @ 1..) => kept.min(MAX_KEPT as u64) as usize,
+        _ => ROUND,
+    };
+    let exchange = match results.get(results::EXCHANGE_ROUNDS) {
+        0 => LARSON_ROUNDS as u64,
+        rounds => rounds,
+    };
     for (state, calls, time, cycles, instructions) in [
         (
             results::STATE_NULL_LOOP,
@@ -75,8 +95,11 @@ pub fn run(results: Words) -> Result<(), u64> {
     ] {
         results.set(results::STATE, state);
         let bench = Bench {
-            pattern: results.get(results::PATTERN),
-            bytes: results.get(results::BLOCK_BYTES).clamp(8, 1 << 40) as usize,
+            pattern,
+            bytes,
+            smallest,
+            kept,
+            exchange,
             threads,
             rounds: pairs.div_ceil(ROUND as u64),
             calls,
@@ -110,7 +133,7 @@ impl Bench {
         for number in 0..self.threads {
             // SAFETY: there are so many lanes, and no thread runs yet. All bytes are valid.
             let lane = unsafe { &mut *(*self.lanes.add(number)).get() };
-            lane.blocks = [ptr::null_mut(); ROUND];
+            lane.blocks.fill(ptr::null_mut());
             for (at, place) in (0..).zip(&mut lane.order) {
                 *place = at;
             }
@@ -156,8 +179,8 @@ impl Bench {
         );
         if keeps {
             self.with_lane(number, |lane| {
-                for at in 0..ROUND {
-                    lane.blocks[at] = self.allocate(self.bytes);
+                for block in &mut lane.blocks[..self.kept] {
+                    *block = self.allocate(self.bytes);
                 }
             });
         }
@@ -169,8 +192,8 @@ impl Bench {
         for round in 0..self.rounds {
             let mut own = number;
             if self.pattern == results::PATTERN_LARSON {
-                let exchanges = round / LARSON_ROUNDS as u64;
-                if exchanges > 0 && round.is_multiple_of(LARSON_ROUNDS as u64) {
+                let exchanges = round / self.exchange;
+                if exchanges > 0 && round.is_multiple_of(self.exchange) {
                     self.barrier();
                 }
                 own = (number as u64 + exchanges) as usize % self.threads;
@@ -184,8 +207,8 @@ impl Bench {
         }
         if keeps {
             self.with_lane(number, |lane| {
-                for at in 0..ROUND {
-                    self.free(lane.blocks[at]);
+                for block in &lane.blocks[..self.kept] {
+                    self.free(*block);
                 }
             });
         }
@@ -209,34 +232,35 @@ impl Bench {
     /// A round: each thread allocates and frees [`ROUND`] blocks.
     #[inline(never)]
     fn round(&self, lane: &mut Lane, random: &mut Random) {
+        let Lane { blocks, order } = lane;
+        let blocks = &mut blocks[..self.kept];
         match self.pattern {
             results::PATTERN_INTERLEAVED => {
-                for block in &mut lane.blocks {
+                for block in blocks {
                     self.free(*block);
                     *block = self.allocate(self.bytes);
                 }
             }
             results::PATTERN_LARSON => {
                 for _ in 0..ROUND {
-                    let at = random.below(ROUND);
-                    let half = self.bytes / 2;
-                    let bytes = half + random.below(self.bytes - half + 1);
-                    self.free(lane.blocks[at]);
-                    lane.blocks[at] = self.allocate(bytes);
+                    let at = random.below(self.kept);
+                    let bytes = self.smallest + random.below(self.bytes - self.smallest + 1);
+                    self.free(blocks[at]);
+                    blocks[at] = self.allocate(bytes);
                 }
             }
             pattern => {
-                for block in &mut lane.blocks {
+                for block in &mut *blocks {
                     *block = self.allocate(self.bytes);
                 }
                 match pattern {
-                    results::PATTERN_FIFO => lane.blocks.iter().for_each(|it| self.free(*it)),
+                    results::PATTERN_FIFO => blocks.iter().for_each(|it| self.free(*it)),
                     results::PATTERN_RANDOM => {
-                        for at in &lane.order {
-                            self.free(lane.blocks[usize::from(*at) % ROUND]);
+                        for at in order {
+                            self.free(blocks[usize::from(*at) % ROUND]);
                         }
                     }
-                    _ => lane.blocks.iter().rev().for_each(|it| self.free(*it)),
+                    _ => blocks.iter().rev().for_each(|it| self.free(*it)),
                 }
             }
         }

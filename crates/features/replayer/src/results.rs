@@ -33,6 +33,14 @@ pub const BENCH_THREADS: usize = 8;
 /// Index: how many blocks each thread allocates and frees; rounded up to whole rounds.
 pub const BENCH_PAIRS: usize = 9;
 
+/// Index: bytes of the smallest block of [`PATTERN_LARSON`]; 0: half of [`BLOCK_BYTES`].
+pub const SMALLEST_BYTES: usize = 10;
+/// Index: how many blocks a thread keeps in [`PATTERN_LARSON`], at most [`MAX_KEPT`]; 0:
+/// [`ROUND`].
+pub const KEPT_BLOCKS: usize = 11;
+/// Index: rounds between two exchanges of [`PATTERN_LARSON`]; 0: [`LARSON_ROUNDS`].
+pub const EXCHANGE_ROUNDS: usize = 12;
+
 /// Measures the time of all operations together.
 pub const MODE_TIMED: u64 = 0;
 /// Measures the time of each operation.
@@ -51,13 +59,15 @@ pub const PATTERN_FIFO: u64 = 1;
 pub const PATTERN_RANDOM: u64 = 2;
 /// Keeps [`ROUND`] blocks; frees the oldest and allocates one, in turn.
 pub const PATTERN_INTERLEAVED: u64 = 3;
-/// Keeps [`ROUND`] blocks of random sizes, from half of [`BLOCK_BYTES`] to all of it; frees a
-/// random one and allocates one in its place. After each [`LARSON_ROUNDS`] × [`ROUND`] steps
+/// Keeps [`KEPT_BLOCKS`] blocks of random sizes, from [`SMALLEST_BYTES`] to [`BLOCK_BYTES`]; frees
+/// a random one and allocates one in its place. After each [`EXCHANGE_ROUNDS`] × [`ROUND`] steps
 /// the threads exchange their blocks. After Larson and Krishnan, "Memory Allocation for
 /// Long-Running Server Applications" (ISMM 1998).
 pub const PATTERN_LARSON: u64 = 4;
 /// Blocks of a round.
 pub const ROUND: usize = 1024;
+/// Largest number of blocks that a thread keeps.
+pub const MAX_KEPT: usize = 16384;
 /// Rounds between two exchanges.
 pub const LARSON_ROUNDS: usize = 16;
 /// Largest number of threads in [`MODE_BENCH`].

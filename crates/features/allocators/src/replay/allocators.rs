@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use allotrope_detour::allocators::{ALLOCATORS, Row};
 use allotrope_files::open_regular;
 use allotrope_replayer::operations::Call;
-use object::elf::{ELFCLASS64, EM_X86_64, ET_DYN, FileHeader64, SHN_UNDEF};
-use object::read::elf::{FileHeader, Sym};
+use allotrope_text::word;
+use object::elf::{
+    DF_1_PIE, DT_FLAGS_1, ELFCLASS64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, SHN_UNDEF,
+};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadRef};
 use thiserror::Error;
 
@@ -90,9 +93,14 @@ pub enum AllocatorError {
     /// The file is a library for another machine.
     #[error("it is not a 64-bit library for x86-64; programs here cannot load it")]
     OtherMachine,
+    /// The file is a program.
+    #[error(
+        "it is a program, and only a shared library can be preloaded; link the allocator's own object files, compiled with -fPIC and without main, as one: cc -shared -o {0} FILES"
+    )]
+    Program(String),
     /// The file is no shared library.
-    #[error("it is a program or an object file, not a shared library")]
-    NotShared,
+    #[error("it is an object file, not a shared library; link it as one: cc -shared -o {0} FILES")]
+    NotShared(String),
     /// The file is damaged.
     #[error("its symbol table cannot be read: {0}")]
     Damaged(String),
@@ -270,18 +278,30 @@ pub fn check(library: &Path, calls: &[Call]) -> Result<(), AllocatorError> {
     if bytes.get(4) != Some(&ELFCLASS64.0) {
         return Err(AllocatorError::OtherMachine);
     }
-    check_symbols(&bytes[..], calls)
+    // What the user would call the library.
+    let mut name = library.file_stem().unwrap_or_default().to_owned();
+    name.push(".so");
+    check_symbols(&bytes[..], calls, &word(&name))
 }
 
-fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), AllocatorError> {
+fn check_symbols<'a>(
+    bytes: impl ReadRef<'a>,
+    calls: &[Call],
+    name: &str,
+) -> Result<(), AllocatorError> {
     let damaged = |error: object::Error| AllocatorError::Damaged(error.to_string());
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(damaged)?;
     let endian = header.endian().map_err(damaged)?;
     if endian != Endianness::Little || header.e_machine(endian) != EM_X86_64 {
         return Err(AllocatorError::OtherMachine);
     }
-    if header.e_type(endian) != ET_DYN {
-        return Err(AllocatorError::NotShared);
+    match header.e_type(endian) {
+        ET_EXEC => return Err(AllocatorError::Program(name.to_owned())),
+        ET_DYN => {}
+        _ => return Err(AllocatorError::NotShared(name.to_owned())),
+    }
+    if is_position_independent_program(header, endian, bytes).map_err(damaged)? {
+        return Err(AllocatorError::Program(name.to_owned()));
     }
     let sections = header.sections(endian, bytes).map_err(damaged)?;
     let symbols = sections
@@ -309,6 +329,23 @@ fn check_symbols<'a>(bytes: impl ReadRef<'a>, calls: &[Call]) -> Result<(), Allo
             them: if basic.len() == 1 { "it" } else { "them" },
         }),
     }
+}
+
+/// Whether the file is a program in the form of a shared library, which the loader refuses to
+/// preload (`DF_1_PIE`).
+fn is_position_independent_program<'a>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: impl ReadRef<'a>,
+) -> object::Result<bool> {
+    for segment in header.program_headers(endian, bytes)? {
+        let entries = segment.dynamic(endian, bytes)?.unwrap_or_default();
+        let mut flags = entries.iter().filter(|it| it.tag(endian) == DT_FLAGS_1);
+        if flags.any(|it| it.val(endian) & DF_1_PIE.0 != 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! process. What is compared is the ratio to the first of the round: it cancels what changes
 //! from round to round. The ratio of the system's allocator to itself is the noise.
 
+pub mod profiles;
 pub mod text;
 
 use std::io;
@@ -37,8 +38,8 @@ pub enum Pattern {
     Random,
     /// Keeps 1,024 blocks; frees the oldest and allocates one, in turn.
     Interleaved,
-    /// Keeps 1,024 blocks of random sizes from half of the size on; frees a random one and
-    /// allocates one. Threads exchange their blocks now and then.
+    /// Keeps blocks of random sizes; frees a random one and allocates one. Threads exchange their
+    /// blocks now and then.
     Larson,
 }
 
@@ -75,14 +76,46 @@ impl Pattern {
 }
 
 /// One benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Case {
     /// The pattern.
     pub pattern: Pattern,
-    /// Bytes of a block.
+    /// Bytes of a block; of the largest one where sizes are random.
     pub size: u64,
+    /// Bytes of the smallest block.
+    pub smallest_size: u64,
     /// Threads that run at the same time, 1 to 64.
     pub threads: u32,
+    /// How many blocks each thread keeps or allocates before it frees them.
+    pub kept: u64,
+    /// How many times 1,024 blocks each thread replaces before the threads exchange their blocks;
+    /// `null` for patterns without exchanges.
+    pub exchange_rounds: Option<u64>,
+    /// How many blocks each thread allocates and frees.
+    pub pairs: u64,
+    /// Name of the profile; `null` for a pattern of the command line.
+    pub profile: Option<&'static str>,
+    /// For how many seconds glibc allocates and frees; then `pairs` is found by trying.
+    #[serde(skip)]
+    pub seconds: Option<f64>,
+}
+
+impl Case {
+    /// A pattern as the command line names it.
+    pub fn new(pattern: Pattern, size: u64, threads: u32, pairs: u64) -> Self {
+        let is_larson = pattern == Pattern::Larson;
+        Self {
+            pattern,
+            size,
+            smallest_size: if is_larson { size / 2 } else { size },
+            threads,
+            kept: results::ROUND as u64,
+            exchange_rounds: is_larson.then_some(results::LARSON_ROUNDS as u64),
+            pairs,
+            profile: None,
+            seconds: None,
+        }
+    }
 }
 
 /// What to measure.
@@ -93,7 +126,7 @@ pub struct BenchPlan<'a> {
     pub cases: Vec<Case>,
     /// Rounds.
     pub runs: u32,
-    /// How many blocks each thread allocates and frees.
+    /// How many blocks each thread allocates and frees, unless the benchmark says otherwise.
     pub pairs: u64,
     /// The processor for one thread.
     pub processor: Option<u32>,
@@ -108,7 +141,7 @@ pub struct BenchReport {
     pub format: &'static str,
     /// Rounds.
     pub runs: u32,
-    /// How many blocks each thread allocated and freed.
+    /// How many blocks each thread allocated and freed, unless a case says otherwise.
     pub pairs: u64,
     /// The environment that the allocators had.
     pub environment: EnvironmentRow,
@@ -180,6 +213,7 @@ pub fn bench(
     let mut system_row = empty_row(&system, None);
     let total = plan.cases.len() as u64 * u64::from(plan.runs);
     for (number, case) in (0..).zip(&plan.cases) {
+        let case = &with_pairs(plan, case, &system)?;
         let mut rounds = Rounds::new(rows.len());
         for run in 0..plan.runs {
             progress(number * u64::from(plan.runs) + u64::from(run), total);
@@ -227,6 +261,27 @@ pub fn bench(
     })
 }
 
+/// The benchmark with as many blocks as the system's allocator allocates and frees in its seconds.
+fn with_pairs(plan: &BenchPlan<'_>, case: &Case, system: &Allocator) -> io::Result<Case> {
+    const TRIED: u64 = 1 << 17;
+    let Some(seconds) = case.seconds else {
+        return Ok(*case);
+    };
+    let tried = Case {
+        pairs: TRIED,
+        ..*case
+    };
+    // A benchmark that cannot be measured is refused with its reason later.
+    let figures = one(plan, &tried, system)?;
+    let pairs = figures.map_or(TRIED as f64, |it| {
+        it.operations_per_second * seconds / 2.0 / f64::from(case.threads)
+    });
+    Ok(Case {
+        pairs: (pairs as u64).max(1),
+        ..*case
+    })
+}
+
 /// What the rounds of one benchmark measured: figures and ratio.
 struct Rounds {
     system: Vec<(BenchFigures, f64)>,
@@ -261,7 +316,8 @@ fn describe(case: &Case) -> String {
         1 => "1 thread".to_owned(),
         threads => format!("{threads} threads"),
     };
-    format!("{}, {} bytes, {threads}", case.pattern.name(), case.size)
+    let name = case.profile.unwrap_or(case.pattern.name());
+    format!("{name}, {} bytes, {threads}", case.size)
 }
 
 /// Measures an allocator in one benchmark. The inner error is a refusal.
@@ -298,7 +354,13 @@ fn run(
         (results::PATTERN, case.pattern.number()),
         (results::BLOCK_BYTES, case.size),
         (results::BENCH_THREADS, case.threads.into()),
-        (results::BENCH_PAIRS, plan.pairs),
+        (results::BENCH_PAIRS, case.pairs),
+        (results::SMALLEST_BYTES, case.smallest_size),
+        (results::KEPT_BLOCKS, case.kept),
+        (
+            results::EXCHANGE_ROUNDS,
+            case.exchange_rounds.unwrap_or_default(),
+        ),
         (
             results::PROCESSOR,
             plan.processor.map_or(0, |it| u64::from(it) + 1),

@@ -4,7 +4,7 @@ use allotrope_text::cut_middle;
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{count, plural};
 
-use super::{BenchReport, CaseRow};
+use super::{BenchReport, Case, CaseRow};
 
 /// The report as a document: a table for each benchmark.
 pub fn document(report: &BenchReport) -> Document {
@@ -16,18 +16,21 @@ pub fn document(report: &BenchReport) -> Document {
         1 => "1 round".to_owned(),
         rounds => format!("{rounds} rounds in turn"),
     };
-    document.text(format!(
-        "{rounds}; {} blocks a thread; calls of malloc and free",
-        count(report.pairs)
-    ));
+    let is_profile = system.cases.iter().any(|it| it.case.profile.is_some());
+    document.text(match is_profile {
+        true => format!("{rounds}; calls of malloc and free"),
+        false => format!(
+            "{rounds}; {} blocks a thread; calls of malloc and free",
+            count(report.pairs)
+        ),
+    });
     document.text(report.environment.text());
     for case in &system.cases {
         let threads = plural(case.case.threads as usize, "thread", "threads");
         document.gap();
         document.text(format!(
-            "{}, {} bytes, {threads}; noise (glibc to itself) {:.2}–{:.2}x",
-            case.case.pattern.name(),
-            count(case.case.size),
+            "{}, {threads}; noise (glibc to itself) {:.2}–{:.2}x",
+            what(&case.case),
             case.noise.low,
             case.noise.high
         ));
@@ -41,6 +44,22 @@ pub fn document(report: &BenchReport) -> Document {
         document.table(Table::new(columns).indent(0).rows(rows));
     }
     document
+}
+
+/// The pattern with its sizes, or the profile with all of its parameters.
+fn what(case: &Case) -> String {
+    let size = count(case.size);
+    match case.profile {
+        None => format!("{}, {size} bytes", case.pattern.name()),
+        Some(profile) => format!(
+            "{} {profile}, {}–{size} bytes, {} of {} kept blocks replaced, exchanged each {}",
+            case.pattern.name(),
+            count(case.smallest_size),
+            count(case.pairs),
+            count(case.kept),
+            count(case.exchange_rounds.unwrap_or_default() * 1024),
+        ),
+    }
 }
 
 fn cells(name: &str, row: &CaseRow) -> [String; 6] {
