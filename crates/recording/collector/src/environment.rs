@@ -140,7 +140,7 @@ mod tests {
             [(10, Some(16))]
         );
         // The list of a program that is not ours is as it was.
-        assert_eq!(of(b"LD_PRELOAD=a.so::b.so\0"), [(10, Some(11))]);
+        assert_eq!(of(b"LD_PRELOAD=a.so::b.so\0"), [(10, Some(10))]);
         assert_eq!(of(b"LD_PRELOAD=\0"), [(10, Some(0))]);
     }
 }

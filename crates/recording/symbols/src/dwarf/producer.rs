@@ -19,7 +19,7 @@ const MAX_OPENED: usize = 256;
 /// The functions with variables that the units of a compiler without options need, so that
 /// their shape says something: a small optimised function may have all of its variables in
 /// its frame, too. Debug builds of Rust have many small units, so it is their sum.
-const LEAST_FUNCTIONS: u32 = 8;
+const MIN_FUNCTIONS: u32 = 8;
 
 /// The most units of a module whose shape is read, the largest ones.
 const MAX_SHAPES: usize = 256;
@@ -99,7 +99,7 @@ pub(super) fn unoptimised(
             None => {}
         }
         // What is left cannot change it. A debug build has much to read.
-        let enough = in_frames.values().filter(|it| it.0 >= LEAST_FUNCTIONS);
+        let enough = in_frames.values().filter(|it| it.0 >= MIN_FUNCTIONS);
         let in_frames = enough.fold(0, |sum: u64, it| sum.saturating_add(it.1));
         if without.saturating_add(in_frames) > all / 2 {
             return Some(true);
