@@ -1,14 +1,11 @@
 //! Counters that cannot be right, as sentences with their evidence.
 
 use crate::counters::figure;
+pub(crate) use crate::cpu::doubts::agree;
 use crate::report::Counter;
 
 /// No processor of today retires so many instructions in a cycle.
 const MAX_PER_CYCLE: f64 = 10.0;
-/// The processor's count and the stepped one may differ by this part: the former is estimated
-/// from samples and has the call itself, the latter is of a sample of the operations.
-pub(crate) const TOLERANCE: f64 = 0.25;
-
 /// What is impossible, or contradicts another figure.
 pub(crate) fn impossible(counters: &[Counter]) -> Vec<String> {
     let mut found = Vec::new();
@@ -45,11 +42,6 @@ pub(crate) fn impossible(counters: &[Counter]) -> Vec<String> {
         ));
     }
     found
-}
-
-/// Whether the processor's count and the stepped one fit together.
-pub(crate) fn agree(counted: f64, stepped: f64) -> bool {
-    (counted - stepped).abs() <= TOLERANCE * stepped
 }
 
 #[cfg(test)]

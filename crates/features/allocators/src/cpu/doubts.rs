@@ -3,7 +3,6 @@
 use allotrope_text::numbers::count;
 
 use crate::cpu::operations::Operations;
-use crate::findings::agree;
 
 /// No allocator takes so long for an operation on average, in nanoseconds: what was counted are
 /// not the calls of what was sampled.
@@ -36,6 +35,15 @@ pub(crate) fn of(operations: Option<Operations>, ns: Option<f64>) -> Vec<String>
         }
     }
     found
+}
+
+/// The processor's count and the stepped one may differ by this part: the former is estimated
+/// from samples and has the call itself, the latter is of a sample of the operations.
+const TOLERANCE: f64 = 0.25;
+
+/// Whether the processor's count and the stepped one fit together.
+pub(crate) fn agree(counted: f64, stepped: f64) -> bool {
+    (counted - stepped).abs() <= TOLERANCE * stepped
 }
 
 /// An instruction reads at most this often from memory; gathers, which do so more often, are rare.

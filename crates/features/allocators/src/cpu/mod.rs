@@ -35,7 +35,7 @@ pub mod allocator_code;
 pub mod breakdown;
 pub mod chosen;
 mod code;
-mod doubts;
+pub(crate) mod doubts;
 mod events;
 mod module;
 mod names;

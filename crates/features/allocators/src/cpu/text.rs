@@ -183,7 +183,7 @@ pub(crate) fn counters(profile: &Profile, document: &mut Document) {
             None if profile.lost_counters.contains(name) => {
                 "unavailable, because records were lost".to_owned()
             }
-            None => "unavailable: this machine has no such counter (no PMU, as in most virtual machines), or does not let this user count it".to_owned(),
+            None => "unavailable: no such counter here (no PMU, or not allowed)".to_owned(),
             Some(counter) => {
                 let (inside, total) = (counter.inside, counter.total);
                 let each = match (counter.per_operation, inside) {
