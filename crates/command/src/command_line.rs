@@ -11,8 +11,8 @@ use crate::input_limit::InputLimit;
 use crate::shell_files::arguments::{CompletionsArguments, ManArguments};
 use crate::{
     allocators, bench, client_header, compare, cpu, diff, doctor, exec_program, export, holder,
-    mark, paths, postmortem, record, replay, report, show, standby, stat, symbolize, test, view,
-    watch,
+    mark, paths, postmortem, record, recorder, replay, report, show, standby, stat, symbolize,
+    test, view, watch,
 };
 
 /// Shown in the help.
@@ -63,6 +63,11 @@ pub enum Subcommand {
     /// Start a program that can be watched later
     #[command(after_long_help = standby::AFTER_HELP)]
     Standby(standby::Arguments),
+    /// Write the recorder to a file that can be preloaded anywhere
+    ///
+    /// A process that preloads it can be watched, without another command line.
+    #[command(after_long_help = recorder::AFTER_HELP)]
+    Recorder(recorder::Arguments),
     /// Watch running processes: which stacks hold how much
     ///
     /// The figures are estimated from samples.

@@ -3,6 +3,7 @@
 //! [`program`] make the checks; this file prints their findings and picks the exit
 //! status.
 
+mod clean;
 mod finding;
 mod machine;
 mod other_tools;
@@ -20,7 +21,8 @@ use finding::{Finding, Level};
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 Exit status: 0 if this machine can record and the program can be recorded, 1 if
-this machine cannot record, 2 if the program cannot be recorded.";
+this machine cannot record, 2 if the program cannot be recorded. With --clean: 1 if
+something could not be removed.";
 
 /// Arguments of `allotrope doctor`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +30,17 @@ pub struct Arguments {
     /// How to print the findings
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
+    /// List the libraries and holders that were left behind, as in /run/allotrope
+    #[arg(long, conflicts_with = "program")]
+    clean: bool,
+    /// With --clean: remove them
+    ///
+    /// What a process has loaded, and what another user has, stays.
+    #[arg(long, requires = "clean")]
+    yes: bool,
+    /// With --clean: also a holder that keeps the last state of a process that crashed
+    #[arg(long, requires = "clean")]
+    with_states: bool,
     /// Check this program, too
     #[arg(value_name = "PROGRAM")]
     program: Option<OsString>,
@@ -52,6 +65,9 @@ struct Document<'a> {
 
 /// Makes the checks, prints the findings and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.clean {
+        return clean::run(arguments.format, arguments.yes, arguments.with_states);
+    }
     let mut machine = machine::check();
     machine.extend(other_tools::check());
     let program = arguments.program.as_ref().map(|name| program::check(name));

@@ -70,6 +70,11 @@ pub struct Arguments {
     /// Divide all figures by N, rounded to whole numbers
     #[arg(long, value_name = "N", value_parser = per::parse)]
     per: Option<f64>,
+    /// With dhat: keep the frames that start the program or a thread
+    ///
+    /// As dhat-rs does, dhat leaves out what Rust's and C's libraries have above `main`.
+    #[arg(long)]
+    all_frames: bool,
     /// Write to this file; `-` is the standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -131,8 +136,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let sums = sampled::describe_sums(&mut source);
+    if arguments.all_frames && name != "dhat" {
+        let sentence = anyhow!("--all-frames is for dhat; {name} has all frames");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let options = ExportOptions {
         metric: arguments.metric,
+        all_frames: arguments.all_frames,
     };
     let lost = arguments.per.map(|per| {
         let is_counted = |stack: &&CountedStack| stack.figures[options.metric as usize] > 0;

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, WATCH_VARIABLE};
 use allotrope_shm::samples::file::{
     FindError, HOLDER, HOLDER_NAME, Mapped, find, holders, is_unmapped,
 };
@@ -86,6 +86,7 @@ fn own_command(name: &str) -> Command {
         .args([NAME, HOLDER_NAME, name])
         .env_remove("LD_PRELOAD")
         .env_remove(ENVIRONMENT_VARIABLE)
+        .env_remove(WATCH_VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -44,6 +44,7 @@ mod process_one;
 mod program;
 mod progress;
 mod record;
+mod recorder;
 mod recorder_library;
 mod replacing;
 mod replay;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Subcommand::View(arguments) => view::run(&arguments),
         Subcommand::Stat(arguments) => stat::run(&arguments),
         Subcommand::Standby(arguments) => standby::run(arguments),
+        Subcommand::Recorder(arguments) => recorder::run(&arguments),
         Subcommand::Watch(arguments) => watch::run(&arguments),
         Subcommand::Postmortem(arguments) => postmortem::run(&arguments),
         Subcommand::Mark(arguments) => mark::run(&arguments),

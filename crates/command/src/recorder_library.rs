@@ -4,6 +4,8 @@
 //! a file would run code in every recorded program: no other user may be able to write the
 //! file or its folder.
 
+mod unpacked;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,6 +18,8 @@ use allotrope_files::NewFile;
 use allotrope_text::Shown;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
+
+pub use unpacked::unpacked;
 
 /// An embedded library, or the embedded program.
 #[derive(Debug)]
@@ -64,7 +68,7 @@ static REPLAYER: Library = Library {
 };
 
 /// First part of the names of all our libraries.
-const PREFIX: &str = "liballotrope_";
+const PREFIX: &str = "liballotrope";
 
 /// A folder into which the libraries may be unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +94,21 @@ pub fn provide_cxx_hooks() -> Result<PathBuf> {
 /// The path of the program that replays recordings.
 pub fn provide_replayer() -> Result<PathBuf> {
     unpack_into_first(&REPLAYER, &candidates())
+}
+
+/// The bytes of the recorder, or of the library with the hooks for C++ operators.
+pub fn bytes(is_cxx_hooks: bool) -> &'static [u8] {
+    match is_cxx_hooks {
+        true => CXX_HOOKS.bytes,
+        false => RECORDER.bytes,
+    }
+}
+
+/// Whether a file that begins so is one of our libraries, of any version: its name is in its dynamic
+/// string table.
+pub fn is_own_library(head: &[u8]) -> bool {
+    const NAME: &[u8] = b"\0liballotrope_";
+    head.starts_with(b"\x7fELF") && head.windows(NAME.len()).any(|it| it == NAME)
 }
 
 fn check_given(path: &Path) -> Result<PathBuf> {

@@ -5,6 +5,8 @@
 //! which are exact. The trace is a temporary file, unless `-o` names one to keep, and has
 //! next to no stacks then. `allotrope stat FILE` reads a recording.
 
+mod live;
+mod log;
 mod plot;
 mod rows;
 
@@ -14,7 +16,6 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use allotrope_collector::protocol::ImageFigures;
 use allotrope_files::Output;
 use allotrope_formats::Limits;
 use allotrope_profile::{Options, heap_curves};
@@ -22,6 +23,7 @@ use allotrope_reading::Recording;
 use allotrope_text::Shown;
 use allotrope_trace::MAGIC;
 use anyhow::{Context, anyhow};
+use clap::{Args, FromArgMatches};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
@@ -31,6 +33,7 @@ use crate::record::{self, LeftBehind, Stat, WhenFull};
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::to_write::ToWrite;
+use live::LiveLines;
 use rows::{LastLines, Row, Rows, head};
 
 /// Shown at the end of the subcommand's help.
@@ -40,11 +43,13 @@ and freed so far, live bytes, resident memory, allocations a second. They come w
 the program runs; the last line of each process and the files have exact numbers,
 those of `allotrope record`. Freed bytes are those of blocks that the process has
 allocated itself, and live bytes are the difference. A process that calls exec
-begins anew. In place of a program, a recording can be given.
+begins anew. In place of a program, a recording can be given, or a log as below, also one
+that a program has written itself: --plot draws it.
 
 The CSV file has a row for each process and interval:
   seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations
-The log has a line an interval, for all processes together:
+Both are written while the program runs, and made exact at its end. The log has a line an
+interval, for all processes together:
   Time: 1717171717, Allocated: 12345, Deallocated: 2345
 
 Exit status: that of `allotrope record`, which is the program's own; for a recording
@@ -120,10 +125,20 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Runs the program, or reads the recording.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let [file, _, ..] = &arguments.command[..]
+        && (is_recording(Path::new(file)) || log::is_such(Path::new(file)))
+    {
+        return run(&with_file_last(arguments.command.len())?);
+    }
     if let [only] = &arguments.command[..]
         && is_recording(Path::new(only))
     {
         return of_file(arguments, Path::new(only));
+    }
+    if let [only] = &arguments.command[..]
+        && log::is_such(Path::new(only))
+    {
+        return of_log(arguments, Path::new(only));
     }
     let files = arguments.outputs();
     for file in files.files() {
@@ -136,15 +151,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         };
         check().status(RECORD_FAILED)?;
     }
-    let mut live = LiveLines::default();
+    let (csv, log) = (arguments.csv.as_deref(), arguments.log.as_deref());
     let quiet = arguments.quiet;
+    let mut live = LiveLines::new(quiet, csv, log);
     let stat = Stat {
         interval_ms: u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX),
-        show: Box::new(move |ns, images| {
-            if !quiet {
-                live.print(ns, images);
-            }
-        }),
+        show: Box::new(move |ns, images| live.take(ns, images)),
         finish: Box::new(move |recording| {
             let rows = files.read(recording)?;
             files.write(&rows, None)?;
@@ -161,6 +173,24 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             ..failure
         }
     })
+}
+
+/// The arguments if the words behind a file are options, and not a program's. `behind`: the number of words
+/// from the file on.
+fn with_file_last(behind: usize) -> Result<Arguments, Failure> {
+    // Without the names of the command and of the subcommand.
+    let mut words: Vec<OsString> = std::env::args_os().skip(2).collect();
+    let at = words.len().saturating_sub(behind);
+    let file = words.remove(at);
+    if at > 0 && words.get(at - 1).is_some_and(|it| it == "--") {
+        words.remove(at - 1);
+    }
+    words.push(file);
+    let command = Arguments::augment_args(clap::Command::new("allotrope stat"));
+    let parsed = command.no_binary_name(true).try_get_matches_from(words);
+    parsed
+        .and_then(|it| Arguments::from_arg_matches(&it))
+        .map_err(|error| Failure::new(BAD_INPUT, anyhow!("{}", error.to_string().trim_end())))
 }
 
 fn is_recording(path: &Path) -> bool {
@@ -187,6 +217,30 @@ fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
     files.write(&rows, Some(&input))?;
     if !arguments.quiet {
         standard_output::print_log(|out| print_all(&rows, out))?;
+    }
+    Ok(FINE)
+}
+
+/// A log has totals alone.
+fn of_log(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {
+    let is_given = [
+        (arguments.output.is_some(), "--output"),
+        (arguments.csv.is_some(), "--csv"),
+        (arguments.log.is_some(), "--log"),
+    ];
+    if let Some((_, option)) = is_given.iter().find(|it| it.0) {
+        let sentence = anyhow!(
+            "{option} is for a program or a recording; {} is a log, which --plot draws",
+            path.shown()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let rows = log::read(path)
+        .with_context(|| format!("cannot use {}", path.shown()))
+        .status(BAD_INPUT)?;
+    arguments.outputs().write(&rows, Some(&path.to_owned()))?;
+    if !arguments.quiet {
+        standard_output::print_log(|out| rows.write_totals(out))?;
     }
     Ok(FINE)
 }
@@ -315,40 +369,6 @@ impl Outputs {
             file.create(input, |out| plot::write(rows, out))?;
         }
         Ok(())
-    }
-}
-
-/// Prints the lines of a program that runs.
-#[derive(Default)]
-struct LiveLines {
-    has_head: bool,
-    last: LastLines,
-}
-
-impl LiveLines {
-    fn print(&mut self, ns: u64, images: &[ImageFigures]) {
-        let seconds = ns as f64 / 1e9;
-        let mut text = String::new();
-        if !self.has_head && !images.is_empty() {
-            self.has_head = true;
-            text.push_str(&head());
-        }
-        for image in images {
-            let row = Row {
-                seconds,
-                id: image.id,
-                pid: image.pid,
-                started: image.started_ns as f64 / 1e9,
-                allocated_bytes: image.allocated_bytes,
-                deallocated_bytes: image.deallocated_bytes,
-                resident_bytes: image.resident_bytes,
-                allocations: image.allocations,
-                deallocations: image.deallocations,
-            };
-            text.push_str(&self.last.next(&row));
-        }
-        // Nobody may read it.
-        let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 

@@ -1,7 +1,7 @@
 //! `allotrope postmortem`: reports the last state of a prepared process that has ended.
 
 mod file;
-mod running;
+pub mod running;
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

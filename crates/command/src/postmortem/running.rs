@@ -67,6 +67,14 @@ impl Candidate {
     }
 }
 
+/// How long ago a process was started.
+pub fn age(process: u32) -> Option<std::time::Duration> {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let age = now.saturating_sub(started(process)?);
+    Some(std::time::Duration::from_nanos(age))
+}
+
 /// When a process was started by `CLOCK_MONOTONIC`, in nanoseconds, or at the earliest where the machine has been
 /// suspended since (`proc_pid_stat(5)`). `None`: it has ended, or is ending.
 fn started(process: u32) -> Option<u64> {

@@ -47,11 +47,10 @@ pub fn is_plot(head: &[u8]) -> bool {
 pub fn write(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
     let totals = rows.totals();
     let most = |of: fn(&Total) -> u64| totals.iter().map(of).max().unwrap_or(0);
-    let live: fn(&Total) -> u64 = |it| it.live_bytes;
     let resident: fn(&Total) -> u64 = |it| it.resident_bytes;
     let scale = Scale {
         seconds: totals.last().map_or(1.0, |last| last.seconds.max(1e-6)),
-        bytes: (most(live).max(most(resident)).max(1)) as f64,
+        bytes: (most(|it| it.most_live_bytes).max(most(resident)).max(1)) as f64,
     };
     writeln!(
         out,
@@ -80,11 +79,11 @@ pub fn write(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
         )?;
         text(out, x, TOP - 4.0, "middle", name)?;
     }
-    for (of, colour, name, at) in [
-        (resident, "#e08020", "resident", 0.0),
-        (live, "#2060c0", "live", 90.0),
-    ] {
-        let points = points(&totals, of);
+    let curves = [
+        (points(&totals, resident), "#e08020", "resident", 0.0),
+        (live_points(&totals), "#2060c0", "live", 90.0),
+    ];
+    for (points, colour, name, at) in curves.into_iter().skip(usize::from(!rows.has_resident)) {
         let points = points.iter().map(|&(seconds, value)| {
             format!("{:.1},{:.1}", scale.x(seconds), scale.y(value as f64))
         });
@@ -101,6 +100,11 @@ pub fn write(rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
         )?;
         text(out, x + 18.0, 16.0, "start", name)?;
     }
+    if let Some(most) = totals.iter().max_by_key(|it| it.most_live_bytes) {
+        let time = duration(most.most_seconds * 1e6);
+        let words = format!("most live: {} at {time}", bytes(most.most_live_bytes));
+        text(out, LEFT + 160.0, 16.0, "start", &words)?;
+    }
     writeln!(out, "</svg>")
 }
 
@@ -114,6 +118,20 @@ fn text(out: &mut dyn Write, x: f64, y: f64, anchor: &str, text: &str) -> io::Re
         out,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
     )
+}
+
+/// The points of what is live, from 0: the most between two samples, and the samples. Of points closer than
+/// a pixel the highest.
+fn live_points(totals: &[Total]) -> Vec<(f64, u64)> {
+    let mut points = vec![(0.0, 0)];
+    let together = totals.len().div_ceil(MAX_POINTS).max(1);
+    for some in totals.chunks(together) {
+        let highest = some.iter().max_by_key(|it| it.most_live_bytes);
+        points.extend(highest.map(|it| (it.most_seconds, it.most_live_bytes)));
+        points.extend(some.last().map(|it| (it.seconds, it.live_bytes)));
+    }
+    points.dedup();
+    points
 }
 
 /// The points of a curve from 0: of points closer than a pixel, the highest.

@@ -43,6 +43,9 @@ pub struct Row {
     pub resident_bytes: u64,
     pub allocations: u64,
     pub deallocations: u64,
+    /// The most bytes that were live since the row before, and when that was.
+    pub most_live_bytes: u64,
+    pub most_seconds: f64,
 }
 
 /// All processes together at a moment.
@@ -58,6 +61,10 @@ pub struct Total {
     pub live_bytes: u64,
     /// Resident bytes of the processes that run.
     pub resident_bytes: u64,
+    /// The most bytes that were live since the total before, and when that was. Of several processes the
+    /// one counts whose own most adds most to what is live at the end of the time.
+    pub most_live_bytes: u64,
+    pub most_seconds: f64,
 }
 
 /// The rows of a recording.
@@ -68,11 +75,29 @@ pub struct Rows {
     started: f64,
     /// The named moments, in seconds since the start of the first process.
     pub marks: Vec<(String, f64)>,
+    /// Resident memory is known. A log has none.
+    pub has_resident: bool,
 }
 
 impl Row {
     pub fn live_bytes(&self) -> u64 {
         self.allocated_bytes.wrapping_sub(self.deallocated_bytes)
+    }
+
+    /// Writes a row of the CSV file.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{:.6},{},{},{},{},{},{},{}",
+            self.seconds,
+            self.pid,
+            self.allocated_bytes,
+            self.deallocated_bytes,
+            self.live_bytes(),
+            self.resident_bytes,
+            self.allocations,
+            self.deallocations
+        )
     }
 
     /// A line for people. `before` has the time and the allocations of the last line; `None`: the rate
@@ -134,6 +159,8 @@ impl Rows {
                 resident_bytes: resident(sample.time_ns),
                 allocations: sample.allocations,
                 deallocations: sample.deallocations,
+                most_live_bytes: sample.most_live_bytes,
+                most_seconds: seconds(sample.most_live_ns),
             };
             process.samples.iter().map(row).collect()
         };
@@ -142,6 +169,17 @@ impl Rows {
             processes: samples.into_iter().map(rows).collect(),
             started: started_unix_ns.saturating_add(run.started_ns) as f64 / 1e9,
             marks: run.marks.iter().map(mark).collect(),
+            has_resident: true,
+        }
+    }
+
+    /// The rows of one process that a log has; it began at `started`, in seconds since 1970.
+    pub fn of_log(rows: Vec<Row>, started: f64) -> Self {
+        Self {
+            processes: vec![rows],
+            started,
+            marks: Vec::new(),
+            has_resident: false,
         }
     }
 
@@ -169,6 +207,7 @@ impl Rows {
         let mut total = Total::default();
         for same_time in rows.chunk_by(|one, other| row(one).seconds == row(other).seconds) {
             let mut ended = [0_u64; 2];
+            let mut most = (0, 0.0);
             for &(process, at) in same_time {
                 let of_process = &self.processes[process];
                 let now = of_process[at];
@@ -182,11 +221,17 @@ impl Rows {
                 change(&mut total.deallocated_bytes, |it| it.deallocated_bytes);
                 change(&mut total.live_bytes, Row::live_bytes);
                 change(&mut total.resident_bytes, |it| it.resident_bytes);
+                let more = now.most_live_bytes.saturating_sub(now.live_bytes());
+                if more > most.0 {
+                    most = (more, now.most_seconds);
+                }
                 if at + 1 == of_process.len() {
                     ended[0] = ended[0].wrapping_add(now.live_bytes());
                     ended[1] = ended[1].wrapping_add(now.resident_bytes);
                 }
             }
+            total.most_live_bytes = total.live_bytes.saturating_add(most.0);
+            total.most_seconds = if most.0 > 0 { most.1 } else { total.seconds };
             totals.push(total);
             total.live_bytes = total.live_bytes.wrapping_sub(ended[0]);
             total.resident_bytes = total.resident_bytes.wrapping_sub(ended[1]);
@@ -197,39 +242,55 @@ impl Rows {
     /// Writes a CSV file (RFC 4180, but with line feeds only).
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{CSV_HEAD}")?;
-        for row in self.in_order() {
-            writeln!(
-                out,
-                "{:.6},{},{},{},{},{},{},{}",
-                row.seconds,
-                row.pid,
-                row.allocated_bytes,
-                row.deallocated_bytes,
-                row.live_bytes(),
-                row.resident_bytes,
-                row.allocations,
-                row.deallocations
-            )?;
-        }
-        Ok(())
+        self.in_order()
+            .into_iter()
+            .try_for_each(|row| row.write_csv(out))
     }
 
     /// Writes a line for each time: seconds since 1970 UTC, bytes allocated and freed.
     pub fn write_log(&self, out: &mut dyn Write) -> io::Result<()> {
         for total in self.totals() {
             let time = (self.started + total.seconds) as u64;
-            let (allocated, deallocated) = (total.allocated_bytes, total.deallocated_bytes);
-            writeln!(
-                out,
-                "Time: {time}, Allocated: {allocated}, Deallocated: {deallocated}"
-            )?;
+            write_log_line(time, total.allocated_bytes, total.deallocated_bytes, out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line for each time, of all processes together.
+    pub fn write_totals(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(head().as_bytes())?;
+        for total in self.totals() {
+            let unknown = || "-".to_owned();
+            let cells = [
+                format!("{:.2} s", total.seconds),
+                unknown(),
+                bytes(total.allocated_bytes),
+                bytes(total.deallocated_bytes),
+                bytes(total.live_bytes),
+                unknown(),
+                unknown(),
+            ];
+            writeln!(out, "{}", table().line(cells, Style::default()))?;
         }
         Ok(())
     }
 }
 
+/// Writes a line of a log: seconds since 1970 UTC, bytes allocated and freed.
+pub fn write_log_line(
+    time: u64,
+    allocated: u64,
+    deallocated: u64,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "Time: {time}, Allocated: {allocated}, Deallocated: {deallocated}"
+    )
+}
+
 /// The first line of the CSV file.
-const CSV_HEAD: &str = "seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations";
+pub const CSV_HEAD: &str = "seconds,pid,allocated_bytes,deallocated_bytes,live_bytes,resident_bytes,allocations,deallocations";
 
 /// Whether a file that begins so is a CSV file of [`Rows::write_csv`].
 pub fn is_csv(head: &[u8]) -> bool {
@@ -250,113 +311,4 @@ pub fn is_log(head: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use allotrope_profile::{HeapPoint, ResidentPoint};
-
-    fn process(pid: u32, samples: &[(u64, u64, u64)]) -> HeapCurve {
-        let sample = |&(seconds, allocated_bytes, live_bytes): &(u64, u64, u64)| HeapPoint {
-            time_ns: seconds * 1_000_000_000,
-            allocated_bytes,
-            live_bytes,
-            allocations: allocated_bytes / 10,
-            deallocations: 0,
-        };
-        HeapCurve {
-            id: pid,
-            pid,
-            // Half a second before its first sample.
-            started_ns: samples[0].0 * 1_000_000_000 - 500_000_000,
-            executable: "/bin/x".into(),
-            samples: samples.iter().map(sample).collect(),
-            resident: vec![ResidentPoint {
-                time_us: 1_500_000,
-                bytes: 6000,
-                recorder_bytes: Some(1000),
-            }],
-        }
-    }
-
-    fn rows() -> Rows {
-        let run = RunTimes {
-            started_ns: 1_000_000_000,
-            ..RunTimes::default()
-        };
-        let samples = vec![
-            process(7, &[(2, 100, 60), (3, 200, 50)]),
-            process(8, &[(3, 30, 30), (4, 40, 20)]),
-        ];
-        Rows::new(samples, &run, 500_000_000_000)
-    }
-
-    #[test]
-    fn the_csv_file_has_a_row_for_each_process_and_time() {
-        let mut csv = Vec::new();
-        rows().write_csv(&mut csv).unwrap();
-        let csv = String::from_utf8(csv).unwrap();
-        let lines: Vec<&str> = csv.lines().skip(1).collect();
-        assert_eq!(
-            lines,
-            [
-                "1.000000,7,100,40,60,5000,10,0",
-                "2.000000,7,200,150,50,5000,20,0",
-                "2.000000,8,30,0,30,5000,3,0",
-                "3.000000,8,40,20,20,5000,4,0",
-            ]
-        );
-    }
-
-    #[test]
-    fn totals_drop_what_was_live_in_processes_that_have_ended() {
-        let totals = rows().totals();
-        let seen: Vec<_> = totals
-            .iter()
-            .map(|it| {
-                (
-                    it.seconds,
-                    it.allocated_bytes,
-                    it.live_bytes,
-                    it.resident_bytes,
-                )
-            })
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (1.0, 100, 60, 5000),
-                (2.0, 230, 80, 10_000),
-                (3.0, 240, 20, 5000)
-            ]
-        );
-        let mut log = Vec::new();
-        rows().write_log(&mut log).unwrap();
-        let log = String::from_utf8(log).unwrap();
-        assert!(
-            log.starts_with("Time: 502, Allocated: 100, Deallocated: 40\n"),
-            "{log}"
-        );
-    }
-
-    /// Nothing is known of the time before a process began.
-    #[test]
-    fn a_rate_is_that_of_the_time_in_which_the_process_ran() {
-        let rate = |line: &str| line.split_whitespace().last().map(str::to_owned);
-        let mut last = LastLines::default();
-        let rows = rows();
-        let lines = rows.in_order().into_iter().map(|row| last.next(row));
-        let rates: Vec<_> = lines.filter_map(|line| rate(&line)).collect();
-        // 10 in half a second, then 10 more in a second; 3 in half a second, then one in a second.
-        assert_eq!(rates, ["20", "10", "6", "1"]);
-        // Another program, which counts from 0.
-        let mut row = *rows.in_order()[3];
-        (row.id, row.started, row.seconds, row.allocations) = (9, 3.5, 4.0, 40);
-        assert_eq!(rate(&last.next(&row)).as_deref(), Some("80"));
-    }
-
-    #[test]
-    fn lines_fit_80_columns() {
-        let line = rows().processes[0][0].line(None);
-        let head = head();
-        assert!(head.trim_end().len() <= 80 && line.trim_end().len() == head.trim_end().len());
-    }
-}
+mod tests;

@@ -114,3 +114,93 @@ fn bad_input_is_refused_before_the_program_runs() {
     }
     allotrope(["stat", "/no/such/program"]).code(127);
 }
+
+/// Reported: "stat does not read its own log". 12 MB at once, which go in steps; the last line is cut.
+#[test]
+fn a_log_is_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [log, plot] = ["memory_usage_1717171717.log", "out.svg"].map(|it| folder.path().join(it));
+    let mut text = String::new();
+    for second in 0..50_u64 {
+        let freed = second * 240_000;
+        let time = 1_717_171_717 + second;
+        text += &format!("Time: {time}, Allocated: 12000000, Deallocated: {freed}\n");
+    }
+    fs::write(&log, text.clone() + "Time: 17171").expect("our folder");
+    let [log, plot] = [&log, &plot].map(|it| it.to_str().expect("UTF-8"));
+    let lines = allotrope(["stat", log, "--plot", plot]).ok().text();
+    assert_eq!(lines.lines().count(), 51, "{lines}");
+    let last: Vec<&str> = lines
+        .lines()
+        .last()
+        .expect("a line")
+        .split_whitespace()
+        .collect();
+    assert_eq!(
+        last,
+        [
+            "49.00", "s", "-", "11.4", "MiB", "11.2", "MiB", "234.4", "KiB", "-", "-"
+        ]
+    );
+    let svg = fs::read_to_string(plot).expect("it is written");
+    assert!(
+        svg.contains("most live: 11.4 MiB") && !svg.contains("resident"),
+        "{svg}"
+    );
+    // What it cannot do with a log is said.
+    allotrope(["stat", log, "--csv", "x"]).fails(2, "--csv is for a program or a recording");
+    let broken = folder.path().join("broken.log");
+    fs::write(&broken, text + "Time: soon\n").expect("our folder");
+    let broken = broken.to_str().expect("UTF-8");
+    // Such a head is a log's no longer: it would be a program.
+    allotrope(["stat", broken]).code(126);
+}
+
+/// The files are there while the program runs, and have the rows so far, of which the end makes exact ones.
+#[test]
+fn rows_are_written_while_the_program_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [csv, log] = ["out.csv", "out.log"].map(|name| folder.path().join(name));
+    let mut command = crate::support::record::command();
+    command.args(["stat", "--quiet", "--every", "20ms"]);
+    command.arg("--csv").arg(&csv).arg("--log").arg(&log);
+    command.args(["--", "/bin/cat"]).current_dir(folder.path());
+    let mut started = crate::support::Started::new(&mut command);
+    let lines = |path: &Path| fs::read_to_string(path).map_or(0, |it| it.lines().count());
+    crate::support::until("both files have rows", || {
+        lines(&csv) > 2 && lines(&log) > 1
+    });
+    assert!(!rows(&csv).is_empty());
+    started.close_input();
+    started.end().ok();
+    let last = rows(&csv).pop().expect("a row");
+    let text = fs::read_to_string(&log).expect("it is written");
+    let wanted = format!("Allocated: {}, Deallocated: {}", last[2], last[3]);
+    assert!(text.trim_end().ends_with(&wanted), "{text}");
+    // Its own log is read.
+    let log = log.to_str().expect("UTF-8");
+    allotrope(["stat", log]).ok().has("allocated");
+}
+
+/// `phases.c` has at most 5,000 bytes of its own at once, for less than an interval of a minute: at the
+/// end 3,400 are live.
+#[test]
+fn the_plot_has_the_most_between_two_samples() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plot = folder.path().join("out.svg");
+    let recorded = record(compiled("phases.c")).run().ok();
+    let trace = recorded.trace.to_str().expect("UTF-8");
+    let report: Value = allotrope(["report", "--format", "json", trace]).json();
+    let peak = report["processes"][0]["totals"]["peak_bytes"]
+        .as_u64()
+        .expect("a number");
+    let leaked = report["processes"][0]["totals"]["leaked_bytes"]
+        .as_u64()
+        .expect("a number");
+    assert!(peak > leaked, "{peak} {leaked}");
+    let path = plot.to_str().expect("UTF-8");
+    allotrope(["stat", "-q", "--every", "60s", "--plot", path, trace]).ok();
+    let svg = fs::read_to_string(&plot).expect("it is written");
+    let words = format!("most live: {} at ", allotrope_text::numbers::bytes(peak));
+    assert!(svg.contains(&words), "{words}: {svg}");
+}

@@ -14,6 +14,7 @@ mod refusals;
 mod reports;
 mod serve;
 mod several;
+mod shipped_recorder;
 mod signals;
 mod switching;
 mod watch_soak;

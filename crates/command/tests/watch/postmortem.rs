@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::support::record::command;
 use crate::support::watched::{Program, state_of};
-use crate::support::{Ended, Text, compiled_with, run, skip, until};
+use crate::support::{Ended, Text, compiled_with, is_root, run, skip, until};
 
 /// A size that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -65,6 +65,36 @@ impl Holder {
         until("the holder has the memory", || {
             kept(&self.full_name()).iter().any(is_it)
         });
+    }
+
+    /// `doctor --clean`. What was unpacked is that of other tests, so root, whose folder everybody
+    /// uses, has empty folders of its own. `None`: it cannot have them.
+    fn clean(&self, arguments: &[&str]) -> Option<Ended> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let allotrope = command();
+        let mut command = match is_root() {
+            false => {
+                let mut command = Command::new(allotrope.get_program());
+                command.args(["doctor", "--clean"]).args(arguments);
+                command
+            }
+            true => {
+                let script = "for it in /run /var/tmp /dev/shm; do mount -t tmpfs none $it || exit 99; done; \
+                              exec \"$0\" doctor --clean \"$@\"";
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", script]);
+                command.arg(allotrope.get_program()).args(arguments);
+                command
+            }
+        };
+        for variable in ["XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "HOME"] {
+            command.env(variable, folder.path());
+        }
+        let ended = run(command.env("ALLOTROPE_HOLDER", &self.name), b"");
+        match ended.status.code() {
+            Some(99) => None,
+            _ => Some(ended),
+        }
     }
 
     /// The report on this process.
@@ -512,4 +542,30 @@ fn what_is_no_state_is_refused() {
         .postmortem(&["1", "-o", "x", "--suppressions", "y"])
         .code(2)
         .says("cannot be used with");
+}
+
+/// The holder of a process that runs is needed, and that of one that crashed. (Root's holder also has the processes
+/// of other tests.)
+#[test]
+fn a_holder_that_keeps_a_state_is_not_cleaned_away() {
+    let holder = Holder::new("cleaned");
+    if holder.clean(&[]).is_none() {
+        return skip("the kernel refuses a mount namespace");
+    }
+    let clean = |arguments: &[&str]| holder.clean(arguments).expect("as before").ok();
+    let mut program = holder.program();
+    program.tell(&format!("malloc 5 {SIZE}"));
+    holder.wait_for(program.id());
+    let process = program.id().to_string();
+    clean(&["--yes", "--with-states"])
+        .has("stays")
+        .has("running");
+    program.kill();
+    until("the state is kept", || {
+        let left = clean(&["--yes", "--format", "json"]).json();
+        let left = left["left"].as_array().expect("a list").clone();
+        let mut holders = left.iter().filter(|it| it["kind"] == "holder");
+        holders.any(|it| it["states"].as_u64() > Some(0) && it["state"] == "stays")
+    });
+    assert_eq!(live(&holder.report(&process), "by_malloc"), (5, 5 * SIZE));
 }

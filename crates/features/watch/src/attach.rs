@@ -21,7 +21,7 @@ use crate::lock::{self, Claim};
 use crate::snapshot::{Keys, Snapshot, parent_of};
 
 /// Part of the recorder's file name.
-const RECORDER: &[u8] = b"liballotrope_recorder";
+const RECORDER: &[u8] = b"liballotrope";
 /// How long a program may take from its exec until it has its memory.
 const STARTING: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,9 @@ pub enum AttachError {
     #[error("{0} is a thread of a process; use the id of the process")]
     Thread(u32),
     /// It has no memory.
-    #[error("process {0} is not prepared; start the program by `allotrope standby -- PROGRAM`")]
+    #[error(
+        "process {0} is not prepared; start the program by `allotrope standby -- PROGRAM`, or with LD_PRELOAD and ALLOTROPE_WATCH (`allotrope recorder`)"
+    )]
     NotPrepared(u32),
     /// It was started with the recorder, and has no memory.
     #[error(

@@ -485,7 +485,14 @@ impl<'a> Accumulator<'a> {
             live_bytes: self.level.bytes,
             allocations: self.level.allocated,
             deallocations: sum(|entry| entry.deallocations),
+            ..HeapPoint::default()
         }
+    }
+
+    /// The bytes that are live after the last event.
+    #[inline]
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.level.bytes
     }
 
     /// The figures at the end of the image.

@@ -395,6 +395,9 @@ impl<S: TraceSource> ImageSink<'_, '_, S> {
             sampler.sample(step.time, self.accumulator.heap());
         }
         self.accumulator.take(step, blocks, live);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.note(step.time, self.accumulator.live_bytes());
+        }
         if let Some(windows) = &mut self.windows {
             match self.range {
                 None => windows.take(step, blocks),

@@ -13,6 +13,10 @@ pub struct HeapPoint {
     pub allocations: u64,
     /// Deallocations until then, including those of inherited and of unknown blocks.
     pub deallocations: u64,
+    /// The most bytes that were live since the sample before.
+    pub most_live_bytes: u64,
+    /// When that was, in nanoseconds since the start of the recording.
+    pub most_live_ns: u64,
 }
 
 impl HeapPoint {
@@ -34,6 +38,8 @@ pub(crate) struct Sampler {
     each_ns: u64,
     next_ns: u64,
     samples: Vec<HeapPoint>,
+    /// The most live bytes since the last sample, and when; `None`: nothing has happened since.
+    most: Option<(u64, u64)>,
 }
 
 impl Sampler {
@@ -45,6 +51,31 @@ impl Sampler {
             each_ns: at.each_ns,
             next_ns: at.from_ns.saturating_add(next_ns),
             samples: Vec::new(),
+            most: None,
+        }
+    }
+
+    /// Notes what is live after an event.
+    #[inline]
+    pub(crate) fn note(&mut self, now: u64, live_bytes: u64) {
+        if self.most.is_none_or(|(most, _)| live_bytes > most) {
+            self.most = Some((live_bytes, now));
+        }
+    }
+
+    /// The sample of a time.
+    fn at(&mut self, time_ns: u64, heap: HeapPoint) -> HeapPoint {
+        // What is live at the sample before is live at the beginning of the time since.
+        let before = self.samples.last().map(|it| (it.live_bytes, it.time_ns));
+        let most = self.most.take().into_iter().chain(before);
+        let (most_live_bytes, most_live_ns) = most
+            .max_by_key(|it| it.0)
+            .unwrap_or((heap.live_bytes, time_ns));
+        HeapPoint {
+            time_ns,
+            most_live_bytes,
+            most_live_ns,
+            ..heap
         }
     }
 
@@ -59,10 +90,8 @@ impl Sampler {
     #[cold]
     pub(crate) fn sample(&mut self, now: u64, heap: HeapPoint) {
         while self.is_due(now) {
-            self.samples.push(HeapPoint {
-                time_ns: self.next_ns,
-                ..heap
-            });
+            let sample = self.at(self.next_ns, heap);
+            self.samples.push(sample);
             // At the largest time there is nothing after it.
             let Some(next) = self.next_ns.checked_add(self.each_ns) else {
                 return;
@@ -74,14 +103,13 @@ impl Sampler {
     /// All samples, with one at the end.
     pub(crate) fn finish(mut self, end_ns: u64, heap: HeapPoint) -> Vec<HeapPoint> {
         self.sample(end_ns, heap);
-        let end = HeapPoint {
-            time_ns: end_ns,
-            ..heap
-        };
-        match self.samples.last_mut() {
-            Some(last) if last.time_ns == end_ns => *last = end,
-            _ => self.samples.push(end),
+        let before = self.samples.pop_if(|last| last.time_ns == end_ns);
+        let mut end = self.at(end_ns, heap);
+        if let Some(before) = before.filter(|it| it.most_live_bytes > end.most_live_bytes) {
+            end.most_live_bytes = before.most_live_bytes;
+            end.most_live_ns = before.most_live_ns;
         }
+        self.samples.push(end);
         self.samples
     }
 }
@@ -119,6 +147,32 @@ mod tests {
             seen,
             [(120, 3), (130, 3), (140, 3), (150, 7), (160, 7), (165, 7)]
         );
+    }
+
+    /// 100 bytes for a moment between the second and the third sample.
+    #[test]
+    fn the_most_between_two_samples_is_known() {
+        let at = Sampling {
+            from_ns: 0,
+            each_ns: 10,
+        };
+        let live = |live_bytes| HeapPoint {
+            live_bytes,
+            ..HeapPoint::default()
+        };
+        let mut sampler = Sampler::new(at, 0);
+        sampler.note(3, 7);
+        sampler.sample(21, live(7));
+        sampler.note(21, 100);
+        sampler.note(22, 5);
+        sampler.sample(31, live(5));
+        sampler.note(31, 6);
+        let samples = sampler.finish(40, live(6));
+        let most: Vec<_> = samples
+            .iter()
+            .map(|it| (it.time_ns, it.most_live_bytes, it.most_live_ns))
+            .collect();
+        assert_eq!(most, [(10, 7, 3), (20, 7, 10), (30, 100, 21), (40, 6, 31)]);
     }
 
     #[test]

@@ -90,6 +90,10 @@ pub const MAX_POSITION: u64 = 1 << 60;
 /// value is a [`location`](crate::location::Location).
 pub const ENVIRONMENT_VARIABLE: &str = "ALLOTROPE_ARENA";
 
+/// Name of the environment variable by which a user has a process watched whose environment has the
+/// recorder in `LD_PRELOAD`. The other variable goes first.
+pub const WATCH_VARIABLE: &str = "ALLOTROPE_WATCH";
+
 /// What a recorder does when its ring is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]

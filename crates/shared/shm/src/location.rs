@@ -35,6 +35,34 @@ impl Request {
             .try_fold(0, |value, byte| Some(value * 10 + digit(byte)?))
             .map(Self::Watch)
     }
+
+    /// Parses the value of [`WATCH_VARIABLE`](crate::layout::WATCH_VARIABLE), which users write:
+    /// `standby`, or how many bytes one sample stands for, such as `512KiB`; `None` if it is malformed.
+    pub fn parse_watch(value: &[u8]) -> Option<Self> {
+        /// The longest period: 1 TiB.
+        const MAX: u64 = 1 << 40;
+        if value == b"standby" {
+            return Some(Self::Watch(0));
+        }
+        let digits = value.iter().take_while(|it| it.is_ascii_digit()).count();
+        let (digits, unit) = value.split_at_checked(digits.min(14))?;
+        let (first, rest) = match unit {
+            [] => (b'b', &[][..]),
+            [first, rest @ ..] => (first.to_ascii_lowercase(), rest),
+        };
+        let shift = match first {
+            b'b' => 0,
+            b'k' => 10,
+            b'm' => 20,
+            b'g' => 30,
+            b't' => 40,
+            _ => return None,
+        };
+        let is_unit = rest.is_empty() || shift > 0 && rest.eq_ignore_ascii_case(b"ib");
+        let number = core::str::from_utf8(digits).ok()?.parse::<u64>().ok()?;
+        let bytes = number.checked_mul(1 << shift)?;
+        (is_unit && (1..=MAX).contains(&bytes)).then_some(Self::Watch(bytes))
+    }
 }
 
 impl fmt::Display for Request {
@@ -171,6 +199,48 @@ mod tests {
         );
         assert_eq!(Request::parse(b"watch:10000000000000"), None);
         assert_eq!(Request::parse(&[b"watch:", &[b'9'; 99][..]].concat()), None);
+    }
+
+    #[test]
+    fn users_write_sizes_with_units() {
+        for (value, bytes) in [
+            ("standby", 0),
+            ("1", 1),
+            ("524288", 524_288),
+            ("512KiB", 524_288),
+            ("512k", 524_288),
+            ("7b", 7),
+            ("32MiB", 32 << 20),
+            ("2G", 2 << 30),
+            ("1TiB", 1 << 40),
+        ] {
+            let parsed = Request::parse_watch(value.as_bytes());
+            assert_eq!(parsed, Some(Request::Watch(bytes)), "{value}");
+        }
+        for value in [
+            "",
+            "0",
+            "0KiB",
+            "-1",
+            "1.5MiB",
+            "KiB",
+            "1 KiB",
+            "1KB",
+            "1bib",
+            "2TiB",
+            "Standby",
+            "standby ",
+            "99999999999999999999",
+            "18446744073709551616",
+            "16777216TiB",
+            "%s%n",
+            "\u{1b}[2J",
+            "1\n",
+        ] {
+            assert_eq!(Request::parse_watch(value.as_bytes()), None, "{value}");
+        }
+        assert_eq!(Request::parse_watch(&[0xff; 4096]), None);
+        assert_eq!(Request::parse_watch(&[b'9'; 1 << 20]), None);
     }
 
     #[test]

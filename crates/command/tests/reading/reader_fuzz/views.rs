@@ -210,6 +210,7 @@ fn export(set: &StackSet, numbers: &mut Numbers) {
     for exporter in EXPORTERS {
         let options = ExportOptions {
             metric: *numbers.one_of(&METRICS),
+            ..ExportOptions::default()
         };
         let mut out = Vec::new();
         let input = Input::of_set(set);

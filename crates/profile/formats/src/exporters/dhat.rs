@@ -85,15 +85,18 @@ impl Exporter for Dhat {
     fn write(
         &self,
         Input { set, .. }: &Input<'_>,
-        _options: &ExportOptions,
+        options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
         require(set, Metric::Allocations)?;
         let mut table = FrameTable::new(set);
-        let stacks = set
-            .stacks
-            .iter()
-            .map(|stack| with_frames(stack, table.stack(&stack.frames)));
+        let stacks = set.stacks.iter().map(|stack| {
+            let frames = match options.all_frames {
+                true => &stack.frames[..],
+                false => without_start(set, &stack.frames),
+            };
+            with_frames(stack, table.stack(frames))
+        });
         let points = merge(stacks);
         let form = Form::of(set);
         form.head(set, out)?;
@@ -107,6 +110,43 @@ impl Exporter for Dhat {
         }
         writeln!(out, "\n ]\n}}")?;
         Ok(())
+    }
+}
+
+/// A stack without its outermost frames, in which the libraries of Rust and C start a program or a thread:
+/// dhat-rs leaves them out, too. One that has no other frames is whole.
+fn without_start<'s>(set: &StackSet, stack: &'s [u32]) -> &'s [u32] {
+    let function = |at: &u32| &*set.frames[*at as usize].function;
+    // Whatever calls this function belongs to the start.
+    let is_rusts = |at: &u32| function(at).contains("::__rust_begin_short_backtrace");
+    let mut end = stack.iter().position(is_rusts).unwrap_or(stack.len());
+    if end < stack.len() {
+        let is_call = |at: &u32| function(at).contains("::ops::function::FnOnce::call_once");
+        while end > 0 && is_call(&stack[end - 1]) {
+            end -= 1;
+        }
+    }
+    let is_start = |at: &u32| {
+        let name = function(at);
+        let of_c = [
+            "_start",
+            "start_thread",
+            "clone",
+            "clone3",
+            "__clone",
+            "__clone3",
+            "__GI___clone",
+            "__GI___clone3",
+        ];
+        let of_rust = name.starts_with("std::rt::lang_start");
+        of_rust || of_c.contains(&name) || name.starts_with("__libc_start_")
+    };
+    while end > 0 && is_start(&stack[end - 1]) {
+        end -= 1;
+    }
+    match &stack[..end] {
+        [] => stack,
+        rest => rest,
     }
 }
 

@@ -91,12 +91,15 @@ pub enum Wanted {
 pub struct ExportOptions {
     /// The metric, for formats with one number a stack.
     pub metric: Metric,
+    /// Keep the frames that start the program or a thread, in formats that leave them out.
+    pub all_frames: bool,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
         Self {
             metric: Metric::Allocations,
+            all_frames: false,
         }
     }
 }

@@ -16,7 +16,14 @@ fn written(name: &str, set: &StackSet, metric: Metric) -> Vec<u8> {
     let mut out = Vec::new();
     exporter(name)
         .unwrap()
-        .write(&Input::of_set(set), &ExportOptions { metric }, &mut out)
+        .write(
+            &Input::of_set(set),
+            &ExportOptions {
+                metric,
+                ..ExportOptions::default()
+            },
+            &mut out,
+        )
         .unwrap();
     out
 }

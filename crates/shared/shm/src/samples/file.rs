@@ -243,14 +243,16 @@ fn is_holder(folder: &Path, name: &str) -> bool {
 /// The memories that the holders of this name keep: of processes that run, and of processes that
 /// have ended.
 pub fn kept(name: &str) -> Vec<OwnedFd> {
-    let mut found = Vec::new();
-    for holder in holders(name) {
-        let entries = fs::read_dir(descriptors(holder)).into_iter().flatten();
-        let files = entries.flatten();
-        let files = files.filter_map(|it| open_memory(&it.path()).ok().flatten());
-        found.extend(files.take(MAX_KEPT));
-    }
-    found
+    let holders = holders(name).into_iter();
+    holders.flat_map(kept_by).collect()
+}
+
+/// The memories that a holder keeps.
+pub fn kept_by(holder: u32) -> Vec<OwnedFd> {
+    let entries = fs::read_dir(descriptors(holder)).into_iter().flatten();
+    let files = entries.flatten();
+    let files = files.filter_map(|it| open_memory(&it.path()).ok().flatten());
+    files.take(MAX_KEPT).collect()
 }
 
 /// The folder with the descriptors of a process.

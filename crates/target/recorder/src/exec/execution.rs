@@ -10,7 +10,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use allotrope_preflight::{NotRecordable, Start};
-use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, WATCH_VARIABLE};
 
 use crate::capture::modules;
 use crate::emit::diagnostics;
@@ -26,7 +26,7 @@ use crate::sys::next::{self, Function};
 use crate::sys::system;
 
 /// Beginning of the file names of our libraries.
-const PREFIX: &[u8] = b"liballotrope_";
+const PREFIX: &[u8] = b"liballotrope";
 const PRELOAD: &[u8] = b"LD_PRELOAD";
 const ASAN_OPTIONS: &[u8] = b"ASAN_OPTIONS";
 
@@ -157,8 +157,9 @@ fn judge(call: &Call<'_>) -> Option<Refusal> {
 
 /// What a recordable program lacks in its environment or its surroundings.
 fn missing(call: &Call<'_>, recorder: Option<&[u8]>) -> Option<NotRecordable> {
-    let arena = call.environment.variable(ENVIRONMENT_VARIABLE.as_bytes());
-    let (Some(recorder), Some(_)) = (recorder, arena) else {
+    let mut variables = [ENVIRONMENT_VARIABLE, WATCH_VARIABLE].into_iter();
+    let asked = variables.find_map(|it| call.environment.variable(it.as_bytes()));
+    let (Some(recorder), Some(_)) = (recorder, asked) else {
         return Some(NotRecordable::EnvironmentCleared);
     };
     if system::is_missing(recorder) {

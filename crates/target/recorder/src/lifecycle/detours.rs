@@ -15,7 +15,7 @@ use allotrope_detour::survey::{self, Found, Survey};
 use allotrope_shm::layout::PAGE;
 
 use crate::state::detours;
-use crate::state::image;
+use crate::state::image::{self, Asked};
 use crate::sys::loader;
 use crate::sys::mapping::{MappedFile, PrivateMemory};
 use crate::sys::next;
@@ -30,11 +30,11 @@ const SLOT: usize = THUNK + TRAMPOLINE;
 /// Makes the detours, if there are such functions and this process is recorded. `stub` is
 /// what the thunks jump to, with their number on the stack.
 pub fn make(stub: usize) {
-    if system::has_gained_rights() || !matches!(image::request(), Some(Some(_))) {
+    if system::has_gained_rights() || !matches!(image::request(), Some(Asked::For(_))) {
         return;
     }
     // The look-up allocates, which must not start the recording already.
-    if !next::resolve() {
+    if !next::resolve() || next::is_second() {
         return;
     }
     let Some(file) = program() else {

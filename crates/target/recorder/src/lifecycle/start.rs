@@ -17,10 +17,13 @@ use crate::lifecycle::early;
 use crate::lifecycle::new_image;
 use crate::lifecycle::watch;
 use crate::state::arena;
-use crate::state::image;
+use crate::state::image::{self, Asked};
 use crate::state::process;
 use crate::sys::next::{self, Function};
 use crate::sys::system::{self, SignalsBlocked};
+
+/// The value itself is not printed: it may be long, and control a terminal.
+const MALFORMED: &[u8] = b"allotrope: this process cannot be watched: ALLOTROPE_WATCH is neither `standby` nor a size from 1 to 1TiB, such as 512KiB\n";
 
 /// Starts recording, or watching, if the environment asks for it. `false`: neither is
 /// wanted or possible, or not yet.
@@ -41,6 +44,12 @@ pub fn start() -> bool {
         process::turn_off();
         return false;
     }
+    if next::is_second() {
+        // Or each call would be there twice: `/etc/ld.so.preload` may name a recorder, and
+        // `allotrope record` preloads another one.
+        process::turn_off();
+        return false;
+    }
     let _blocked = SignalsBlocked::new();
     let Some(request) = image::request() else {
         // Not even the environment can be known yet.
@@ -48,12 +57,16 @@ pub fn start() -> bool {
         return false;
     };
     let is_mapped = match request {
-        Some(Request::Record(location)) => arena::map(&location, image::was_preloaded()),
-        Some(Request::Watch(period)) if watch::begin(period) => {
+        Asked::For(Request::Record(location)) => arena::map(&location, image::was_preloaded()),
+        Asked::For(Request::Watch(period)) if watch::begin(period) => {
             process::STATE.store(process::RECORDING, Release);
             return true;
         }
-        Some(Request::Watch(_)) | None => false,
+        Asked::Malformed => {
+            system::say(MALFORMED);
+            false
+        }
+        Asked::For(Request::Watch(_)) | Asked::Nothing => false,
     };
     if !is_mapped || !process::map_fork_state() {
         process::turn_off();

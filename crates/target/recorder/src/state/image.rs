@@ -91,28 +91,55 @@ pub fn environment() -> *const *const c_char {
     of_libc
 }
 
-/// What the environment asks for. `Some(None)`: nothing; `None`: that cannot be known yet.
-pub fn request() -> Option<Option<Request>> {
-    let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
+/// What the environment asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Nothing.
+    Nothing,
+    /// To record, or to be watched.
+    For(Request),
+    /// The user's variable makes no sense.
+    Malformed,
+}
+
+impl Asked {
+    /// What is asked for by variables of these values.
+    fn by<'a>(value: impl Fn(&[u8]) -> Option<&'a [u8]>) -> Self {
+        if let Some(value) = value(layout::ENVIRONMENT_VARIABLE.as_bytes()) {
+            return Request::parse(value).map_or(Self::Nothing, Self::For);
+        }
+        match value(layout::WATCH_VARIABLE.as_bytes()) {
+            None | Some([]) => Self::Nothing,
+            Some(value) => Request::parse_watch(value).map_or(Self::Malformed, Self::For),
+        }
+    }
+}
+
+/// What the environment asks for. `None`: that cannot be known yet.
+pub fn request() -> Option<Asked> {
     if environment_is_ready() {
-        Some(environment_value(name).and_then(Request::parse))
+        Some(Asked::by(environment_value))
     } else {
-        request_before_libc(name)
+        request_before_libc()
     }
 }
 
 /// What the environment that the kernel gave the process asks for: a resolver may
 /// allocate before libc knows it. `None`: it cannot be read.
-fn request_before_libc(name: &[u8]) -> Option<Option<Request>> {
+fn request_before_libc() -> Option<Asked> {
     // The kernel's limit for arguments and environment together is 6 MiB for
     // the usual stack limit (`execve(2)`).
     const MAX: usize = 8 << 20;
     let mut memory = PrivateMemory::new(MAX)?;
     let bytes = memory.bytes();
     let length = system::read_file(c"/proc/self/environ", bytes);
-    let mut entries = bytes[..length].split(|byte| *byte == 0);
-    let request = entries.find_map(|entry| c_strings::value(entry, name).map(Request::parse));
-    (length > 0).then_some(request.flatten())
+    let entries = bytes[..length].split(|byte| *byte == 0);
+    let value = |name: &[u8]| {
+        entries
+            .clone()
+            .find_map(|entry| c_strings::value(entry, name))
+    };
+    (length > 0).then(|| Asked::by(value))
 }
 
 /// The value of an environment variable. Only at start, where libc would look

@@ -95,7 +95,6 @@ system_calls! {
     fn read(descriptor: i32, into: &mut [u8]) = READ(descriptor, into.as_mut_ptr(), into.len());
     fn pread(descriptor: i32, into: &mut [u8], offset: u64)
         = PREAD64(descriptor, into.as_mut_ptr(), into.len(), offset);
-    #[cfg(feature = "verify")]
     fn write(descriptor: i32, bytes: &[u8]) = WRITE(descriptor, bytes.as_ptr(), bytes.len());
     fn close(descriptor: i32) = CLOSE(descriptor);
     fn openat(directory: i32, path: &CStr, flags: i32) = OPENAT(directory, path.as_ptr(), flags);

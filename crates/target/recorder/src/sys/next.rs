@@ -5,7 +5,9 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed,
+};
 
 use crate::sys::definitions;
 use crate::sys::loader::{Debug, FindObject};
@@ -208,6 +210,15 @@ fn is_relocated() -> bool {
     stored == &raw const STATE as usize
 }
 
+/// Another recorder's definitions go before this one's.
+static IS_SECOND: AtomicBool = AtomicBool::new(false);
+
+/// Whether another recorder was loaded before this one, whose calls come here. `false` until the
+/// functions were looked up.
+pub fn is_second() -> bool {
+    IS_SECOND.load(Relaxed)
+}
+
 /// Looks every function up. `false` while that is impossible or under way:
 /// then the bump area must serve.
 #[cold]
@@ -240,6 +251,15 @@ pub fn resolve() -> bool {
             *address = look_up(name) as usize;
         }
     }
+    let before = debug
+        .and_then(Debug::first_module)
+        .into_iter()
+        .flat_map(|first| {
+            let before = first.and_following();
+            before.take_while(|map| !map.has_dynamic_section_at(own_section))
+        });
+    let is_second = definitions::first(before, c"allotrope_recorder_interface").is_some();
+    IS_SECOND.store(own.is_some() && is_second, Relaxed);
     for (next, address) in NEXT.iter().zip(found) {
         next.store(address, Relaxed);
     }

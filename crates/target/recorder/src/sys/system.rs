@@ -286,6 +286,12 @@ pub fn effective_group() -> u32 {
     kernel::getegid() as u32
 }
 
+/// Prints a sentence on the standard error output, if that is open.
+#[cold]
+pub fn say(sentence: &[u8]) {
+    kernel::write(libc::STDERR_FILENO, sentence);
+}
+
 /// Appends to a file, for the verifying build.
 #[cfg(feature = "verify")]
 pub fn append_file(path: &CStr, text: &[u8]) {

@@ -7,7 +7,6 @@ use core::arch::asm;
 pub mod number {
     #![allow(missing_docs)]
     pub const READ: usize = 0;
-    #[cfg(feature = "verify")]
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
