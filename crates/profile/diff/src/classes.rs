@@ -11,7 +11,6 @@ use crate::error::DiffError;
 use crate::frames::FrameTable;
 use crate::keys;
 use crate::match_level::MatchLevel;
-use crate::staying::staying;
 use crate::{Side, keys::reduce};
 use allotrope_profile::Metric;
 
@@ -56,8 +55,8 @@ pub(crate) struct Classes<'a> {
     pub(crate) jittering: u64,
     /// See [`crate::DiffOptions::sources`].
     pub(crate) has_sources: bool,
-    /// By class: see [`staying`](crate::staying::staying).
-    staying: Vec<Option<MatchLevel>>,
+    /// By class: see [`staying`](crate::staying::staying). Empty until it is known.
+    pub(crate) staying: Vec<Option<MatchLevel>>,
 }
 
 impl<'a> Classes<'a> {
@@ -78,7 +77,6 @@ impl<'a> Classes<'a> {
             staying: Vec::new(),
         };
         classes.group();
-        classes.staying = staying(&classes);
         Ok(classes)
     }
 

@@ -268,6 +268,7 @@ pub fn compare(
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
     let mut classes = classes::Classes::new(table, options.metric)?;
     classes.has_sources = options.sources;
+    classes.staying = staying::staying(&classes);
     let match_by_name::NameMatches {
         mut moved,
         unbalanced,

@@ -41,7 +41,7 @@ enum Source {
         symbols: SymbolTable,
         debug_information: Option<Box<DebugInformation>>,
     },
-    Index(Index),
+    Index(Box<Index>),
 }
 
 impl ModuleSymbols {
@@ -72,7 +72,11 @@ impl ModuleSymbols {
         let cache = locator.index_cache().filter(|_| !wanted.is_empty());
         if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
             let compilers = with_producers(compilers, index.compilers());
-            return Ok(Self::new(Source::Index(index), compilers, locator));
+            return Ok(Self::new(
+                Source::Index(Box::new(index)),
+                compilers,
+                locator,
+            ));
         }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
         let debug = if has_dwarf {
@@ -103,7 +107,11 @@ impl ModuleSymbols {
             && let Some(index) =
                 make_index(cache, wanted, information, &symbols, locator.progress())
         {
-            return Ok(Self::new(Source::Index(index), compilers, locator));
+            return Ok(Self::new(
+                Source::Index(Box::new(index)),
+                compilers,
+                locator,
+            ));
         }
         let source = Source::Files {
             symbols,
