@@ -136,6 +136,7 @@ impl Stacks {
         };
         let options = ExportOptions {
             metric: Metric::Allocations,
+            all_frames: false,
         };
         standard_output::print(|out| {
             let written = exporter.write(&input, &options, out);

@@ -212,32 +212,3 @@ fn a_peak_is_not_divided() {
     let words = ["report", one, "--metric", "allocations"];
     allotrope(words.iter().chain(&window)).ok().has(" each");
 }
-
-/// Reported: "`libc.so.6+0x29ca8+0x0`": a frame without a name is called after its address, and the offset 0 in that
-/// name was written behind it.
-#[test]
-fn an_address_without_a_name_has_no_offset() {
-    let recording = record(crate::support::compiled_with("measured.c", &["-s"]))
-        .args(["10", "2"])
-        .run()
-        .ok();
-    let trace = recording.trace.to_str().expect("UTF-8");
-    let text = allotrope(["export", trace, "--format", "stacks"])
-        .ok()
-        .text();
-    text.has("`0x");
-    text.lacks("+0x0\n");
-    let mut other = recording.folder.path().join("stacks");
-    std::fs::write(&other, &text).expect("our folder");
-    other = std::fs::canonicalize(other).expect("it exists");
-    // The export is the same as the recording.
-    let other = other.to_str().expect("UTF-8");
-    allotrope(["diff", trace, other]).ok();
-    for format in ["folded", "dhat", "speedscope"] {
-        let text = allotrope(["export", trace, "--format", format]).ok().text();
-        assert!(
-            !text.contains("+0x0\"") && !text.contains("+0x0;") && !text.contains("+0x0 "),
-            "{format}"
-        );
-    }
-}

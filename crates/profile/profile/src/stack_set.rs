@@ -237,28 +237,13 @@ fn site(stack: &CountedStack, number: u32) -> Site {
 fn stack_frames(frames: &[Frame], modules: &[Module]) -> Vec<StackFrame> {
     let modules: Vec<Arc<str>> = modules.iter().map(|it| it.name().into()).collect();
     let module = |frame: &Frame| modules.get(frame.module as usize).cloned();
-    let frames = frames.iter().map(|frame| {
-        let mut frame = StackFrame {
-            interrupted: false,
-            ..frame.with_module(module(frame).unwrap_or_default())
-        };
-        // A frame without a name is called after its address, which is no offset in a function.
-        if frame.offset.is_none()
-            && let Some(address) = address_of_unnamed(&frame)
-        {
-            frame.function = "".into();
-            frame.signature = "".into();
-            frame.offset = Some(address);
-        }
-        frame
+    let frames = frames.iter().map(|frame| StackFrame {
+        // No offset is that of an address without a name: it is in the name.
+        offset: frame.offset.or(Some(0)),
+        interrupted: false,
+        ..frame.with_module(module(frame).unwrap_or_default())
     });
     frames.collect()
-}
-
-/// The address in its module of a frame whose function is `MODULE+0xADDRESS`.
-fn address_of_unnamed(frame: &StackFrame) -> Option<u64> {
-    let rest = frame.function.strip_prefix(&*frame.module)?;
-    u64::from_str_radix(rest.strip_prefix("+0x")?, 16).ok()
 }
 
 fn counted(site: &Site) -> CountedStack {

@@ -292,6 +292,7 @@ fn unknown_metrics_are_not_written() {
     for name in ["folded", "stacks"] {
         let options = ExportOptions {
             metric: Metric::LeakedBytes,
+            all_frames: false,
         };
         let error = exporter(name)
             .unwrap()
@@ -549,6 +550,7 @@ fn own_files_are_recognised_by_their_heads() {
     let input = Input::of_set(&set);
     let options = ExportOptions {
         metric: Metric::Allocations,
+        all_frames: false,
     };
     let of_sets = || EXPORTERS.iter().filter(|it| it.check(&input).is_ok());
     let foreign: [&[u8]; 9] = [
