@@ -84,7 +84,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     recording: Option<PathBuf>,
     /// Check the counters by the instructions that `allotrope paths -o FILE` has counted
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     paths: Option<PathBuf>,
     /// Run the program twice more to count its calls
     ///

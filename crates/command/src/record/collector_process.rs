@@ -48,9 +48,9 @@ impl CollectorProcess {
         };
         let mut messages = Messages(BufReader::new(output));
         let mut input = Some(input);
-        let sent = input
-            .as_mut()
-            .map_or(Ok(()), |input| send(input, &FromLauncher::Start(start)));
+        let sent = input.as_mut().map_or(Ok(()), |input| {
+            send(input, &FromLauncher::Start(Box::new(start)))
+        });
         if sent.is_err() {
             // The collector would wait for the rest of the message while the pipe is open.
             input = None;

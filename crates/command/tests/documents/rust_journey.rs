@@ -256,7 +256,7 @@ fn line_90_a_site_s_bytes_at_the_peak() {
     let report = FIXED.report();
     let site = message_site(&report);
     let bytes = site["bytes_at_peak"].as_u64().expect("a number");
-    assert!(bytes <= MOST * SIZE && bytes >= 64 * SIZE, "{bytes}");
+    assert!((64 * SIZE..=MOST * SIZE).contains(&bytes), "{bytes}");
     assert!(bytes <= report.only().total("peak_bytes"));
 }
 

@@ -287,7 +287,7 @@ fn line_21_each_allocation_with_its_stack_and_its_time_since_the_start() {
     let events = of_kept(&["report", "--site", "1", "--events"]).text();
     events
         .has("slow_alloc  ")
-        .has(&format!(":{}", line_of(SOURCE, "kept")));
+        .has(format!(":{}", line_of(SOURCE, "kept")));
     // The program sleeps 20 ms first. Its start is not the recording's.
     let time = |bytes: &str| -> f64 {
         let mut lines = events.lines().map(|line| line.split_whitespace());

@@ -77,7 +77,7 @@ pub(crate) fn connect(
 ) -> Result<(Start, Launcher, Receiver<ToLauncher>), CollectorError> {
     let mut input = BufReader::new(input);
     let start = match next(&mut input) {
-        Some(Ok(FromLauncher::Start(start))) => start,
+        Some(Ok(FromLauncher::Start(start))) => *start,
         Some(Ok(_)) => return Err(CollectorError::NoStart("its first line is no start".into())),
         Some(Err(error)) => return Err(CollectorError::NoStart(error.to_string())),
         None => return Err(CollectorError::NoStart("its input is empty".into())),

@@ -8,11 +8,13 @@
 pub(crate) mod state;
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::image::Slot;
+use crate::process;
 use crate::process_exit::ExitDetection;
 use crate::protocol::WhenLeftBehind;
 use crate::recording::Recording;
@@ -38,7 +40,7 @@ impl Recording {
         }
         if self.left_behind.when == WhenLeftBehind::Leave {
             for pid in self.running() {
-                self.left_behind.note(pid, 0);
+                self.left_behind.note(pid, executable(pid), 0);
                 self.stopping = true;
             }
             return;
@@ -48,14 +50,16 @@ impl Recording {
             false => Signal::KILL,
         };
         for pid in self.running() {
+            // A process that the signal has ended has no path any more.
+            let executable = executable(pid);
             if self.left_behind.signal_sent(pid) != Some(signal.as_raw()) && self.send(pid, signal)
             {
-                self.left_behind.note(pid, signal.as_raw());
+                self.left_behind.note(pid, executable, signal.as_raw());
             }
         }
         if waited > GRACE + TERMINATION + GIVE_UP {
             for pid in self.running() {
-                self.left_behind.note(pid, 0);
+                self.left_behind.note(pid, executable(pid), 0);
             }
             self.stopping = true;
         }
@@ -89,4 +93,9 @@ impl Recording {
         };
         self.search.maps_arena(pid) == Some(true) && send(process.as_fd())
     }
+}
+
+/// The path of the file that a process runs; empty if it has ended or may not be inspected.
+fn executable(pid: u32) -> PathBuf {
+    process::executable_path(pid).unwrap_or_default()
 }

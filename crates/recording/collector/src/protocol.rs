@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub enum FromLauncher {
     /// Begins the recording; the first message. The collector answers with
     /// [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
-    Start(Start),
+    Start(Box<Start>),
     /// The first process was started (its `exec` may be still to come). Only after
     /// this message does [`ToLauncher::Done`] contain the reason if the program turns
     /// out not to be recordable.
@@ -315,7 +315,7 @@ mod tests {
         let expected = Start::new("/tmp/x", vec!["a".into(), "b".into()]);
         assert_eq!(
             serde_json::from_str::<FromLauncher>(line).unwrap(),
-            FromLauncher::Start(expected)
+            FromLauncher::Start(Box::new(expected))
         );
     }
 
@@ -328,7 +328,7 @@ mod tests {
             sysroot: Some(raw().into()),
             ..Start::new(raw(), vec!["plain".into(), raw()])
         };
-        let message = FromLauncher::Start(start);
+        let message = FromLauncher::Start(Box::new(start));
         let line = serde_json::to_string(&message).unwrap();
         assert!(line.contains("\"plain\""), "{line}");
         assert_eq!(

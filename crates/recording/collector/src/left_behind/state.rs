@@ -1,9 +1,9 @@
 //! What was done about processes that the first one left behind.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::process;
 use crate::protocol::{LeftBehind, WhenLeftBehind};
 
 /// What was done about such processes.
@@ -32,10 +32,10 @@ impl LeftBehindState {
         self.by_pid.get(&pid).map(|it| it.signal)
     }
 
-    pub(super) fn note(&mut self, pid: u32, signal: i32) {
+    pub(super) fn note(&mut self, pid: u32, executable: PathBuf, signal: i32) {
         let note = self.by_pid.entry(pid).or_insert_with(|| LeftBehind {
             pid,
-            executable: process::executable_path(pid).unwrap_or_default(),
+            executable,
             signal,
         });
         note.signal = signal;

@@ -497,7 +497,7 @@ fn a_program_that_never_attaches_leaves_no_image() {
 fn a_trace_that_cannot_be_begun_is_an_error() {
     let (input, mut to) = std::io::pipe().unwrap();
     let start = allotrope_collector::protocol::Start::new("/dev/full", vec![]);
-    let mut line = serde_json::to_vec(&FromLauncher::Start(start)).unwrap();
+    let mut line = serde_json::to_vec(&FromLauncher::Start(Box::new(start))).unwrap();
     line.push(b'\n');
     to.write_all(&line).unwrap();
     let mut output = Vec::new();

@@ -127,7 +127,7 @@ impl Session {
         let (input, mut to) = std::io::pipe().unwrap();
         let (from, answers) = std::io::pipe().unwrap();
         let collector = collect(input, answers, folder.path());
-        send(&mut to, &FromLauncher::Start(start));
+        send(&mut to, &FromLauncher::Start(Box::new(start)));
         let mut from = BufReader::new(from);
         let arena = match receive(&mut from) {
             ToLauncher::Ready { arena } => arena,
