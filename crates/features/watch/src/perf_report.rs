@@ -18,8 +18,8 @@ use crate::{json, poireau};
 
 /// Most deallocations that are kept: as many as a watched process keeps.
 const MAX_FREED: usize = 4096;
-/// Number of processes from which on those without live blocks are forgotten.
-const MAX_PROCESSES: usize = 4096;
+/// Smallest number of processes from which on those without live blocks are forgotten.
+const MANY_PROCESSES: usize = 4096;
 /// Rough bytes of a block, of a process with its sums, and of a frame besides its texts.
 const OF_BLOCK: u64 = 128;
 const OF_PROCESS: u64 = 2048;
@@ -36,6 +36,8 @@ pub struct PerfBlocks {
     freed: VecDeque<Freed>,
     stacks: Stacks,
     processes: BTreeMap<u32, (Arc<str>, Counters)>,
+    /// Number of processes from which on those without live blocks are forgotten.
+    forgotten_from: usize,
     last: u64,
     mark: Option<Mark>,
 }
@@ -99,6 +101,7 @@ impl PerfBlocks {
             freed: VecDeque::new(),
             stacks: Stacks::default(),
             processes: BTreeMap::new(),
+            forgotten_from: MANY_PROCESSES,
             last: 0,
             mark: None,
         }
@@ -107,7 +110,9 @@ impl PerfBlocks {
     /// Takes the next event.
     pub fn add(&mut self, event: Event) {
         self.last = self.last.max(event.time);
-        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&event.process) {
+        if self.processes.len() >= self.forgotten_from
+            && !self.processes.contains_key(&event.process)
+        {
             self.forget_processes();
         }
         let process = self.processes.entry(event.process);
@@ -164,6 +169,8 @@ impl PerfBlocks {
         let with_blocks = self.live.keys().map(|it| it.0);
         let with_blocks: rustc_hash::FxHashSet<u32> = with_blocks.collect();
         self.processes.retain(|it, _| with_blocks.contains(it));
+        // Where most have blocks, each search for others is paid for by as many new processes.
+        self.forgotten_from = MANY_PROCESSES.max(2 * self.processes.len());
     }
 
     /// The bytes that the blocks and their stacks take, roughly.
