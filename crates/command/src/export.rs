@@ -201,7 +201,8 @@ fn list(output: &mut dyn Write) -> io::Result<()> {
     write_lines(output, table.lines(Style::plain(usize::MAX)))
 }
 
-fn write(
+/// Writes in a format, with the error that caused it if the output cannot be written.
+pub fn write(
     exporter: &dyn Exporter,
     input: &Input<'_>,
     options: &ExportOptions,

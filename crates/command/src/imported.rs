@@ -12,6 +12,7 @@ use allotrope_text::{Shown, shown};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::export;
 use crate::glue::GlueArguments;
 use crate::message;
 use crate::pager::PagerArguments;
@@ -63,7 +64,7 @@ impl Stacks {
         Err(Failure::new(BAD_INPUT, sentence))
     }
 
-    /// The wanted metric, or the first that the file has; fails if it does not have it.
+    /// The wanted metric; fails if the file does not have it.
     pub fn metric(&self, wanted: Option<Metric>) -> Result<Option<Metric>, Failure> {
         let Some(metric) = wanted else {
             return Ok(None);
@@ -138,13 +139,7 @@ impl Stacks {
             metric: Metric::Allocations,
             all_frames: false,
         };
-        standard_output::print(|out| {
-            let written = exporter.write(&input, &options, out);
-            written.map_err(|error| match error {
-                allotrope_formats::ExportError::Io(error) => error,
-                other => std::io::Error::other(other),
-            })
-        })
+        standard_output::print(|out| export::write(exporter, &input, &options, out))
     }
 
     /// Prints a site (`site:7`), or the sites with a function in their stacks, in full.

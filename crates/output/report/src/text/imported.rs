@@ -86,13 +86,11 @@ pub fn write_imported(
     };
     let profile = imported.attributed.profile;
     let rows = rows(imported.attributed, options);
-    for metric in listed {
-        match options.tree {
-            Some(order) => tree::write(profile, &rows, metric, order, options, out)?,
-            None => lists::write(profile, &rows, metric, false, options, out)?,
-        }
-        if options.tree.is_some() {
-            break;
+    if let (Some(order), Some(&metric)) = (options.tree, listed.first()) {
+        tree::write(profile, &rows, metric, order, options, out)?;
+    } else {
+        for metric in listed {
+            lists::write(profile, &rows, metric, false, options, out)?;
         }
     }
     super::write_source_warnings(options, out)?;
