@@ -32,6 +32,15 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
+    /// So many blocks of which only the sum of the lifetimes is known, in microseconds.
+    pub(crate) fn of_sum(blocks: u64, total_us: u64) -> Self {
+        Self {
+            blocks,
+            total_ns: Sum(u128::from(total_us) * 1000),
+            ..Self::default()
+        }
+    }
+
     /// Adds a block that lived this long.
     #[inline]
     pub fn add(&mut self, ns: u64) {

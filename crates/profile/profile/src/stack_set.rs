@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::filter::Filter;
+use crate::lifetime::Lifetimes;
 use crate::metric::{Metric, MetricSet, MetricValues};
 use crate::model::{Module, Process, Profile, Site, Totals, UNKNOWN_MODULE, command_text};
 use crate::named_frame::{Frame, StackFrame};
@@ -229,6 +230,7 @@ fn site(stack: &CountedStack, number: u32) -> Site {
         allocations_at_peak: figure(Metric::PeakAllocations),
         max_bytes: maximum.bytes,
         max_allocations: maximum.allocations,
+        lifetimes: Lifetimes::of_sum(figure(Metric::Allocations), figure(Metric::Lifetime)),
         ..Site::default()
     }
 }
@@ -260,6 +262,22 @@ fn counted(site: &Site) -> CountedStack {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sites_of_a_set_have_all_of_its_figures() {
+        let set = StackSet {
+            stacks: vec![CountedStack {
+                frames: [].into(),
+                figures: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+                maximum: None,
+            }],
+            known: MetricSet::OF_STACKS,
+            ..StackSet::default()
+        };
+        let profile = set.to_profile();
+        let (_, site) = profile.site(1).expect("the set has a stack");
+        assert_eq!(site.metrics(), set.stacks[0].figures);
+    }
 
     #[test]
     fn divided_figures_are_rounded() {
