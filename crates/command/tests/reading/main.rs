@@ -6,6 +6,7 @@ mod story;
 mod support;
 
 mod blame;
+mod block_types;
 mod bombs;
 mod diff;
 mod diff_compilers;
