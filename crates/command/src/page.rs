@@ -91,6 +91,7 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
         thread_times: true,
         evidence: true,
         site_details: true,
+        stacks: &[],
     };
     let profile = recording.profile_with(wanted)?;
     recording.notes().iter().for_each(message::print);

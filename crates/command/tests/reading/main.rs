@@ -7,6 +7,7 @@ mod support;
 
 mod blame;
 mod block_types;
+mod blocks_shown;
 mod bombs;
 mod diff;
 mod diff_compilers;
