@@ -53,7 +53,10 @@ fn judged(source: &str, flags: &[&str]) -> (u64, u64) {
     };
     let (mut right, mut unknown) = (0, 0);
     let processes = json["processes"].as_array().expect("a list");
-    for site in processes.iter().flat_map(|it| it["sites"].as_array().expect("a list")) {
+    for site in processes
+        .iter()
+        .flat_map(|it| it["sites"].as_array().expect("a list"))
+    {
         let stack = site["stack"].as_array().expect("a list");
         let cases = stack.iter().map(function);
         let mut cases = cases.filter(|it| !it.contains("closure"));
@@ -65,7 +68,10 @@ fn judged(source: &str, flags: &[&str]) -> (u64, u64) {
         let size = site["smallest_bytes"].as_u64().unwrap_or(0);
         match site["type"].as_str() {
             Some(name) => {
-                assert!(is_right(types, name, size), "{source} {flags:?}: {name}, not {types}");
+                assert!(
+                    is_right(types, name, size),
+                    "{source} {flags:?}: {name}, not {types}"
+                );
                 right += 1;
             }
             None => unknown += 1,
@@ -80,7 +86,10 @@ fn no_type_of_the_cpp_cases_is_wrong_and_most_are_known_with_debug_information()
         for level in ["-O0", "-O2"] {
             let (right, unknown) = judged(source, &["-std=c++17", level]);
             // `new T` and malloc are unknown by design.
-            assert!(right > unknown, "{source} {level}: {right}, {unknown} unknown");
+            assert!(
+                right > unknown,
+                "{source} {level}: {right}, {unknown} unknown"
+            );
             judged(source, &["-std=c++17", level, "-g0"]);
         }
     }
@@ -92,7 +101,10 @@ fn no_type_of_the_rust_cases_is_wrong_and_most_are_known_with_names_that_have_th
         for level in ["-Copt-level=0", "-Copt-level=3"] {
             let v0 = [level, "-Csymbol-mangling-version=v0"];
             let (right, unknown) = judged(source, &v0);
-            assert!(right > unknown, "{source} {level}: {right}, {unknown} unknown");
+            assert!(
+                right > unknown,
+                "{source} {level}: {right}, {unknown} unknown"
+            );
             judged(source, &[level, "-Csymbol-mangling-version=legacy"]);
         }
     }
@@ -100,10 +112,19 @@ fn no_type_of_the_rust_cases_is_wrong_and_most_are_known_with_names_that_have_th
 
 #[test]
 fn types_and_operators_are_in_every_output() {
-    let recording = record(compiled_with("types/tuned.cc", &["-std=c++17"])).run().ok();
+    let recording = record(compiled_with("types/tuned.cc", &["-std=c++17"]))
+        .run()
+        .ok();
     let trace = recording.trace.to_str().expect("UTF-8");
-    let by_type = allotrope(["report", trace, "--by", "type", "--metric", "bytes", "--top", "50"]).ok().text();
-    by_type.has("Allocated bytes, by type of blocks").has("[unknown]").has("char");
+    let by_type = allotrope([
+        "report", trace, "--by", "type", "--metric", "bytes", "--top", "50",
+    ])
+    .ok()
+    .text();
+    by_type
+        .has("Allocated bytes, by type of blocks")
+        .has("[unknown]")
+        .has("char");
     let by_entry = allotrope(["report", trace, "--by", "entry"]).ok().text();
     by_entry.has("operator new").has("malloc");
     let report = recording.report();
@@ -114,7 +135,11 @@ fn types_and_operators_are_in_every_output() {
     let site = of_strings[0];
     assert_eq!(site["operator"], "operator new", "{site}");
     let number = format!("site:{}", site["number"]);
-    allotrope(["show", trace, &number]).ok().text().has("types").has("char");
+    allotrope(["show", trace, &number])
+        .ok()
+        .text()
+        .has("types")
+        .has("char");
     let number = site["number"].to_string();
     let full = allotrope(["report", trace, "--site", &number]).ok().text();
     full.has("operator new (malloc)").has("char");
