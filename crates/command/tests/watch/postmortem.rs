@@ -15,7 +15,7 @@ use allotrope_shm::samples::reader::State;
 use serde_json::Value;
 
 use crate::support::record::command;
-use crate::support::watched::{Program, state_of};
+use crate::support::watched::{Program, state_of, wait_for_holder};
 use crate::support::{Ended, Text, compiled_with, is_root, run, skip, until};
 
 /// A size that nothing but the test's own commands allocates.
@@ -52,19 +52,8 @@ impl Holder {
         format!("{}/{}", env!("CARGO_PKG_VERSION"), self.name)
     }
 
-    /// Waits until it has the memory that this process has now.
     fn wait_for(&self, process: u32) {
-        let began = state_of(process).process.began;
-        // It also has those of processes that another version of Allotrope has prepared.
-        let is_it = |file: &OwnedFd| {
-            let mapped = Mapped::new(file).expect("a mapping");
-            State::read(mapped.memory()).is_ok_and(|state| {
-                state.process.id == u64::from(process) && state.process.began == began
-            })
-        };
-        until("the holder has the memory", || {
-            kept(&self.full_name()).iter().any(is_it)
-        });
+        wait_for_holder(&self.full_name(), process);
     }
 
     /// `doctor --clean`. What was unpacked is that of other tests, so root, whose folder everybody
