@@ -15,7 +15,7 @@ use allotrope_shm::samples::reader::State;
 use serde_json::Value;
 
 use crate::support::record::command;
-use crate::support::watched::{Program, state_of, wait_for_holder};
+use crate::support::watched::{Program, wait_for_holder};
 use crate::support::{Ended, Text, compiled_with, is_root, run, skip, until};
 
 /// A size that nothing but the test's own commands allocates.
@@ -557,4 +557,9 @@ fn a_holder_that_keeps_a_state_is_not_cleaned_away() {
         holders.any(|it| it["states"].as_u64() > Some(0) && it["state"] == "stays")
     });
     assert_eq!(live(&holder.report(&process), "by_malloc"), (5, 5 * SIZE));
+    // Unless that is asked for.
+    clean(&["--yes", "--with-states"]).has("removed");
+    assert!(holders(&holder.full_name()).is_empty());
+    let report = holder.postmortem(&[&process]);
+    report.fails(2, format!("nothing is kept of process {process}"));
 }
