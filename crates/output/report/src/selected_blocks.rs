@@ -1,11 +1,12 @@
 //! Single blocks that are chosen from all blocks of some sites: the first ones in an order,
 //! among those that were allocated in a range of time. Only the chosen ones are kept in memory.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use allotrope_profile::{Block, ImageId, Profile, StackId};
+use allotrope_profile::{Block, ImageId, Process, Profile, StackId};
 use allotrope_trace::model::stack_end;
+
+use crate::free_frames::FreeFrames;
 
 /// An order of single blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub struct SelectedBlocks {
 impl SelectedBlocks {
     /// Chooses `most` blocks of this profile, which is that of the whole recording.
     pub fn new(profile: &Profile, order: BlockOrder, range_ns: [u64; 2], most: usize) -> Self {
-        let end = |it: &allotrope_profile::Process| it.started_us.saturating_add(it.duration_us);
+        let end = |it: &Process| it.started_us.saturating_add(it.duration_us);
         let ends = profile.processes.iter();
         let mut ends: Vec<_> = ends
             .map(|it| (it.id, end(it).saturating_mul(1000)))
@@ -155,16 +156,15 @@ impl SelectedBlocks {
     /// The stacks that freed chosen blocks and of which this profile does not have the frames;
     /// sorted, without duplicates.
     pub fn unnamed_stacks(&self, profile: &Profile) -> Vec<(ImageId, StackId)> {
-        let Some(known) = crate::free_frames::FreeFrames::of(profile) else {
+        let Some(known) = FreeFrames::of(profile) else {
             return Vec::new();
         };
         let blocks = self.first.iter().map(|it| it.block);
         let blocks = blocks.filter(|it| it.freed_at >= stack_end::FIRST_NODE);
         let unnamed = blocks.filter(|it| known.get(it).is_none());
         let mut unnamed: Vec<_> = unnamed.map(|it| (it.image, it.freed_at)).collect();
-        unnamed.sort_unstable_by_key(|it| Reverse(*it));
+        unnamed.sort_unstable();
         unnamed.dedup();
-        unnamed.reverse();
         unnamed
     }
 }
@@ -183,7 +183,7 @@ mod tests {
             size: n * 37 % 100,
             thread: 0,
             allocated_ns: n,
-            lifetime_ns: (n % 10 != 0).then_some(n * 61 % 100),
+            lifetime_ns: (!n.is_multiple_of(10)).then_some(n * 61 % 100),
             freed_by: None,
             freed_at: 0,
         }
@@ -191,7 +191,7 @@ mod tests {
 
     fn chosen(order: BlockOrder, range: [u64; 2], most: usize) -> (Vec<u64>, u64) {
         let profile = Profile {
-            processes: vec![allotrope_profile::Process {
+            processes: vec![Process {
                 duration_us: 1,
                 ..Default::default()
             }],
