@@ -572,20 +572,14 @@ fn a_function_that_cannot_be_annotated_has_a_sentence() {
     assert!(back.into_iter().any(|it| it.starts_with("spin+0x")));
 }
 
-/// A function to which `malloc` jumps: no frame of it is on the stack, its samples are its own.
+/// A function to which `malloc` jumps by way of another one.
 #[test]
 fn a_function_that_is_jumped_to_is_annotated_in_text_and_markdown() {
     let program = linked_bench(&[]);
     for format in ["text", "markdown"] {
         let mut allotrope = crate::support::record::command();
         allotrope.env("COLUMNS", "80");
-        allotrope.args([
-            "cpu",
-            "--annotate",
-            "pool_alloc_at",
-            "--annotate",
-            "pool_large_alloc",
-        ]);
+        allotrope.args(["cpu", "--annotate", "pool_large_alloc"]);
         allotrope.args(["--format", format, "--"]);
         let output = run(allotrope.arg(&program).arg("10000"), b"");
         let text = output.errors();
@@ -593,13 +587,15 @@ fn a_function_that_is_jumped_to_is_annotated_in_text_and_markdown() {
             return skip("the kernel refuses perf_event_open");
         }
         assert_eq!(output.status.code(), Some(7), "{text}");
+        // Markdown escapes underscores in its headings.
+        let text = text.replace("\\_", "_");
         let section = text.split("instructions of pool_large_alloc").nth(1);
         let section = section.unwrap_or_else(|| panic!("{text}"));
         section.has("linked_pools.c:").has("> marks 5%");
         let marked = section.lines().filter(|it| it.starts_with("> "));
         assert!(marked.count() > 0, "{section}");
         if format == "text" {
-            text.fits(80);
+            section.fits(80);
         }
     }
 }
