@@ -96,11 +96,16 @@ impl Program {
         let executable = self.executable.as_ref()?.image();
         let (symbols, linked) = LinkedAllocator::with_facts(executable).ok()?;
         let image = &executable.path;
-        if linked.is_some_and(|linked| linked.detoured > 0) {
-            // The recorder reports functions that it could not patch.
-            return None;
-        }
         let stripped = || linked_allocator::without_symbols(image).ok().flatten();
+        if let Some(linked) = linked.filter(|linked| linked.detoured > 0) {
+            // The recorder reports functions that it could not patch.
+            let name = linked.only_standard.then(stripped)??;
+            return Some(format!(
+                "{} has {name} linked into it, of which only the functions that every allocator \
+                 has are recorded: the symbols of the others are stripped; {OF_STRIPPED}",
+                image.shown()
+            ));
+        }
         if symbols.name.is_none()
             && !symbols.reported
             && let Some(name) = stripped()

@@ -15,6 +15,7 @@ mod deep_binding;
 mod doctor;
 mod endings;
 mod entry_points;
+mod exporting_allocators;
 mod free_stacks;
 mod jit_code;
 mod job_control;

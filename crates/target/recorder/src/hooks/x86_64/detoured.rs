@@ -48,6 +48,9 @@ pub unsafe extern "C" fn stub() {
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
         "sub rsp, {frame}",
+        // gcc does not align the stack where it sees that the function does not need it
+        // (`-fipa-stack-alignment`).
+        "and rsp, -16",
         each_vector!("movups [rsp + 16 * \\i], xmm\\i"),
         "mov [rsp + {call}], rdi",
         "mov [rsp + {call} + 8], rsi",
