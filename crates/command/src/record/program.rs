@@ -129,6 +129,20 @@ impl Program {
         ))
     }
 
+    /// The program's file, for a script its interpreter's, and those of the libraries that it loads when it
+    /// starts; `None` if it cannot be read.
+    pub fn files(&self) -> Option<Vec<PathBuf>> {
+        let image = self.executable.as_ref()?.image();
+        let Kind::Program(program) = &image.kind else {
+            return Some(vec![image.path.clone()]);
+        };
+        let preload = std::env::var_os("LD_PRELOAD");
+        let loader = program.loader.iter();
+        let libraries =
+            loader.flat_map(|it| loaded_libraries::of(it, &image.path, preload.as_deref()));
+        Some([image.path.clone()].into_iter().chain(libraries).collect())
+    }
+
     /// Whether the program will load an allocator library that also defines C++'s
     /// operators: calls of these do not pass through `malloc`.
     pub fn allocator_defines_operators(&self, preload: Option<&OsStr>) -> bool {

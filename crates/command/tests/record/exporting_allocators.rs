@@ -99,7 +99,11 @@ fn a_stripped_program() {
     let process = &report.processes()[0];
     let seen = process.total("allocations");
     // Those of the C and C++ libraries' constructors come besides.
-    assert!((own..own + 5).contains(&seen), "{own}: {}", report.summary());
+    assert!(
+        (own..own + 5).contains(&seen),
+        "{own}: {}",
+        report.summary()
+    );
 }
 
 #[test]
@@ -150,7 +154,12 @@ fn sanitizers_are_not_patched() {
             .says("linked into it, whose malloc is called instead of the recorder's");
         let script = format!("{}; true", program.display());
         let recording = record("/bin/sh").args(["-c", &script]).run().ok();
-        let printed = allotrope(["report".as_ref(), recording.trace.as_os_str()]).text();
+        let report = [
+            "report".as_ref(),
+            "--lists".as_ref(),
+            recording.trace.as_os_str(),
+        ];
+        let printed = allotrope(report).text();
         let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
         printed.has("a malloc of its own");
     }

@@ -23,6 +23,7 @@ mod killed_pairs;
 mod leaks;
 mod linked_allocators;
 mod module_files;
+mod named_allocators;
 mod nameless_code;
 mod namespaces;
 mod neighbours;

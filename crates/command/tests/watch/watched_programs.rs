@@ -636,7 +636,7 @@ fn an_allocator_that_the_program_exports_is_sampled() {
     assert_whole(&state);
     let blocks = of_size(&state, SIZE);
     assert_eq!(blocks.len(), 1);
-    assert_eq!(blocks[0].entry, EntryPoint::Malloc as u8);
+    assert_eq!(blocks[0].entry, EntryPoint::Malloc);
     let errors = watch(program.id(), &["--once"]).ok().errors();
     errors.lacks("of its own");
     program.end().ok();

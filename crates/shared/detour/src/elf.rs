@@ -16,6 +16,9 @@ const MAX_SECTIONS: u64 = 0xff00;
 /// 64 KiB.
 const MAX_SEGMENTS: u64 = 65536 / SEGMENT;
 
+/// No name of a function that is looked for is as long.
+pub const MAX_NAME: usize = 128;
+
 /// Bytes of `Elf64_Ehdr`, `Elf64_Shdr`, `Elf64_Phdr` and `Elf64_Sym`.
 const HEADER: u64 = 64;
 const SECTION: u64 = 64;
@@ -220,8 +223,7 @@ fn function<'a>(
     if !is_function || !is_defined {
         return None;
     }
-    // No name of a function that is looked for is longer.
-    let name = &name[..name.len().min(128)];
+    let name = &name[..name.len().min(MAX_NAME)];
     let end = name.iter().position(|byte| *byte == 0)?;
     Some(Symbol {
         name: &name[..end],

@@ -5,6 +5,7 @@
 use allotrope_shm::numbers::EntryPoint::{self, *};
 
 use crate::allocators::Allocator;
+use crate::named::Named;
 
 /// How many bytes a call requests. Arguments are counted from the first one that
 /// [`Function`] describes.
@@ -52,6 +53,8 @@ pub enum Operation {
     /// `xallocx`: resizes the block that is the first argument to at least as many bytes
     /// as the second, and at most as many more as the third; returns its size.
     Resize,
+    /// Whatever the user says.
+    Named(Named),
 }
 
 /// A function of an allocator, without the prefix of its name.

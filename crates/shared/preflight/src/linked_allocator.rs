@@ -130,7 +130,7 @@ fn search(file: &File) -> Option<&'static str> {
 }
 
 /// A file of which only the parts that are needed are read.
-struct Cached<'a>(&'a ReadCache<&'a File>);
+pub(crate) struct Cached<'a>(pub(crate) &'a ReadCache<&'a File>);
 
 impl Bytes for Cached<'_> {
     fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {
