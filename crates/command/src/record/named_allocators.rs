@@ -76,20 +76,18 @@ pub fn value(
     named::check(value.as_bytes()).map_err(|error| refused(sentence(&error)))?;
     let items: Vec<_> = named::all(value.as_bytes()).collect();
     let name = |at: usize| shown(&String::from_utf8_lossy(items[at].name)).to_string();
-    for (at, item) in items.iter().enumerate() {
-        if functions::by_name(item.name).is_some_and(|known| known.is_standard()) {
-            let name = name(at);
-            return Err(refused(format!(
-                "{name} is recorded without it: leave it out"
-            )));
-        }
+    let recorded = |at| refused(format!("{} is recorded without it: leave it out", name(at)));
+    let is_standard = |known: functions::Known| known.is_standard();
+    let mut known = items.iter().map(|item| functions::by_name(item.name));
+    if let Some(at) = known.position(|known| known.is_some_and(is_standard)) {
+        return Err(recorded(at));
     }
     let Some(files) = program.files() else {
         return Ok(Some((value.into(), None)));
     };
     let mut findings = vec![Finding::Missing; items.len()];
-    for file in &files {
-        let found = named_functions::of(file, value.as_bytes()).unwrap_or_default();
+    for (at, file) in files.iter().enumerate() {
+        let found = named_functions::of(file, at == 0, value.as_bytes()).unwrap_or_default();
         for (finding, found) in findings.iter_mut().zip(found) {
             *finding = finding.or(found);
         }
@@ -111,6 +109,9 @@ pub fn value(
                 "{image} and the libraries that it loads at its start have no function {name} in their \
                  symbol tables; check the name, or record a build that is not stripped"
             )));
+        }
+        if *finding == Finding::Recorded {
+            return Err(recorded(at));
         }
         if let Some(why) = finding.why() {
             return Err(refused(format!(

@@ -11,10 +11,12 @@
  * truth kept: P 7 of 20 bytes, which stay; M one of 256 bytes, which stays.
  * truth cleared: a pool that is reset 4 times with 5 blocks of 10 bytes, and destroyed: P 20, 200 bytes;
  *   M one of 256 bytes. Nothing stays.
- * truth objects: 30 of 3*8 bytes, and 20 of 300 bytes, of which 4 become 400 bytes: O 54, 8,320 bytes.
- *   Nothing stays.
+ * truth objects: 30 of 3*8 bytes, and 20 of 300 bytes, of which 4 become 400 bytes, and 5 of 40 bytes by
+ *   a function of 9 arguments: O 59, 8,520 bytes. Nothing stays.
  * truth threaded: 4 threads with 100 pools of 256 bytes with 20 blocks of 12 bytes: P 8000, 96,000 bytes;
  *   M 400, 102,400 bytes. Nothing stays.
+ * truth many, with an argument: a pool of 32 MiB with 1,100,000 blocks of 8 bytes, and nothing else: P
+ *   1,100,000. Nothing stays.
  * truth child: a forked child destroys a pool with 9 blocks of 16 bytes, which it inherited, and leaves
  *   one with 2 blocks of 17 bytes: P 2, 34 bytes, which stay. In the parent 9 of 16 bytes stay.
  */
@@ -40,6 +42,7 @@ void pool_destroy(struct pool *pool);
 void *object_new(size_t count, size_t size);
 void *object_resize(void *object, size_t size);
 void object_free(void *object);
+void *object_traced(size_t size, int a, int b, int c, int d, int e, int f, int g, int h);
 
 #ifndef PROGRAM
 struct chunk {
@@ -166,6 +169,13 @@ ALONE void *object_resize(void *object, size_t size) {
     *(size_t *)block = size;
     return block + 16;
 }
+
+/* Arguments behind the sixth are on the stack. */
+ALONE void *object_traced(size_t size, int a, int b, int c, int d, int e, int f, int g, int h) {
+    if (a != 2 || b != 3 || c != 4 || d != 5 || e != 6 || f != 7 || g != 8 || h != 9)
+        _exit(4);
+    return object_new(1, size);
+}
 #endif
 
 #ifndef LIBRARY
@@ -215,6 +225,8 @@ ALONE static void objects(void) {
         object_free(object);
     }
     object_free(NULL);
+    for (int i = 0; i < 5; i++)
+        object_free(object_traced(40, 2, 3, 4, 5, 6, 7, 8, 9));
     for (int i = 0; i < 20; i++) {
         void *object = object_new(1, 300);
         if (i < 4)
@@ -247,7 +259,18 @@ ALONE static void child(struct pool *pool) {
         sink = pool_alloc(pool, 17);
 }
 
-int main(void) {
+ALONE static void many(void) {
+    struct pool *pool = pool_create(32 << 20);
+    for (int i = 0; i < 1100000; i++)
+        sink = pool_alloc(pool, 8);
+    pool_destroy(pool);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        many();
+        return 0;
+    }
     served();
     kept();
     cleared();

@@ -16,7 +16,8 @@ use crate::support::{Text, allotrope, compiled_with, record, skip};
 const SOURCE: &str = "named_allocators.c";
 const POOLS: &str = "alloc=pool_alloc:2@1,alloc=pool_zalloc:2@1,free=pool_free:2,\
                      reset=pool_destroy:1,reset=pool_reset:1";
-const OBJECTS: &str = "alloc=object_new:1*2,realloc=object_resize:1:2,free=object_free:1";
+const OBJECTS: &str =
+    "alloc=object_new:1*2,alloc=object_traced:1,realloc=object_resize:1:2,free=object_free:1";
 
 /// The recording of a program with both allocators named.
 fn named(program: &Path) -> Record {
@@ -39,7 +40,7 @@ const TRUTH: [(&str, bool, u64, u64, u64); 11] = [
     ("kept", true, 1, 256, 1),
     ("cleared", false, 20, 200, 0),
     ("cleared", true, 1, 256, 0),
-    ("objects", false, 54, 8320, 0),
+    ("objects", false, 59, 8520, 0),
     ("objects", true, 0, 0, 0),
     ("threaded", false, 8000, 96_000, 0),
     ("threaded", true, 400, 102_400, 0),
@@ -93,7 +94,7 @@ fn expect_truth(program: &Path) {
     let pools = TRUTH.iter().filter(|it| !it.1 && it.0 != "objects");
     let pools = 2 + pools.map(|it| it.2).sum::<u64>();
     assert_eq!(through(&recording.trace, EntryPoint::Pool), pools);
-    assert_eq!(through(&recording.trace, EntryPoint::Reported), 54);
+    assert_eq!(through(&recording.trace, EntryPoint::Reported), 59);
 }
 
 #[test]
@@ -293,5 +294,24 @@ fn a_program_that_another_one_starts() {
     let program = compiled_with(SOURCE, &[]);
     let script = format!("exec {}", program.display());
     let recording = named(Path::new("/bin/sh")).args(["-c", &script]).run().ok();
-    assert_eq!(through(&recording.trace, EntryPoint::Reported), 54);
+    assert_eq!(through(&recording.trace, EntryPoint::Reported), 59);
+}
+
+/// The recorder's table has 1,048,576 entries, one of them for the pool itself.
+#[test]
+fn blocks_for_which_there_is_no_space_are_lost_and_counted() {
+    let program = compiled_with(SOURCE, &[]);
+    let recording = named(&program).arg("many").run().ok();
+    let profile = profiled(&recording.trace);
+    let process = &profile.processes[0];
+    let mut entries = process
+        .entries
+        .iter()
+        .filter(|it| it.entry == EntryPoint::Pool);
+    let pools = entries.next().expect("there are blocks of pools");
+    assert_eq!(pools.allocations + process.lost_events, 1_100_000);
+    assert!((1_000_000..1 << 20).contains(&pools.allocations));
+    // Those that are known are freed with their pool.
+    assert_eq!(pools.deallocations, pools.allocations);
+    recording.stderr.has("events lost");
 }

@@ -9,15 +9,13 @@
 use core::ops::Range;
 
 use crate::functions;
+use crate::named::MAX_NAME;
 
 /// Largest number of sections that are read. (Without `SHN_XINDEX` a file has fewer than 0xff00.)
 const MAX_SECTIONS: u64 = 0xff00;
 /// Largest number of program headers that are read. The kernel accepts no more than fit into
 /// 64 KiB.
 const MAX_SEGMENTS: u64 = 65536 / SEGMENT;
-
-/// No name of a function that is looked for is as long.
-pub const MAX_NAME: usize = 128;
 
 /// Bytes of `Elf64_Ehdr`, `Elf64_Shdr`, `Elf64_Phdr` and `Elf64_Sym`.
 const HEADER: u64 = 64;

@@ -18,7 +18,8 @@
 //! The command and the recorder have this one parser: it does not allocate and does not panic, for the
 //! text comes from the environment.
 
-use crate::elf::{Bytes, Elf, MAX_NAME, Symbol, Table};
+/// No name of a function is as long.
+pub const MAX_NAME: usize = 128;
 
 /// Separates the allocators in the value of
 /// [`ALLOCATORS_VARIABLE`](allotrope_shm::layout::ALLOCATORS_VARIABLE), by which the recorder gets them.
@@ -148,30 +149,6 @@ pub fn check(value: &[u8]) -> Result<(), Error<'_>> {
 /// All items of a value that are right.
 pub fn all(value: &[u8]) -> impl Iterator<Item = Item<'_>> {
     allocators(value).flat_map(|text| items(text).flatten())
-}
-
-/// Passes the functions of a file that have the name of an item, with the number of the item; perhaps
-/// several, for a `static` function may be in each of a program's parts, and perhaps one twice, under both
-/// symbol tables.
-pub fn find<'a, B: Bytes + ?Sized>(
-    elf: &Elf<'a, B>,
-    value: &[u8],
-    mut visit: impl FnMut(usize, Symbol<'a>),
-) {
-    let may_be = |name: &[u8]| {
-        all(value).any(|item| {
-            let rest = name.strip_prefix(item.name);
-            rest.is_some_and(|rest| rest.first() == Some(&0))
-        })
-    };
-    for table in [Table::Exported, Table::All] {
-        for symbol in elf.functions_that(table, may_be) {
-            let number = all(value).position(|item| item.name == symbol.name);
-            if let Some(number) = number {
-                visit(number, symbol);
-            }
-        }
-    }
 }
 
 fn is_new(named: Named) -> bool {

@@ -1,8 +1,10 @@
-//! The entry points of the allocators that are linked into one program.
+//! The entry points of the allocators that are linked into one program, and the functions of a file that
+//! the user named.
 
 use crate::allocators::{Allocator, may_be_sanitizers, sanitizer_of_function};
-use crate::elf::{Bytes, Elf, Table};
+use crate::elf::{Bytes, Elf, Symbol, Table};
 use crate::functions::{self, Known};
+use crate::named::{self, MAX_FUNCTIONS};
 
 /// Largest number of entry points of a program: more than there are names.
 pub const MAX: usize = 256;
@@ -142,6 +144,38 @@ impl Survey {
             let allocator = Allocator::of_function(symbol.name).or_else(by_prefix);
             if let Some(allocator) = allocator {
                 self.allocators[allocator as usize] = true;
+            }
+        }
+    }
+}
+
+/// Passes the functions of a file that have the name of an item, with the number of the item; perhaps
+/// several, for a `static` function may be in each of a program's parts, and perhaps one twice, under both
+/// symbol tables.
+pub fn find_named<'a, B: Bytes + ?Sized>(
+    elf: &Elf<'a, B>,
+    value: &[u8],
+    mut visit: impl FnMut(usize, Symbol<'a>),
+) {
+    // The text is parsed once, not for each of a program's symbols.
+    let mut names: [&[u8]; MAX_FUNCTIONS] = [&[]; MAX_FUNCTIONS];
+    let mut count = 0;
+    for (name, item) in names.iter_mut().zip(named::all(value)) {
+        *name = item.name;
+        count += 1;
+    }
+    let names = &names[..count];
+    let may_be = |symbol: &[u8]| {
+        let is_it = |name: &&[u8]| {
+            let rest = symbol.strip_prefix(*name);
+            rest.is_some_and(|rest| rest.first() == Some(&0))
+        };
+        names.iter().any(is_it)
+    };
+    for table in [Table::Exported, Table::All] {
+        for symbol in elf.functions_that(table, may_be) {
+            if let Some(number) = names.iter().position(|name| *name == symbol.name) {
+                visit(number, symbol);
             }
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use allotrope_detour::elf::Elf;
 use allotrope_detour::named;
 use allotrope_detour::plan::{Plan, Refusal};
+use allotrope_detour::survey::{self, Survey};
 use object::ReadCache;
 
 use crate::linked_allocator::Cached;
@@ -19,6 +20,8 @@ pub enum Finding {
     Missing,
     /// It cannot be patched.
     Refused(Refusal),
+    /// It is one of an allocator that is recorded anyway.
+    Recorded,
     /// It can be patched.
     Patched,
 }
@@ -28,7 +31,7 @@ impl Finding {
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Missing, other) => other,
-            (Self::Refused(_), Self::Patched) => Self::Patched,
+            (Self::Refused(_), other @ (Self::Patched | Self::Recorded)) => other,
             (found, _) => found,
         }
     }
@@ -51,20 +54,27 @@ impl Finding {
     }
 }
 
-/// What the file at `path` shows of the functions in a value of the variable, in their order.
+/// What the file at `path` shows of the functions in a value of the variable, in their order. Allocators that
+/// are known are patched in a program only, not in a library.
 ///
 /// # Errors
 /// If there is no regular file at `path` that can be opened.
-pub fn of(path: &Path, value: &[u8]) -> io::Result<Vec<Finding>> {
+pub fn of(path: &Path, is_program: bool, value: &[u8]) -> io::Result<Vec<Finding>> {
     let file = allotrope_files::open_regular(path)?;
     let cache = ReadCache::new(&file);
     let bytes = Cached(&cache);
     let mut findings = vec![Finding::Missing; named::all(value).count()];
     if let Some(elf) = Elf::open(&bytes) {
-        named::find(&elf, value, |number, symbol| {
-            let found = match Plan::at(&elf, symbol.address, symbol.size, symbol.is_resolver) {
-                Ok(_) => Finding::Patched,
-                Err(refusal) => Finding::Refused(refusal),
+        let survey = is_program.then(|| Survey::of(&elf));
+        let known = |address| {
+            let mut found = survey.iter().flat_map(Survey::found);
+            found.any(|found| found.address == address)
+        };
+        survey::find_named(&elf, value, |number, symbol| {
+            let plan = || Plan::at(&elf, symbol.address, symbol.size, symbol.is_resolver);
+            let found = match known(symbol.address) {
+                true => Finding::Recorded,
+                false => plan().map_or_else(Finding::Refused, |_| Finding::Patched),
             };
             findings[number] = findings[number].or(found);
         });

@@ -41,12 +41,18 @@ pub fn make(value: &'static [u8], program: &Elf<'_, [u8]>, first: usize, stub: u
         return;
     };
     let names = || named::all(value).map(|item| core::str::from_utf8(item.name).unwrap_or(""));
-    let is_possible = patches::is_only_thread() && blocks::begin();
+    // Most programs that a recorded one starts have none of the functions.
+    let mut is_possible = None;
     let mut number = first;
     let mut patch = |elf: &Elf<'_, [u8]>, bias: Option<u64>| {
         let mut targets = [None; MAX_TARGETS];
         let count = find(elf, value, functions, names, &mut targets);
         let targets = &targets[..count.min(survey::MAX.saturating_sub(number))];
+        if targets.is_empty() {
+            return;
+        }
+        let is_possible =
+            *is_possible.get_or_insert_with(|| patches::is_only_thread() && blocks::begin());
         let bias = bias.filter(|bias| is_possible && is_unchanged(elf, targets, *bias));
         let made = bias.and_then(|bias| patches::make_all(elf, targets, number, bias, stub));
         if made.is_none() {
@@ -57,7 +63,9 @@ pub fn make(value: &'static [u8], program: &Elf<'_, [u8]>, first: usize, stub: u
     patch(program, patches::bias(program));
     let first = next::loader_debug().and_then(|debug| debug.first_module());
     let libraries = first.into_iter().flat_map(LinkMap::and_following).skip(1);
-    for map in libraries.filter(|map| !modules::is_own_path(map.path())) {
+    // The kernel's own library is in no file.
+    let in_files = libraries.filter(|map| map.path().contains(&b'/'));
+    for map in in_files.filter(|map| !modules::is_own_path(map.path())) {
         let Some(file) = file_of(map) else {
             continue;
         };
@@ -105,7 +113,7 @@ fn find<N: Iterator<Item = &'static str>>(
     targets: &mut [Option<Target>; MAX_TARGETS],
 ) -> usize {
     let mut count = 0;
-    named::find(elf, value, |number, symbol| {
+    survey::find_named(elf, value, |number, symbol| {
         let mut known = targets.iter().flatten();
         if known.any(|target| target.address == symbol.address) {
             return;
