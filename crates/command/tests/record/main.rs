@@ -3,6 +3,8 @@
 // As users name it, for the attribute `#[allotrope::test]`.
 extern crate allotrope_client as allotrope;
 
+#[path = "../recorded/mod.rs"]
+mod recorded;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -35,6 +37,7 @@ mod probes;
 mod processes;
 mod raw_paths;
 mod real_programs;
+mod recorded_system;
 mod refusals;
 mod reliability;
 mod symbols_later;
