@@ -105,7 +105,8 @@ fn no_type_of_the_rust_cases_is_wrong_and_most_are_known_with_names_that_have_th
                 right > unknown,
                 "{source} {level}: {right}, {unknown} unknown"
             );
-            judged(source, &[level, "-Csymbol-mangling-version=legacy"]);
+            // The scheme that the compiler chooses by itself.
+            judged(source, &[level]);
         }
     }
 }

@@ -198,10 +198,12 @@ mod tests {
         for count in [0, 1, 2, PIECE, PIECE + 1, 2 * PIECE, 4 * PIECE + 3] {
             let sites: Vec<Site> = (0..count).map(site).collect();
             let mut text = b"[".to_vec();
+            let profile = Profile::default();
+            let types = BlockTypes::new(&profile);
             let additions = Additions {
                 rules: &[],
                 per: Some(2.0),
-                types: &BlockTypes::new(&Profile::default()),
+                types: &types,
                 duration_us: 0,
             };
             write(&sites, &additions, &Numbers::new(3), &mut text).unwrap();
