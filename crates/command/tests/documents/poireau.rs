@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::watched::Program;
+use crate::support::watched::{Program, wait_for_holder};
 use crate::support::{
     Started, Text, allotrope, command, compiled, is_installed, is_root, run, skip, until,
 };
@@ -288,14 +288,13 @@ fn line_66_information_after_a_crash() {
         holder(postmortem.args(["postmortem", &process, "--format", "json", "--top", "1000"]));
         run(&mut postmortem, b"")
     };
-    until("the holder has it", || {
-        postmortem().errors().contains("runs; look at it")
-    });
+    let full = format!("{}/{name}", env!("CARGO_PKG_VERSION"));
+    wait_for_holder(&full, service.id());
+    assert!(postmortem().errors().contains("runs; look at it"));
     service.signal(Signal::SEGV);
     until("it has ended", || service.has_ended());
     until("its end is known", || postmortem().status.success());
     assert_eq!(live(&postmortem().ok().json(), "by_malloc"), (9, 9 * SIZE));
-    let full = format!("{}/{name}", env!("CARGO_PKG_VERSION"));
     for holder in allotrope_shm::samples::file::holders(&full) {
         let _ = Command::new("kill").arg(holder.to_string()).status();
     }

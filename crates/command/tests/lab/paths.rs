@@ -494,7 +494,7 @@ fn files_that_cannot_be_compared() {
         ),
         (
             vec![&stacks, &stacks, "--fail-on", "instructions>+2%"],
-            "recordings have no instructions",
+            "recordings have neither instructions",
         ),
     ] {
         let (code, errors) = status(&words);
@@ -661,7 +661,8 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
         trace: recording.trace.to_str().expect("UTF-8").to_owned(),
         folder: recording.folder,
     };
-    let Some(before) = recorded.paths("before.paths", &build("before.so"), &[]) else {
+    let Some(before) = recorded.paths("before.paths", &build("before.so"), &["--sample", "2000"])
+    else {
         return;
     };
     let source = fs::read_to_string(inside("allocator.c")).expect("it is there");
@@ -687,7 +688,7 @@ fn the_example_of_an_allocator_that_asks_the_environment() {
 
     run("git", &["apply", "ask-once.patch"]);
     let after = recorded
-        .paths("after.paths", &build("after.so"), &[])
+        .paths("after.paths", &build("after.so"), &["--sample", "2000"])
         .expect("it steps");
     assert!(
         !after["allocators"][0]["callees"]

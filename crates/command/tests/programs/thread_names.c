@@ -190,8 +190,10 @@ static void *show_key(void *key) {
 
 static void behave(void) {
     pthread_key_t keys[31];
-    for (int i = 0; i < 31; i++)
-        printf("%d %u\n", pthread_key_create(&keys[i], NULL), keys[i]);
+    for (int i = 0; i < 31; i++) {
+        int error = pthread_key_create(&keys[i], NULL);
+        printf("%d %u\n", error, keys[i]);
+    }
     pthread_t thread;
     void *result;
     pthread_create(&thread, NULL, show_key, &keys[30]);

@@ -3,6 +3,8 @@
 // As users name it, for the attribute `#[allotrope::test]`.
 extern crate allotrope_client as allotrope;
 
+#[path = "../recorded/mod.rs"]
+mod recorded;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -15,6 +17,7 @@ mod deep_binding;
 mod doctor;
 mod endings;
 mod entry_points;
+mod exporting_allocators;
 mod free_stacks;
 mod jit_code;
 mod job_control;
@@ -22,6 +25,7 @@ mod killed_pairs;
 mod leaks;
 mod linked_allocators;
 mod module_files;
+mod named_allocators;
 mod nameless_code;
 mod namespaces;
 mod neighbours;
@@ -33,6 +37,7 @@ mod probes;
 mod processes;
 mod raw_paths;
 mod real_programs;
+mod recorded_system;
 mod refusals;
 mod reliability;
 mod symbols_later;

@@ -1,6 +1,6 @@
-//! The workload of the tests `recorded_*.rs`, whose allocations follow from its
-//! source. Those test programs differ only in their global allocator, and each records
-//! itself.
+//! The workload of the tests `recorded_*.rs` and `record/recorded_system.rs`, whose
+//! allocations follow from its source. Those test programs differ only in their global
+//! allocator, and each records itself.
 
 #![allow(dead_code)] // each test file uses its own part
 

@@ -4,13 +4,13 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-use allotrope_shm::samples::file::{Mapped, find};
+use allotrope_shm::samples::file::{Mapped, find, kept};
 use allotrope_shm::samples::reader::State;
 
 use super::compile::compiled;
 use super::ended::Ended;
 use super::record::command;
-use super::started::Started;
+use super::started::{Started, until};
 
 /// `programs/watched.c`, started by `allotrope standby` with these options.
 pub struct Program(pub Started);
@@ -87,4 +87,20 @@ pub fn state_of(process: u32) -> State {
 pub fn read(file: &OwnedFd) -> State {
     let mapped = Mapped::new(file).expect("a mapping");
     State::read(mapped.memory()).expect("a state")
+}
+
+/// Waits until the holder of this full name has the memory that the process has now.
+#[track_caller]
+pub fn wait_for_holder(full_name: &str, process: u32) {
+    let began = state_of(process).process.began;
+    // It also has those of processes that another version of Allotrope has prepared.
+    let is_it = |file: &OwnedFd| {
+        let mapped = Mapped::new(file).expect("a mapping");
+        State::read(mapped.memory()).is_ok_and(|state| {
+            state.process.id == u64::from(process) && state.process.began == began
+        })
+    };
+    until("the holder has the memory", || {
+        kept(full_name).iter().any(is_it)
+    });
 }

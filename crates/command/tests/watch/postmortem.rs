@@ -15,7 +15,7 @@ use allotrope_shm::samples::reader::State;
 use serde_json::Value;
 
 use crate::support::record::command;
-use crate::support::watched::{Program, state_of};
+use crate::support::watched::{Program, wait_for_holder};
 use crate::support::{Ended, Text, compiled_with, is_root, run, skip, until};
 
 /// A size that nothing but the test's own commands allocates.
@@ -52,19 +52,8 @@ impl Holder {
         format!("{}/{}", env!("CARGO_PKG_VERSION"), self.name)
     }
 
-    /// Waits until it has the memory that this process has now.
     fn wait_for(&self, process: u32) {
-        let began = state_of(process).process.began;
-        // It also has those of processes that another version of Allotrope has prepared.
-        let is_it = |file: &OwnedFd| {
-            let mapped = Mapped::new(file).expect("a mapping");
-            State::read(mapped.memory()).is_ok_and(|state| {
-                state.process.id == u64::from(process) && state.process.began == began
-            })
-        };
-        until("the holder has the memory", || {
-            kept(&self.full_name()).iter().any(is_it)
-        });
+        wait_for_holder(&self.full_name(), process);
     }
 
     /// `doctor --clean`. What was unpacked is that of other tests, so root, whose folder everybody
@@ -568,4 +557,9 @@ fn a_holder_that_keeps_a_state_is_not_cleaned_away() {
         holders.any(|it| it["states"].as_u64() > Some(0) && it["state"] == "stays")
     });
     assert_eq!(live(&holder.report(&process), "by_malloc"), (5, 5 * SIZE));
+    // Unless that is asked for.
+    clean(&["--yes", "--with-states"]).has("removed");
+    assert!(holders(&holder.full_name()).is_empty());
+    let report = holder.postmortem(&[&process]);
+    report.fails(2, format!("nothing is kept of process {process}"));
 }

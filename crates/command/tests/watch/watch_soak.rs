@@ -18,10 +18,10 @@ fn seconds() -> u64 {
     wanted.map_or(8, |it| it.parse().expect("a number of seconds"))
 }
 
-fn watcher(process: u32, options: &[&str]) -> Started {
+fn watcher(process: u32, options: &[&str], reports: Stdio) -> Started {
     let mut watch = command();
     watch.args(["watch", &process.to_string(), "--headless"]);
-    watch.stdout(Stdio::null()).stderr(Stdio::null());
+    watch.stdout(reports).stderr(Stdio::null());
     Started::with_own_streams(watch.args(options))
 }
 
@@ -43,7 +43,7 @@ fn it_is_sampled_right_for_a_long_time() {
         let period = ["4KiB", "64KiB", "512KiB", "32MiB"][watchers % 4];
         let end = ["--leave", "--off"][watchers / 2 % 2];
         let options = ["--every", "200ms", "--old", "1s", "--period", period, end];
-        let watcher = watcher(process, &options);
+        let watcher = watcher(process, &options, Stdio::null());
         sleep(Duration::from_millis(300 + 70 * (watchers as u64 % 10)));
         watcher.signal(if watchers % 2 == 0 {
             Signal::KILL
@@ -52,11 +52,19 @@ fn it_is_sampled_right_for_a_long_time() {
         });
         watchers += 1;
     }
-    // Then one, whose memory stays as it is.
+    // Then one, whose memory stays as it is from its first reports on. It is started when the
+    // machine lets it, so that its reports tell how far it is, not the time.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("reports");
+    let reports = || {
+        let text = std::fs::read_to_string(&file).expect("the reports");
+        text.lines().filter(|it| it.starts_with("live: ")).count()
+    };
     let options = "--every 100ms --period 64KiB --track-high-water-mark";
     let options: Vec<&str> = options.split(' ').collect();
-    let watcher = watcher(process, &options);
-    while Instant::now() < part(0.6) {
+    let output = std::fs::File::create(&file).expect("a file");
+    let watcher = watcher(process, &options, output.into());
+    while Instant::now() < part(0.6) || (reports() < 5 && Instant::now() < part(0.95)) {
         sleep(Duration::from_millis(50));
     }
     let early = watcher.resident_kib();
