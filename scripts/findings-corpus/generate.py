@@ -296,7 +296,7 @@ def plan():
 
 
 FUNCTION = {
-    "c": re.compile(r"^(?:[\w:<>,*&~\[\]]+[\s*&]+)*?[*&]?~?((?:\w+::)*\w+)\([^;]*\)[\w\s]*\{"),
+    "c": re.compile(r"^(?!__attribute__)(?:[\w:<>,*&~\[\]]+[\s*&]+)*?[*&]?~?((?:\w+::)*\w+)\([^;]*\)[\w\s]*\{"),
     "rust": re.compile(r"^\s*(?:pub )?(?:unsafe )?fn (\w+)"),
 }
 FUNCTION["python"] = FUNCTION["c"]
@@ -368,6 +368,8 @@ class Program:
         structure = self.rust(rng, parts, ordered) if self.code_language == "rust" else self.c(rng, parts, ordered)
         program = (HERE / "templates" / self.code_language / "_program.txt").read_text()
         text = Template(program).substitute(names, wrappers=wrappers, **structure)
+        if self.language == "python":
+            text = "#define PY_SSIZE_T_CLEAN\n#include <Python.h>\n" + text
         return self.finish(text, wrapper_names, mended)
 
     def groups(self, rng, parts):
@@ -439,7 +441,8 @@ class Program:
                     "also": fragment.words("also"), "lowers": fragment.words("lower"),
                     "mended": fragment.header.get("mended", ""), "culprits": places,
                 })
-        innocents = sorted({f for f, o in zip(within, owner) if f and o and f not in culprit_functions})
+        innocents = sorted({f for f, o in zip(within, owner)
+                            if f and o and (o == "innocent" or not self.kinds) and f not in culprit_functions})
         truth = {
             "name": self.name, "part": self.part, "language": self.language, "domain": self.domain["name"],
             "problems": problems, "wrappers": wrapper_names, "innocents": innocents,
@@ -470,9 +473,6 @@ class Program:
 
 def python_module(setup, loop, finish):
     return f"""
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 static PyObject *engine_open(PyObject *self, PyObject *unused) {{
 {setup}    Py_RETURN_NONE;
 }}
