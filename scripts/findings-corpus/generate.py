@@ -295,6 +295,12 @@ def plan():
     return programs
 
 
+def write_if_new(path, text):
+    """An equal file keeps its time, so that the program is not compiled again."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 FUNCTION = {
     "c": re.compile(r"^(?!__attribute__)(?:[\w:<>,*&~\[\]]+[\s*&]+)*?[*&]?~?((?:\w+::)*\w+)\([^;]*\)[\w\s]*\{"),
     "rust": re.compile(r"^\s*(?:pub )?(?:unsafe )?fn (\w+)"),
@@ -461,11 +467,11 @@ class Program:
         # A clean program has no mistake to mend.
         if not clean:
             truth["mended_source"] = f"{stem}_mended.{SUFFIX[self.language]}"
-            (folder / truth["mended_source"]).write_text(self.render(mended=True)[0])
-        (folder / truth["source"]).write_text(source)
+            write_if_new(folder / truth["mended_source"], self.render(mended=True)[0])
+        write_if_new(folder / truth["source"], source)
         if self.language == "python":
-            (folder / "drive.py").write_text(python_driver(self))
-        (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+            write_if_new(folder / "drive.py", python_driver(self))
+        write_if_new(folder / "truth.json", json.dumps(truth, indent=1) + "\n")
 
 
 # --- Python ---
