@@ -8,6 +8,7 @@ import { type App, AppContext, Model } from "./app";
 import { ComparisonPage, titleOf } from "./comparison/page";
 import { AllocatorReport } from "./data/allocators";
 import { Comparison } from "./data/comparison";
+import { knows } from "./data/known";
 import { load } from "./data/load";
 import { programOf, programs } from "./data/programs";
 import { lowerBound } from "./data/ranges";
@@ -33,7 +34,7 @@ function viewsOf(recording: Recording): View[] {
   const views: View[] = ["overview"];
   if (kind === "recording" && hasSites) views.push("timeline");
   if (hasSites) views.push("flame", "functions");
-  if (recording.processes.length > 0) views.push("tables");
+  if (recording.processes.length > 0 && kind !== "stacks") views.push("tables");
   return views;
 }
 
@@ -97,7 +98,9 @@ function Header({ app, views, onTheme, onHelp }: { app: App; views: View[]; onTh
   const { recording, state, set } = app;
   const allocations = recording.processes.reduce((total, it) => total + it.allocations, 0);
   const name = nameOfRun(recording);
-  const facts = [duration(recording.end - recording.start), `${recording.meta.kind === "sampled" ? "about " : ""}${plural(allocations, "allocation")}`];
+  const { kind } = recording.meta;
+  const facts = kind === "stacks" ? [] : [duration(recording.end - recording.start)];
+  if (knows(recording, "allocations")) facts.push(`${kind === "sampled" ? "about " : ""}${plural(allocations, "allocation")}`);
   return (
     <header>
       <div class="brand">

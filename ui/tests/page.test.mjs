@@ -75,6 +75,65 @@ describe("the page", { skip: why !== null }, () => {
     };
   };
 
+  /** The same stacks in a format of another tool: what it has is shown, what it lacks is marked. */
+  const stacksOf = (format) => {
+    const recording = all.record("phases");
+    const path = all.path(`phases.${format}`);
+    all.run(allotrope, ["export", recording, "--format", format, "-o", path, "--force"], { stdio: ["ignore", "pipe", "pipe"] });
+    return path;
+  };
+  const bpftrace = "@[\n    malloc+0\n    first_phase+18\n    main+44\n]: 10\n";
+  const massif = `desc: --massif-out-file=x
+cmd: ./program
+time_unit: i
+#-----------
+snapshot=0
+#-----------
+time=9
+mem_heap_B=1000
+mem_heap_extra_B=8
+mem_stacks_B=0
+heap_tree=peak
+n1: 1000 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.
+ n1: 1000 0x1091: first_phase (program.c:9)
+  n0: 1000 0x1092: main (program.c:20)
+`;
+  // Format; the title; the totals, those that are missing in their words; the weights of the flame graph.
+  const none = "not in the file";
+  const foreign = [
+    ["dhat", /^15\.6.KiB at the peak: 62\.5.% of it in first_phase\.$/, { Peak: "15.6 KiB 30 blocks", Temporary: none, Leaked: "11.7 KiB 26 blocks" }, ["Allocations", "Bytes", "At the peak", "Leaked"]],
+    ["heaptrack", /^15\.6.KiB at the peak: /, { Peak: "15.6 KiB 30 blocks", Reallocations: none }, null],
+    ["pprof", /first_phase/, { Allocations: "30" }, null],
+    ["folded", /^30 allocations: 66\.7.% of them in second_phase\.$/, { Peak: none, Allocations: "30", Allocated: none, Temporary: none, Leaked: none }, ["Allocations"]],
+    ["stacks", /^30 allocations: 66\.7.% of them in second_phase\.$/, { Peak: none, Allocated: none }, ["Allocations"]],
+    ["bpftrace", /^10 allocations: 100\.0.% of them in first_phase\.$/, { Peak: none, Allocations: "10" }, ["Allocations"]],
+    ["massif", /^1000.B at the peak: 100\.0.% of it in first_phase\.$/, { Peak: "1000 B", Allocations: none, Leaked: none }, ["At the peak"]],
+  ];
+  for (const [format, title, totals, weights] of foreign) {
+    test_(`a file in the format ${format} has a page that marks what it lacks`, async () => {
+      let path = all.path(`hand.${format}`);
+      if (format === "bpftrace") writeFileSync(path, bpftrace);
+      else if (format === "massif") writeFileSync(path, massif);
+      else path = stacksOf(format);
+      const page = await at(all.page(path));
+      assert.match(await text(page, "h1"), title);
+      const shown = await page.$$eval(".totals div", (all) => all.map((it) => [it.querySelector("dt").textContent, it.querySelector("dd").textContent.replace(/\s+/g, " ").trim()]));
+      for (const [name, value] of Object.entries(totals)) assert.equal(Object.fromEntries(shown)[name], value, name);
+      const views = await page.$$eval("nav a", (all) => all.map((it) => it.textContent.trim()));
+      assert.ok(!views.some((it) => /Timeline|Tables/.test(it)), views.join());
+      assert.match(await text(page, "main"), /Not in the file/);
+      await shoot(page, `stacks-${format}`);
+      await go(page, "#/flame");
+      const choices = await page.$$eval("[aria-label=Width] button", (all) => all.map((it) => it.textContent.trim()));
+      if (weights) assert.deepEqual(choices, weights);
+      await go(page, "#/functions");
+      const columns = await page.$$eval("main thead th", (all) => all.map((it) => it.textContent.trim()));
+      assert.ok(!columns.some((it) => /Alive|Threads|Sizes/.test(it)), columns.join());
+      await page.click("main button.row");
+      assert.match(await text(page, "main"), /1.stack/);
+    });
+  }
+
   test_("brushing the curve chooses a range, a click clears it", async () => {
     const page = await at(of("phases"), "#/timeline");
     const clear = await brush(page, await page.$(".lane .u-over"));

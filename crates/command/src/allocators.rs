@@ -9,8 +9,8 @@ use allotrope_allocators::replay::allocators::{Candidate, allocators};
 use allotrope_allocators::replay::{LiveCurve, POINTS, Plan, Touch, this_processor};
 use allotrope_allocators::{Invocation, Report, Request, Stage, measure, pairs};
 use allotrope_profile::ImageId;
-use allotrope_text::to_json_writer;
-use anyhow::Context;
+use allotrope_text::{Shown, to_json_writer};
+use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
@@ -55,6 +55,16 @@ pub struct Arguments {
     /// With the same names: shows what the change saved beside what it was estimated to save.
     #[arg(long, alias = "before", value_name = "LIST", value_delimiter = ',')]
     earlier: Vec<String>,
+    /// Say how much faster the program of --earlier is, from its `allotrope cpu --format json`
+    ///
+    /// Of the program with the earlier version, and with its number of operations (--count).
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide_short_help = true,
+        requires = "earlier"
+    )]
+    cpu: Option<PathBuf>,
     #[command(flatten)]
     process: ProcessArguments,
     #[command(flatten)]
@@ -121,7 +131,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .status(BAD_INPUT)?;
     let candidates = replay::candidates(&arguments.alloc);
     let earlier_ones = allocators(&arguments.earlier);
-    let read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
+    let mut read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
+    read.extend(arguments.cpu.clone());
     // Measuring takes long.
     let page = arguments.html.as_deref().map(|path| ToWrite {
         path,
@@ -131,6 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(page) = &page {
         page.check(&read)?;
     }
+    let program_ns = arguments.program_ns()?;
     let earlier = pairs(&candidates, earlier_ones).status(BAD_INPUT)?;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
@@ -158,6 +170,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         stepped_runs: arguments.stepped_runs,
         locator: &locator,
         invocation: &arguments.invocation(process.id, &candidates),
+        program_ns,
     };
     let show = |stage, done, total| {
         let what = match stage {
@@ -196,6 +209,24 @@ fn write_page(out: &ToWrite<'_>, read: &[PathBuf], report: &Report) -> Result<()
 }
 
 impl Arguments {
+    /// CPU time of the program with the earlier version, an operation.
+    fn program_ns(&self) -> Result<Option<f64>, Failure> {
+        let Some(path) = &self.cpu else {
+            return Ok(None);
+        };
+        if self.earlier.len() > 1 {
+            return Err(Failure::new(
+                BAD_INPUT,
+                anyhow!("--cpu is of the program with one earlier version; give one --earlier"),
+            ));
+        }
+        let saved = crate::diff::saved_cpu(path)?;
+        let ns = saved.ns_per_operation().map_err(|why| anyhow!("{why}"));
+        ns.with_context(|| format!("cannot use {}", path.shown()))
+            .status(BAD_INPUT)
+            .map(Some)
+    }
+
     fn invocation(&self, process: ImageId, candidates: &[Candidate]) -> Invocation {
         let names = || candidates.iter().map(|(it, _)| it.name.clone()).collect();
         Invocation {

@@ -1,40 +1,34 @@
 //! `allotrope cpu`: where the CPU time of a program goes inside its allocator. Starts the
 //! program, or samples a running one, and prints; `cpu` of `allotrope-allocators` does the rest.
 
+mod arguments;
 mod calls;
+mod output;
 mod process;
 mod score;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use allotrope_allocators::cpu::{
-    Chosen, OpenError, Operations, Options, Origin, OwnGroup, Pattern, Profile, Score, Session,
-    Target, Wanted, report, text,
-};
-use allotrope_text::to_json_writer;
+use allotrope_allocators::cpu::{OpenError, Operations, Options, Origin, Session, Target};
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
-use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
-use crate::input_limit::InputLimit;
 use crate::message;
 use crate::record::own_status;
 use crate::record::program::Program;
 use crate::record::program_state::{Change, take_change};
 use crate::record::signals;
-use crate::replacing::{ForceArguments, Kind};
 use crate::standard_output;
-use crate::style::{Color, style};
-use crate::to_write::ToWrite;
 
-use calls::{count, instructions_of, operations_of};
+use calls::{count, operations_of};
 use process::{catch, runs, used_ticks};
+
+pub use arguments::Arguments;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -57,88 +51,6 @@ const MUCH_TICKS: u64 = 5;
 /// How often the kernel's rings are read.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Arguments of `allotrope cpu`.
-#[derive(Debug, clap::Args)]
-#[command(
-    override_usage = "allotrope cpu [OPTIONS] [--] PROGRAM [ARGS]...\n       allotrope cpu [OPTIONS] PID [OPTIONS]"
-)]
-pub struct Arguments {
-    /// Sample a running process for N seconds
-    ///
-    /// At most until it ends or Ctrl-C.
-    #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
-    /// Samples per second of CPU time
-    #[arg(long, value_name = "HZ", default_value_t = 997,
-          value_parser = clap::value_parser!(u64).range(1..=20_000))]
-    frequency: u64,
-    /// Calls of the allocator in the run, to divide by
-    #[arg(long, alias = "operations", value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..),
-          conflicts_with_all = ["recording", "count"])]
-    divide_by: Option<u64>,
-    /// Take the number of calls from a recording of the same run
-    ///
-    /// That of `allotrope record`, with or without --counts-only.
-    #[arg(long, value_name = "FILE", conflicts_with = "count")]
-    recording: Option<PathBuf>,
-    /// Check the counters by the instructions that `allotrope paths -o FILE` has counted
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    paths: Option<PathBuf>,
-    /// Run the program twice more to count its calls
-    ///
-    /// Without input and output. Counts that differ are said.
-    #[arg(long)]
-    count: bool,
-    /// Count these functions as the allocator's
-    ///
-    /// Names with * and ?, or file:NAME for all functions of a source file, separated by commas.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    allocator_functions: Vec<Pattern>,
-    /// Sum up functions under a name
-    ///
-    /// PATTERN as of --allocator-functions. Environment, locks, system calls and string functions
-    /// that the allocator calls are groups already.
-    #[arg(long, value_name = "NAME=PATTERN")]
-    group: Vec<OwnGroup>,
-    /// Take the program's own figure from its output
-    ///
-    /// The number before this text, such as 'M ops/sec', in each line of its standard output that
-    /// has it. The output is then a pipe and not a terminal for the program.
-    #[arg(long, value_name = "UNIT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    score: Option<String>,
-    /// Rows of each table
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
-    /// Output format
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
-    /// Write the report to FILE
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    force: ForceArguments,
-    #[command(flatten)]
-    debug_files: DebugFiles,
-    /// The program to run and its arguments, or the id of a running process
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
-    command: Vec<OsString>,
-    #[command(flatten)]
-    input: InputLimit,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// The whole report: for an issue or a wiki
-    Markdown,
-    /// For programs
-    Json,
-}
-
 /// Samples and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // Fails for wrong options, before the program runs.
@@ -146,9 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .debug_files
         .locator(arguments.input.limits())
         .status(BAD_INPUT)?;
-    if let Some(output) = arguments.output() {
-        output.check(arguments.recording.as_ref())?;
-    }
+    arguments.check_outputs()?;
     arguments.exact_instructions()?;
     let (first, rest) = match &arguments.command[..] {
         [first, rest @ ..] => (first, rest),
@@ -235,11 +145,11 @@ fn of_process(arguments: &Arguments, process: u32) -> Result<u8, Failure> {
 }
 
 fn of_program(arguments: &Arguments) -> Result<u8, Failure> {
-    if arguments.format == Format::Json && arguments.output.is_none() {
+    if let (Some(what), None) = (arguments.format.of_programs(), &arguments.output) {
         return Err(Failure::new(
             BAD_INPUT,
             anyhow!(
-                "the JSON of a program that is started needs a file of its own, since both output streams are the program's; give -o FILE"
+                "the {what} of a program that is started needs a file of its own, since both output streams are the program's; give -o FILE"
             ),
         ));
     }
@@ -328,73 +238,4 @@ fn start(arguments: &Arguments, target: Target) -> Result<Session, Failure> {
         frequency: arguments.frequency,
     };
     Session::new(&options).status(BAD_INPUT)
-}
-
-/// Writes a report to an output.
-type Write<'a> = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + 'a>;
-
-impl Arguments {
-    fn given_operations(&self) -> Option<Operations> {
-        self.divide_by.map(|number| Operations {
-            number,
-            source: Operations::GIVEN,
-            again: None,
-        })
-    }
-
-    fn exact_instructions(&self) -> Result<Option<f64>, Failure> {
-        self.paths.as_deref().map(instructions_of).transpose()
-    }
-
-    /// The file to write.
-    fn output(&self) -> Option<ToWrite<'_>> {
-        let kind = Kind {
-            what: "earlier report of `allotrope cpu`",
-            is_own: &allotrope_allocators::cpu::is_report,
-        };
-        let path = self.output.as_deref()?;
-        let force = self.force;
-        Some(ToWrite { path, kind, force })
-    }
-
-    fn report(
-        &self,
-        session: &Session,
-        operations: Option<Operations>,
-        origin: Origin,
-        scores: Vec<Score>,
-        print: impl FnOnce(Write<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let locator = self
-            .debug_files
-            .locator(self.input.limits())
-            .status(BAD_INPUT)?;
-        let chosen = Chosen::new(self.allocator_functions.clone());
-        let wanted = Wanted {
-            operations,
-            exact_instructions: self.exact_instructions()?,
-            chosen: &chosen,
-            groups: &self.group,
-            origin,
-            scores,
-        };
-        let profile = Profile::new(session, &locator, wanted);
-        for pattern in chosen.unmatched() {
-            message::print(format_args!(
-                "warning: --allocator-functions {pattern}: no sample is in such a function"
-            ));
-        }
-        let write: Write<'_> = Box::new(|out: &mut dyn io::Write| match self.format {
-            Format::Text => text::document(&profile, self.top).write_text(style(Color::Never), out),
-            Format::Markdown => report::document(&profile, self.top).write_markdown(out),
-            Format::Json => {
-                to_json_writer(&mut *out, &profile)?;
-                writeln!(out)
-            }
-        });
-        match self.output() {
-            Some(output) => output.create(self.recording.as_ref(), write),
-            None => print(write),
-        }
-    }
 }

@@ -4,9 +4,11 @@
 //! stacks and `allotrope-report` lays out the result.
 
 mod arguments;
+mod cpu;
 mod limit;
 mod page;
 mod paths;
+mod saved;
 mod sides;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +33,7 @@ use limit::FailOn;
 use sides::{Input, Sides, Wanted, read, titles};
 
 pub use arguments::Arguments;
+pub use cpu::read as saved_cpu;
 
 /// The two forms of the command line.
 pub const USAGE: &str = "\
@@ -47,8 +50,10 @@ one side are reported as jitter and never as a regression.
 
 Two reports of `allotrope paths -o` are compared by instructions an operation:
 --fail-on 'instructions>+2%' is exact where runs are identical, and above their
-spread otherwise; an allocator that only one of them has ends with status 2. Options
-for stacks, such as --filter, are refused.
+spread otherwise; an allocator that only one of them has ends with status 2. Two
+reports of `allotrope cpu --format json -o` are compared function by function, by CPU
+time an operation if both know it (--count), with what is proven: --fail-on
+'cpu-time>+5%'. Options for stacks, such as --filter, are refused for both.
 
 JSON (the format allotrope-diff/1) and the page have every entry, so that their
 differences sum to the total; --min and --top apply to text and sections only. With
@@ -62,12 +67,21 @@ cannot be used, 3 if a metric rose by more than --fail-on allows.";
 
 /// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    if let Some(reports) = saved_paths(arguments)? {
+    if let Some(reports) = saved_reports(arguments, "paths", paths::is_saved)? {
         return paths::run(arguments, reports);
+    }
+    if let Some(reports) = saved_reports(arguments, "cpu", cpu::is_saved)? {
+        return cpu::run(arguments, reports);
     }
     if arguments.fail_on.iter().any(|it| it.metric().is_none()) {
         let sentence = anyhow!(
-            "recordings have no instructions; compare two files of `allotrope paths -o`, or choose another metric for --fail-on"
+            "recordings have neither instructions nor CPU time; compare two files of `allotrope paths -o` or `allotrope cpu -o`, or choose another metric for --fail-on"
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    if arguments.format == Format::Markdown {
+        let sentence = anyhow!(
+            "--format markdown is for two reports of `allotrope cpu` or `allotrope paths`; recordings are compared as text, JSON, sections or a page (--html)"
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
@@ -128,7 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         Format::Sections => {
             standard_output::print_log(|out| sections::write(&diff, &selection, out))?
         }
-        Format::Text => {
+        Format::Text | Format::Markdown => {
             let options = text_options(arguments, &sides, &selection);
             standard_output::print_text(|out| text::write(&diff, &options, out))?;
         }
@@ -167,18 +181,24 @@ pub fn page_of(
     page::bytes(&sides, &inputs, &diff, &options, None)
 }
 
-/// The two files, if they are reports of `allotrope paths`; `None` if none is.
-fn saved_paths(arguments: &Arguments) -> Result<Option<[&Path; 2]>, Failure> {
+/// The two files, if one is a saved report of this subcommand; `None` if none is.
+fn saved_reports<'a>(
+    arguments: &'a Arguments,
+    subcommand: &str,
+    is_saved: impl Fn(&Path) -> bool,
+) -> Result<Option<[&'a Path; 2]>, Failure> {
     let groups = [&arguments.files, &arguments.before, &arguments.after];
     let files: Vec<&Path> = groups.into_iter().flatten().map(PathBuf::as_path).collect();
-    if !files.iter().any(|path| paths::is_saved(path)) {
+    if !files.iter().any(|path| is_saved(path)) {
         return Ok(None);
     }
     match files[..] {
         [before, after] => Ok(Some([before, after])),
         _ => Err(Failure::new(
             BAD_INPUT,
-            anyhow!("reports of `allotrope paths` are compared one with one: give two files"),
+            anyhow!(
+                "reports of `allotrope {subcommand}` are compared one with one: give two files"
+            ),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! `report` and `show` of stacks that another tool wrote: everything that `diff` reads.
+//! `report`, `show` and `view` of stacks that another tool wrote: everything that `diff` reads.
 
 use std::path::Path;
 
@@ -31,19 +31,33 @@ impl Stacks {
     /// Reads the file if it is another tool's; `None` if it is a recording. Notes on its figures
     /// are printed.
     pub fn read(reader: &Reader, path: &Path) -> Result<Option<Self>, Failure> {
+        let opened = Self::open(reader, path)?;
+        Ok(opened.map(|(stacks, notes)| {
+            notes.iter().for_each(message::print);
+            stacks
+        }))
+    }
+
+    /// The same; returns the notes.
+    pub fn open(reader: &Reader, path: &Path) -> Result<Option<(Self, Vec<String>)>, Failure> {
         let Some(source) = reader.foreign(path)? else {
             return Ok(None);
         };
         let Source {
             set, format, notes, ..
         } = source;
-        notes.iter().for_each(message::print);
-        Ok(Some(Self {
+        let stacks = Self {
             profile: set.to_profile(),
             format: format.map(|it| it.to_string()).unwrap_or_default(),
             file: path.shown().into_owned(),
             set,
-        }))
+        };
+        Ok(Some((stacks, notes)))
+    }
+
+    /// The name of the format.
+    pub fn format(&self) -> &str {
+        &self.format
     }
 
     /// The stacks as a profile.

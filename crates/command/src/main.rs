@@ -141,6 +141,14 @@ fn usage(error: &clap::Error) -> ExitCode {
         .iter()
         .map(|argument| without_commands(&argument.shown()).into_owned().into())
         .collect();
+    if let [_, record] = &arguments[..]
+        && record == "record"
+    {
+        message::print(
+            "no program is named; type it after record: allotrope record PROGRAM [ARGS]... (a running process is watched, not recorded: allotrope watch PID)",
+        );
+        return ExitCode::from(RECORD_FAILED);
+    }
     let escaped = CommandLine::try_parse_from(&shown);
     let _ = match &escaped {
         Err(error) if shown != arguments => error.print(),

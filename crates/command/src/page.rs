@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use allotrope_attribution::{Attributed, Glue, Headlines, Suppressions};
 use allotrope_findings::find;
 use allotrope_formats::Limits;
-use allotrope_page::{Page, boundaries};
+use allotrope_page::{ImportedStacks, Page, boundaries};
 use allotrope_profile::Profile;
 use allotrope_profile::sampled::SampledProfile;
 use allotrope_reading::{Wanted, recorded_at, split};
@@ -17,6 +17,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::findings::FindingArguments;
+use crate::imported::Stacks;
 use crate::message;
 use crate::progress::reader;
 use crate::to_write::ToWrite;
@@ -56,10 +57,40 @@ pub fn bytes(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failure>
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    match reader(options.limits).sampled(path)? {
-        Some(sampled) => of_samples(path, &sampled, options),
+    let reader = reader(options.limits);
+    if let Some(sampled) = reader.sampled(path)? {
+        return of_samples(path, &sampled, options);
+    }
+    match Stacks::open(&reader, path)? {
+        Some((stacks, notes)) => of_stacks(path, &stacks, &notes, options),
         None => of_recording(path, options),
     }
+}
+
+fn of_stacks(
+    path: &Path,
+    stacks: &Stacks,
+    notes: &[String],
+    options: &PageOptions<'_>,
+) -> Result<Vec<u8>, Failure> {
+    let profile = stacks.profile();
+    let source = source(options, profile);
+    render(&Page {
+        profile,
+        headlines: &Headlines::new(profile, &options.glue),
+        findings: &[],
+        file: &path.shown(),
+        sampled: None,
+        imported: Some(ImportedStacks {
+            title: &stacks.set.title,
+            format: stacks.format(),
+            known: stacks.set.known,
+            notes,
+        }),
+        boundaries: &[],
+        peaks: &[],
+        source: source.as_ref(),
+    })
 }
 
 fn of_samples(
@@ -75,6 +106,7 @@ fn of_samples(
         findings: &[],
         file: &path.shown(),
         sampled: Some(sampled),
+        imported: None,
         boundaries: &[],
         peaks: &[],
         source: source.as_ref(),
@@ -91,6 +123,7 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
         thread_times: true,
         evidence: true,
         site_details: true,
+        stacks: &[],
     };
     let profile = recording.profile_with(wanted)?;
     recording.notes().iter().for_each(message::print);
@@ -107,6 +140,7 @@ fn of_recording(path: &Path, options: &PageOptions<'_>) -> Result<Vec<u8>, Failu
         findings: &findings,
         file: &path.shown(),
         sampled: None,
+        imported: None,
         boundaries: &times,
         peaks: &peaks,
         source: source.as_ref(),

@@ -8,6 +8,7 @@ pub mod arguments;
 mod collector_process;
 mod ending;
 mod launcher;
+mod named_allocators;
 mod orphans;
 pub mod output_file;
 pub mod program;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 use allotrope_collector::protocol::{OnFull, Start, WhenLeftBehind};
-use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::{ALLOCATORS_VARIABLE, ENVIRONMENT_VARIABLE};
 use anyhow::{Context as _, anyhow};
 
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
@@ -66,11 +67,22 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
             ),
         ));
     }
+    if arguments.counts_only && !arguments.allocators.is_empty() {
+        return Err(Failure::new(
+            RECORD_FAILED,
+            anyhow!(
+                "`--counts-only` does not know which blocks are parts of others, so it cannot be \
+                 combined with `--allocator`: leave out one of the two"
+            ),
+        ));
+    }
     let program = Program::find(arguments.command)?;
-    if let Some(caveat) = program.caveat()
-        && !arguments.quiet
-    {
-        message::print(format_args!("warning: {caveat}"));
+    let named = named_allocators::value(&program, &arguments.allocators)?;
+    let (named, doubt) = named.unzip();
+    for warning in program.caveat().into_iter().chain(doubt.flatten()) {
+        if !arguments.quiet {
+            message::print(format_args!("warning: {warning}"));
+        }
     }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
@@ -129,10 +141,12 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         None
     };
     let preload = recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
-    let child = program.start(&[
+    let mut additions = vec![
         ("LD_PRELOAD", preload),
         (ENVIRONMENT_VARIABLE, collector.arena().into()),
-    ])?;
+    ];
+    additions.extend(named.map(|value| (ALLOCATORS_VARIABLE, value)));
+    let child = program.start(&additions)?;
     let options = LauncherOptions {
         quiet: arguments.quiet,
         first_screen: arguments.first_screen,

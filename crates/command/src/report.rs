@@ -190,6 +190,7 @@ fn print_list<'p>(
     arguments.pager.print(|output| match by {
         By::Function => text::write_by(&attributed(), Grouping::Function, options, output),
         By::Module => text::write_by(&attributed(), Grouping::Module, options, output),
+        By::Type => text::write_by(&attributed(), Grouping::Type, options, output),
         By::Process => text::write_processes(profile, arguments.merge, options, output),
         By::Thread => text::write_threads(profile, options, output),
         By::Size => text::write_sizes(profile, options, output),

@@ -1,5 +1,7 @@
 //! `allotrope show`: a finding, a site or a function in full.
 
+mod blocks;
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -43,10 +45,12 @@ pub struct Arguments {
     /// A finding (1), a site (site:7) or a function [default: all findings]
     #[arg(value_name = "WHAT")]
     what: Option<String>,
-    /// Show at most N stacks
+    /// Show at most N stacks, with --blocks N blocks
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
+    #[command(flatten)]
+    blocks: blocks::BlockArguments,
     #[command(flatten)]
     glue: GlueArguments,
     #[command(flatten)]
@@ -89,8 +93,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let reader = reader(arguments.input.limits());
     if let Some(profile) = reader.sampled(path)? {
-        let refused = !arguments.source_path.is_empty();
-        sampled::refuse(path, &[(refused, "--source-path")])?;
+        let source_path = !arguments.source_path.is_empty();
+        let refused = [
+            (source_path, "--source-path"),
+            (arguments.blocks.blocks, "--blocks"),
+        ];
+        sampled::refuse(path, &refused)?;
         let options = SampledTextOptions {
             style: style(arguments.color),
             metric: Metric::LeakedBytes,
@@ -102,6 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return sampled::show(path, &profile, what, &options, arguments.pager);
     }
     if let Some(stacks) = Stacks::read(&reader, path)? {
+        stacks.refuse(&[(arguments.blocks.blocks, "--blocks")])?;
         let lines = SourceLines::new(arguments.source_path.clone(), None);
         let options = TextOptions {
             style: style(arguments.color),
@@ -135,7 +144,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         source: Some(Rc::new(lines.compared_with_build(&profile))),
         ..TextOptions::default()
     };
-    let attributed = Attributed::new(&profile, &arguments.glue.read()?);
+    let glue = arguments.glue.read()?;
+    let attributed = Attributed::new(&profile, &glue);
     let findings = report::findings(&attributed, &options, &arguments.findings)?;
     let screen = Screen {
         attributed: &attributed,
@@ -150,6 +160,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Ok(FINE);
     };
     let subject = subject(what, path, &screen, &options)?;
+    if arguments.blocks.blocks {
+        let (of, pager) = ((&attributed, &glue), arguments.pager);
+        blocks::print(
+            &mut recording,
+            &subject,
+            of,
+            &arguments.blocks,
+            &options,
+            pager,
+        )?;
+        return Ok(FINE);
+    }
     let mut blocks = BlockFigures::default();
     let sites = subject.blocks_of(&profile);
     if !sites.is_empty() {
@@ -253,7 +275,7 @@ fn site_subject(
         title: format!("site {number}"),
         finding: None,
         sites: sites.map(|site| site.number).collect(),
-        next: format!("each block: allotrope report {trace} --site {number} --events"),
+        next: format!("each block: allotrope show {trace} site:{number} --blocks"),
     })
 }
 

@@ -256,6 +256,7 @@ impl Arguments {
             on_full: self.on_full,
             counts_only: false,
             free_stacks: false,
+            allocators: Vec::new(),
             environment_names: false,
             left_behind: LeftBehind::default(),
             left_behind_list: None,

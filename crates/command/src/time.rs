@@ -88,16 +88,7 @@ impl TimeArguments {
         };
         let (from, to) = (ns(&self.from, "--from")?, ns(&self.to, "--to")?);
         let us = |ns: u64| ns.min(run.ended_ns).saturating_sub(run.started_ns) as f64 / 1e3;
-        if let (Some(from), Some(to)) = (from, to)
-            && from >= to
-        {
-            let [from, to, lasted] = [from, to, run.ended_ns].map(|ns| duration(us(ns)));
-            let sentence = anyhow!(
-                "--from {from} is not before --to {to}; the run in {} lasted {lasted}",
-                allotrope_text::shown_path(recording.path())
-            );
-            return Err(Failure::new(BAD_INPUT, sentence));
-        }
+        check_order(recording, &run, from, to)?;
         if let (Some(at), Some(moment)) = (ns(&self.at, "--at")?, &self.at) {
             let mut live = recording.live_at(at)?;
             live.is_growing = profile.is_growing;
@@ -129,4 +120,45 @@ impl TimeArguments {
             line,
         }))
     }
+}
+
+/// The times, in nanoseconds since the start of the recording, from which on and before which
+/// blocks are wanted: 0 and `u64::MAX` for a moment that is not given. `profile` is that of the
+/// whole recording.
+pub fn range_ns(
+    recording: &Recording,
+    profile: &Profile,
+    from: Option<&Moment>,
+    to: Option<&Moment>,
+) -> Result<[u64; 2], Failure> {
+    let run = RunTimes::of(profile);
+    let ns = |moment: Option<&Moment>, option| {
+        let ns = moment.map(|moment| recording.ns(moment, &run, option));
+        ns.transpose()
+    };
+    let (from, to) = (ns(from, "--from")?, ns(to, "--to")?);
+    check_order(recording, &run, from, to)?;
+    Ok([from.unwrap_or(0), to.unwrap_or(u64::MAX)])
+}
+
+/// Refuses a range that ends before it begins.
+fn check_order(
+    recording: &Recording,
+    run: &RunTimes,
+    from: Option<u64>,
+    to: Option<u64>,
+) -> Result<(), Failure> {
+    let (Some(from), Some(to)) = (from, to) else {
+        return Ok(());
+    };
+    if from < to {
+        return Ok(());
+    }
+    let us = |ns: u64| ns.min(run.ended_ns).saturating_sub(run.started_ns) as f64 / 1e3;
+    let [from, to, lasted] = [from, to, run.ended_ns].map(|ns| duration(us(ns)));
+    let sentence = anyhow!(
+        "--from {from} is not before --to {to}; the run in {} lasted {lasted}",
+        allotrope_text::shown_path(recording.path())
+    );
+    Err(Failure::new(BAD_INPUT, sentence))
 }

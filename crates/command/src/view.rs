@@ -8,6 +8,7 @@
 //! can read: so connections of other users than this one and root are refused, too.
 
 mod browser;
+mod chooser;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -52,10 +53,10 @@ if a file cannot be read or the port is taken.";
 /// Arguments of `allotrope view`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A trace that `allotrope record` wrote, or a sampled profile; with OTHER whatever
-    /// `allotrope diff` reads
+    /// A recording, or what another tool wrote: whatever `allotrope report` reads [default: asks
+    /// which recording of the current folder]
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
     /// Show what changed from FILE to this one, which may be whatever `allotrope diff` reads
     #[arg(value_name = "OTHER", conflicts_with_all = ["source", "all_leaks", "off", "files"])]
     other: Option<PathBuf>,
@@ -88,6 +89,10 @@ pub struct Arguments {
 /// Serves the page until a signal comes.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let inherited = inherited_descriptors();
+    let file = match &arguments.file {
+        Some(file) => file.clone(),
+        None => chooser::choose()?,
+    };
     // A port that is taken is noticed before the recording is read, which may take long.
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
     let cannot = || match arguments.port {
@@ -103,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .status(FAILED)?
         .port();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let page = page(arguments)?;
+    let page = page(arguments, &file)?;
     let mut signals = ending_signals()?;
     let view = View::new(page, token()?, address);
     let url = view.url();
@@ -127,19 +132,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 /// The page of the recording, or of the comparison of two.
-fn page(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
+fn page(arguments: &Arguments, file: &PathBuf) -> Result<Vec<u8>, Failure> {
     let glue = arguments.glue.read()?;
     let suppressions = match arguments.all_leaks {
         true => Suppressions::none(),
         false => arguments.suppressions.read()?,
     };
     if let Some(other) = &arguments.other {
-        return diff::page_of(
-            [&arguments.file, other],
-            glue,
-            suppressions,
-            arguments.input.limits(),
-        );
+        return diff::page_of([file, other], glue, suppressions, arguments.input.limits());
     }
     let options = PageOptions {
         glue,
@@ -149,7 +149,7 @@ fn page(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         is_last: false,
         limits: arguments.input.limits(),
     };
-    page::bytes(&arguments.file, &options)
+    page::bytes(file, &options)
 }
 
 /// Signals that end the command, but for those that were ignored when it was started: nohup(1)

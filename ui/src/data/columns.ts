@@ -2,7 +2,7 @@
 // What the columns mean is the business of recording.ts.
 
 /** Version of the layout that this page reads. */
-export const VERSION = 4;
+export const VERSION = 5;
 
 /** The columns of a part by name, still as bytes. */
 export class Columns {

@@ -34,7 +34,12 @@ export interface Meta {
   started_unix_ms: number;
   started_ns: number;
   ended_ns: number;
-  kind: "recording" | "counts" | "sampled";
+  /** `stacks`: sums that another tool wrote, without times, threads or single blocks. */
+  kind: "recording" | "counts" | "sampled" | "stacks";
+  /** Of stacks: their format, the metrics that they have, and in words what they do not have. */
+  format: string;
+  known: string[];
+  lacks: string[];
   complete: boolean;
   growing: boolean;
   free_stacks: boolean;
@@ -236,6 +241,8 @@ export interface Sites {
   node: Float64Array;
   /** Frame + 1 that stands for the stack; 0: there is none. */
   head: Uint32Array;
+  /** Name + 1 of the type of its blocks; 0: unknown. */
+  type: Uint32Array;
   figures: Record<SiteFigure, Float64Array>;
   /** By site, of a sampled profile: intervals, one for each metric, and numbers of samples. */
   low: Float64Array;
@@ -520,6 +527,7 @@ function decodeSites(columns: Columns): Sites {
     number: columns.sums("site.number"),
     node: columns.sums("site.node"),
     head: columns.indexes("site.head"),
+    type: columns.indexes("site.type"),
     figures,
     low: columns.numbers("interval.low"),
     high: columns.numbers("interval.high"),

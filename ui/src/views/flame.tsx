@@ -4,6 +4,7 @@
 import { useMemo } from "preact/hooks";
 import { type App, useApp } from "../app";
 import { type FlameTree, foundValue, nodeAt, treeOf } from "../data/flame";
+import { knownWeights } from "../data/known";
 import { ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
 import { MODE_NAMES } from "../data/ranges";
@@ -20,7 +21,8 @@ function weightsOf({ recording, state, model }: App): [Weight, string][] {
   if (recording.meta.kind === "sampled") {
     return [["leaked", "Live"], ["bytes", "Bytes"], ["allocations", "Allocations"]];
   }
-  return [
+  const isKnown = ([weight]: [Weight, string]) => recording.meta.kind !== "stacks" || knownWeights(recording).includes(weight);
+  const all: [Weight, string][] = [
     ["allocations", "Allocations"],
     ["bytes", "Bytes"],
     ["peak", "At the peak"],
@@ -28,12 +30,14 @@ function weightsOf({ recording, state, model }: App): [Weight, string][] {
     ["leaked", leftWord(recording, model.all(state))],
     ["temporary", "Temporary"],
   ];
+  return all.filter(isKnown);
 }
 
 export function Flame() {
   const app = useApp();
   const { recording, state, model, set } = app;
-  const weight = recording.meta.kind === "sampled" && !["leaked", "bytes", "allocations"].includes(state.weight) ? "leaked" : state.weight;
+  const known = weightsOf(app).map(([it]) => it);
+  const weight = known.includes(state.weight) ? state.weight : ((recording.meta.kind === "stacks" ? knownWeights(recording)[0] : known[0]) ?? "allocations");
   const weights = model.weights({ ...state, weight }, weight);
   const tree = treeOf(recording, state.from, state.library);
   useMemo(() => tree.setWeights(weights), [tree, weights]);
@@ -95,7 +99,7 @@ export function Flame() {
         <span class="quiet end">widest first · click zooms</span>
       </p>
       <PartOnly />
-      {whole > 0 ? <Graph tree={tree} zoomed={zoomed} found={found} weights={weights} look={look} {...graphOf(app)} /> : <p class="quiet">Nothing to draw: no allocation counts here.</p>}
+      {whole > 0 ? <Graph tree={tree} zoomed={zoomed} found={found} weights={weights} look={look} {...graphOf(app)} /> : <p class="quiet">{known.length === 0 ? "Nothing to draw: the file has neither allocations nor bytes." : "Nothing to draw: no allocation counts here."}</p>}
       {leftOut(app).map((it) => (
         <p class="quiet" key={it}>
           {it}

@@ -6,6 +6,7 @@ import { type App, useApp } from "../app";
 import type { Sum } from "../data/ranges";
 import { type Group, type GroupFigures, figuresOf, rangeOf, sitesIn, sizesOf } from "../data/groups";
 import { ofGroup, ranks } from "../data/estimates";
+import { WORDS, isCount, knows, ranked, sumOf } from "../data/known";
 import { leftWord } from "../data/gaps";
 import { type CodeLine, LIVE_AT_END, ORIGIN, type Process } from "../data/recording";
 import { bytes, count, countOrNone, duration, plural, share } from "../format";
@@ -42,7 +43,7 @@ export function Functions() {
     }
   }
   const shown = rows.filter((it) => !it.range || most(it.range.allocated) > 0 || most(it.range.alive) > 0);
-  const first = recording.meta.kind === "sampled" ? "leaked" : inRange ? "range_bytes" : "peak";
+  const first = inRange ? "range_bytes" : ranked(recording);
   return (
     <>
       <h1 class="hidden">Functions and sites</h1>
@@ -119,6 +120,8 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
   const curve: Column<Row> = { key: "curve", title: "Alive over time", wide: true, cell: (it) => <GroupCurve group={it.group} /> };
   const life: Column<Row> = { key: "life", title: "Mean life", wide: true, value: (it) => it.figures.meanNs, cell: (it) => duration(it.figures.meanNs) };
   const sizes: Column<Row> = { key: "sizes", title: "Sizes", wide: true, kind: "sizes", value: (it) => sizesOf(recording, it.group)?.[1] ?? 0, cell: (it) => <SizesOf group={it.group} /> };
+  const hasTypes = recording.sites.type.some((it) => it > 0);
+  const types: Column<Row>[] = hasTypes ? [{ key: "types", title: "Type", wide: true, text: true, value: (it) => typesOf(app, it.group).join(), cell: (it) => <Types group={it.group} /> }] : [];
   const who: Column<Row> = { key: "threads", title: "Threads", wide: true, text: true, cell: (it) => <Threads group={it.group} /> };
   if (inRange) {
     return [
@@ -132,18 +135,41 @@ function columnsOf(app: App, inRange: boolean): Column<Row>[] {
       ofRun(who),
     ];
   }
-  return [
-    name,
+  const figures: Column<Row>[] = [
     { key: "peak", title: "At the peak", value: (it) => it.figures.atPeakBytes, cell: (it) => <Bytes value={it.figures.atPeakBytes} none /> },
     { key: "bytes", title: "Allocated", wide: true, value: (it) => it.figures.bytes, cell: (it) => <Bytes value={it.figures.bytes} /> },
     { key: "allocations", title: "Allocations", value: (it) => it.figures.allocations, cell: (it) => count(it.figures.allocations) },
-    { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{share(it.figures.temporary, it.figures.allocations)}</span> },
+    { key: "temporary", title: "Temporary", wide: true, value: (it) => it.figures.temporary, cell: (it) => <span title={count(it.figures.temporary)}>{knows(recording, "allocations") ? share(it.figures.temporary, it.figures.allocations) : count(it.figures.temporary)}</span> },
     { key: "leaked", title: leftWord(recording, app.model.all(state)), wide: true, value: (it) => it.figures.leakedBytes, cell: (it) => <Bytes value={it.figures.leakedBytes} none /> },
-    sizes,
-    curve,
-    life,
-    who,
   ];
+  if (kind !== "stacks") return [name, ...figures, ...types, sizes, curve, life, who];
+  const known = figures.filter((it) => knows(recording, it.key));
+  const by = ranked(recording);
+  // Stacks may have numbers of blocks alone, which otherwise have no column.
+  if (known.length === 0) known.push({ key: by, title: WORDS[by], value: (it) => sumOf(recording, by, it.group.sites), cell: (it) => count(sumOf(recording, by, it.group.sites)) });
+  return knows(recording, "lifetime") ? [name, ...known, ...types, life] : [name, ...known, ...types];
+}
+
+/** The types of a group's blocks that are known, those with most bytes first. */
+function typesOf({ recording }: App, group: Group): string[] {
+  const sums = new Map<number, number>();
+  for (const site of group.sites) {
+    const type = recording.sites.type[site]!;
+    if (type > 0) sums.set(type, (sums.get(type) ?? 0) + recording.sites.figures.bytes[site]!);
+  }
+  return [...sums].sort((a, b) => b[1] - a[1]).map(([type]) => recording.name(type - 1));
+}
+
+/** What a group's blocks are, where it is known. */
+function Types({ group }: { group: Group }) {
+  const names = typesOf(useApp(), group);
+  if (names.length === 0) return <span class="quiet">unknown</span>;
+  return (
+    <>
+      <code title={names.join("\n")}>{names[0]}</code>
+      {names.length > 1 && <span class="quiet"> and {count(names.length - 1)} more</span>}
+    </>
+  );
 }
 
 /** The most blocks that a sum may have. */
@@ -329,6 +355,13 @@ function stacksOf({ recording, state, model }: App, group: Group): Stacks {
     const what = isAllocated ? "bytes allocated in the range" : "bytes alive at the end of the range";
     return { ...range, sites: sitesIn(group, range), what, flame: { weight: "range", mode } };
   }
+  const by = ranked(recording);
+  if (recording.meta.kind === "stacks") {
+    const bytes = new Float64Array(recording.sites.count);
+    for (const site of group.sites) bytes[site] = sumOf(recording, by, [site]);
+    const sites = [...group.sites].sort((a, b) => bytes[b]! - bytes[a]!);
+    return { sites, bytes, blocks: bytes, what: isCount(by) ? WORDS[by] : `bytes ${WORDS[by]}`, flame: {} };
+  }
   const isSampled = recording.meta.kind === "sampled";
   const weight = isSampled ? "leaked" : group.sites.some((site) => figures.at_peak_bytes[site]! > 0) ? "peak" : "bytes";
   const bytes = { leaked: figures.leaked_bytes, peak: figures.at_peak_bytes, bytes: figures.bytes }[weight];
@@ -350,6 +383,7 @@ function Detail({ group }: { group: Group }) {
   const [most, setMost] = useState(STACKS);
   const [open, setOpen] = useState(0);
   const isSampled = recording.meta.kind === "sampled";
+  const isStacks = recording.meta.kind === "stacks";
   const { sites, bytes, blocks, what, flame } = stacksOf(app, group);
   const copy = (site: number) => {
     const text = recording.stackOf(recording.sites.node[site]!).map((frame) => `${recording.functionOf(frame)}  ${recording.placeOf(frame, true)}`);
@@ -378,10 +412,10 @@ function Detail({ group }: { group: Group }) {
             <li key={site}>
               <button type="button" class="stack" aria-expanded={i === open} onClick={() => setOpen(i === open ? -1 : i)}>
                 <span class="number">
-                  {isSampled ? <Uncertain metric="leaked" value={bytes[site]!} site={site} /> : <Bytes value={bytes[site]!} />}
+                  {isSampled ? <Uncertain metric="leaked" value={bytes[site]!} site={site} /> : isStacks && isCount(ranked(recording)) ? count(bytes[site]!) : <Bytes value={bytes[site]!} />}
                 </span>
-                {!isSampled && <span class="number">{count(blocks[site]!)} ×</span>}
-                <span class="via">{via(app, site)}</span>
+                {!isSampled && !isStacks && <span class="number">{count(blocks[site]!)} ×</span>}
+                <span class="via">{[recording.sites.type[site]! > 0 ? recording.name(recording.sites.type[site]! - 1) : "", via(app, site)].filter(Boolean).join(" · ")}</span>
                 <span class="place">{recording.sites.head[site]! > 0 ? recording.placeOf(recording.sites.head[site]! - 1) : ""}</span>
               </button>
               {i === open && <Stack site={site} />}

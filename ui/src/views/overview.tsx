@@ -2,7 +2,8 @@
 
 import { type App, useApp } from "../app";
 import { ofGroup, ofTotal, sumsOf } from "../data/estimates";
-import { type Group, figuresOf } from "../data/groups";
+import type { Group } from "../data/groups";
+import { WORDS, isCount, knows, ranked, sumOf } from "../data/known";
 import { type Finding, type Meta, type Process, ORIGIN } from "../data/recording";
 import { leftWord } from "../data/gaps";
 import { liveOverRun } from "../data/ranges";
@@ -20,6 +21,7 @@ export function Overview() {
   const { recording, state, model } = app;
   const { meta } = recording;
   const totals = sum(model.all(state));
+  const isThere = meta.kind === "stacks" ? recording.sites.count > 0 : totals.allocations > 0;
   const hasTime = meta.kind === "recording" && model.processes(state).length > 0;
   return (
     <>
@@ -31,12 +33,14 @@ export function Overview() {
       <Totals totals={totals} />
       {meta.kind === "recording" && <MissingEvents />}
       {hasTime && totals.allocations > 0 && <Memory />}
-      {totals.allocations > 0 && meta.kind !== "counts" && (
+      {isThere && meta.kind !== "counts" && (
         <div class="columns">
-          <section>
-            <h2>What stands out</h2>
-            <Findings />
-          </section>
+          {meta.kind !== "stacks" && (
+            <section>
+              <h2>What stands out</h2>
+              <Findings />
+            </section>
+          )}
           {totals.allocations === 1 && meta.kind === "recording" ? (
             <section>
               <h2>Its stack</h2>
@@ -44,7 +48,7 @@ export function Overview() {
             </section>
           ) : (
           <section>
-            <h2>{meta.kind === "sampled" ? "Live, by function" : totals.processes.length > 1 ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
+            <h2>{meta.kind === "stacks" ? `By function: ${WORDS[ranked(recording)]}` : meta.kind === "sampled" ? "Live, by function" : totals.processes.length > 1 ? "Held at the peaks, by function" : "Held at the peak, by function"}</h2>
             <PartOnly />
             <Held />
             {leftOut(app).map((it) => (
@@ -54,10 +58,12 @@ export function Overview() {
             ))}
           </section>
           )}
+          {meta.kind === "stacks" && <Lacks />}
         </div>
       )}
       {meta.kind === "counts" && <CountsOnly totals={totals} />}
-      {totals.allocations === 0 && (
+      {!isThere && meta.kind === "stacks" && <p class="why">The file has no stacks.</p>}
+      {!isThere && meta.kind !== "stacks" && (
         <p class="why">
           The program, or what of it was recorded, made no call that hands out a block. If it should have: <code>allotrope doctor PROGRAM</code> says whether its allocator can be recorded.
         </p>
@@ -89,6 +95,7 @@ function facts({ recording, state, model }: App): string[] {
   const { meta } = recording;
   const processes = model.all(state);
   const facts: string[] = [];
+  if (meta.kind === "stacks") return [`${meta.format}: sums of stacks, read as they are`];
   if (meta.started_unix_ms > 0) facts.push(`${meta.kind === "sampled" ? "watched from" : "recorded"} ${moment(meta.started_unix_ms)}`);
   if (processes.length === 1) facts.push(processes[0]!.exit);
   else facts.push(plural(processes.length, "process", "processes"));
@@ -112,6 +119,7 @@ function sentence(app: App, totals: Totals): string {
   const { recording, state, model } = app;
   const { meta } = recording;
   const run = duration(recording.end - recording.start);
+  if (meta.kind === "stacks") return sentenceOfStacks(app);
   if (totals.processes.length === 0) return "No process was recorded.";
   if (totals.allocations === 0) return `Nothing was allocated in a run of ${run}.`;
   if (meta.kind === "counts") return `${plural(totals.allocations, "allocation")} of ${bytes(totals.bytes)} in a run of ${run}.`;
@@ -126,6 +134,28 @@ function sentence(app: App, totals: Totals): string {
   return `${bytes(held)} at the peak, ${duration(process!.peakAt - process!.started)} into a run of ${duration(process!.duration)}${by}.`;
 }
 
+/** The same of stacks that another tool wrote: the best of what they have. */
+function sentenceOfStacks({ recording, state, model }: App): string {
+  const by = ranked(recording);
+  const all = model.groups(state, "functions").map((group) => ({ group, value: sumOf(recording, by, group.sites) }));
+  const whole = all.reduce((sum, it) => sum + it.value, 0);
+  if (whole === 0) return "The file has no allocations.";
+  const top = heaviest(all)!;
+  const amount = isCount(by) ? count(whole) : bytes(whole);
+  return `${amount} ${WORDS[by]}: ${share(top.value, whole)} of ${isCount(by) ? "them" : "it"} in ${shortName(top.group.name)}.`;
+}
+
+/** What the file of another tool does not have, so that nobody looks for it here. */
+function Lacks() {
+  const { meta } = useApp().recording;
+  return (
+    <section>
+      <h2>Not in the file</h2>
+      <p class="quiet">The file has sums of stacks. It does not have: {meta.lacks.join(", ")}. So there are no findings and no timeline.</p>
+    </section>
+  );
+}
+
 function shortName(name: string): string {
   const short = nameParts(name).join("");
   return short.length > 80 ? `${short.slice(0, 79)}…` : short;
@@ -136,12 +166,11 @@ function heaviest<T extends { value: number }>(all: T[]): T | undefined {
 }
 
 function heldBytes(recording: App["recording"], group: Group): number {
-  const figures = figuresOf(recording, group);
-  return recording.meta.kind === "sampled" ? figures.leakedBytes : figures.atPeakBytes;
+  return sumOf(recording, ranked(recording), group.sites);
 }
 
-/** In place of a figure that the recording does not have. */
-const UNKNOWN = "not recorded";
+/** In place of a figure that the recording, or the file of another tool, does not have. */
+const UNKNOWN = ["not recorded", "not in the file"];
 
 function Totals({ totals }: { totals: Totals }) {
   const { recording, state, model } = useApp();
@@ -149,7 +178,8 @@ function Totals({ totals }: { totals: Totals }) {
   const of = (value: number, whole: number) => (whole === 0 ? "–" : share(value, whole));
   const sites = kind === "counts" ? 0 : model.sites(state);
   const freed = sumsOf(recording, state.process)?.freed;
-  const unknown = UNKNOWN;
+  if (kind === "stacks") return <TotalsOfStacks sites={sites} />;
+  const unknown = UNKNOWN[0]!;
   const known = kind === "recording";
   const items: [string, preact.ComponentChild, string][] = [
     kind === "sampled"
@@ -164,13 +194,38 @@ function Totals({ totals }: { totals: Totals }) {
     ...(freed ? [["Freed", <Estimated value={freed.bytes} estimate={{ ...freed.intervals[0], samples: freed.samples }} show={bytes} />, blocks(freed.blocks, freed.intervals[1])] as [string, preact.ComponentChild, string]] : []),
     ["Functions, sites", kind === "counts" ? unknown : count(model.groups(state, "functions").length), kind === "counts" ? "" : plural(sites, "site")],
   ];
+  return <TotalsList items={items} />;
+}
+
+/** The sums that a file of another tool has; the others are marked. */
+function TotalsOfStacks({ sites }: { sites: number }) {
+  const { recording, state, model } = useApp();
+  const all = Array.from({ length: recording.sites.count }, (_, site) => site);
+  const amount = (metric: string) => (isCount(metric) ? count(sumOf(recording, metric, all)) : bytes(sumOf(recording, metric, all)));
+  const of = (metric: string, more?: string): [preact.ComponentChild, string] => [
+    knows(recording, metric) ? amount(metric) : UNKNOWN[1]!,
+    more !== undefined && knows(recording, more) ? (isCount(more) ? plural(sumOf(recording, more, all), "block") : amount(more)) : "",
+  ];
+  const items: [string, preact.ComponentChild, string][] = [
+    ["Peak", ...of("peak", "peak-allocations")],
+    ["Allocations", ...of("allocations")],
+    ["Allocated", ...of("bytes")],
+    ["Temporary", ...of("temporary")],
+    ["Reallocations", ...of("reallocations")],
+    ["Leaked", ...of("leaked", "leaked-allocations")],
+    ["Functions, sites", count(model.groups(state, "functions").length), plural(sites, "site")],
+  ];
+  return <TotalsList items={items} />;
+}
+
+function TotalsList({ items }: { items: [string, preact.ComponentChild, string][] }) {
   return (
     <dl class="totals">
       {items.map(([title, value, more]) => (
         <div key={title}>
           <dt>{title}</dt>
           <dd>
-            {value === UNKNOWN ? <span>{value}</span> : <strong>{value}</strong>} <span>{more}</span>
+            {typeof value === "string" && UNKNOWN.includes(value) ? <span>{value}</span> : <strong>{value}</strong>} <span>{more}</span>
           </dd>
         </div>
       ))}
@@ -316,6 +371,8 @@ const HELD = 10;
 function Held() {
   const { recording, state, model, set } = useApp();
   const sampled = recording.meta.kind === "sampled";
+  const isStacks = recording.meta.kind === "stacks";
+  const by = ranked(recording);
   const all = model.groups(state, "functions").map((group) => ({ group, value: heldBytes(recording, group) }));
   const held = all.filter((it) => it.value > 0).sort((a, b) => b.value - a.value);
   const whole = held.reduce((total, it) => total + it.value, 0);
@@ -329,8 +386,8 @@ function Held() {
             <th scope="col" class="text">
               Function
             </th>
-            {!sampled && <th scope="col">Over time</th>}
-            <th scope="col">Bytes</th>
+            {!sampled && !isStacks && <th scope="col">Over time</th>}
+            <th scope="col">{isCount(by) ? "Number" : "Bytes"}</th>
             <th scope="col">Share</th>
           </tr>
         </thead>
@@ -342,12 +399,12 @@ function Held() {
                   <FunctionName name={group.name} place={group.place} />
                 </button>
               </td>
-              {!sampled && (
+              {!sampled && !isStacks && (
                 <td>
                   <GroupCurve group={group} width={56} />
                 </td>
               )}
-              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} most={most} /> : <Bytes value={value} />}</td>
+              <td class="number">{sampled ? <Uncertain metric="leaked" value={value} group={group} most={most} /> : isCount(by) ? count(value) : <Bytes value={value} />}</td>
               <td class="number">{share(value, whole)}</td>
             </tr>
           ))}

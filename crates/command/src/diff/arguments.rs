@@ -54,7 +54,8 @@ pub struct Arguments {
     pub top: u32,
     /// The format to print
     ///
-    /// Text for people, JSON for programs, or the sections of stackdiff scripts.
+    /// Text for people, JSON for programs, or the sections of stackdiff scripts. Reports of `allotrope
+    /// cpu` and `allotrope paths` are compared as Markdown, too.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
     /// Show the stacks of entries that were only moved or renamed
@@ -65,7 +66,7 @@ pub struct Arguments {
     /// Exit with status 3 if METRIC rose by more
     ///
     /// Such as 'allocations>+0' and 'bytes>+2%'; of two reports of `allotrope paths`:
-    /// 'instructions>+2%'.
+    /// 'instructions>+2%', and of `allotrope cpu`: 'cpu-time>+5%'.
     #[arg(long, value_name = "METRIC>+N[%]")]
     pub fail_on: Vec<FailOn>,
     #[command(flatten)]
@@ -105,4 +106,5 @@ pub enum Format {
     Text,
     Json,
     Sections,
+    Markdown,
 }

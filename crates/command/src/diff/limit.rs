@@ -4,18 +4,22 @@
 use std::fmt;
 use std::str::FromStr;
 
+use allotrope_allocators::cpu::compare::METRIC as CPU_TIME;
 use allotrope_allocators::paths::compare::METRIC as INSTRUCTIONS;
 use allotrope_profile::Metric;
 
 use crate::metric;
 
-/// A limit on a metric of stacks, or on the instructions of `allotrope paths`.
+/// A limit on a metric of stacks, on the instructions of `allotrope paths`, or on the CPU time of
+/// `allotrope cpu`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FailOn {
     /// A limit on a metric of stacks.
     Metric(Limit),
     /// A limit on the instructions of saved paths.
     Instructions(allotrope_allocators::paths::compare::Limit),
+    /// A limit on the CPU time of saved samples.
+    CpuTime(allotrope_allocators::cpu::compare::Limit),
 }
 
 impl FailOn {
@@ -23,7 +27,7 @@ impl FailOn {
     pub fn metric(&self) -> Option<&Limit> {
         match self {
             Self::Metric(limit) => Some(limit),
-            Self::Instructions(_) => None,
+            Self::Instructions(_) | Self::CpuTime(_) => None,
         }
     }
 }
@@ -35,6 +39,9 @@ impl FromStr for FailOn {
         if text.trim_start().starts_with(INSTRUCTIONS) {
             return allotrope_allocators::paths::compare::Limit::parse(text)
                 .map(Self::Instructions);
+        }
+        if text.trim_start().starts_with(CPU_TIME) {
+            return allotrope_allocators::cpu::compare::Limit::parse(text).map(Self::CpuTime);
         }
         text.parse().map(Self::Metric)
     }
@@ -88,7 +95,7 @@ impl FromStr for Limit {
             || "write METRIC>+N or METRIC>+N%, as in allocations>+0 or bytes>+2%".to_owned();
         let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
         let metric = metric::named(metric.trim()).map_err(|error| {
-            format!("{error}, and of two reports of `allotrope paths`: {INSTRUCTIONS}")
+            format!("{error}, of two reports of `allotrope paths`: {INSTRUCTIONS}, and of `allotrope cpu`: {CPU_TIME}")
         })?;
         let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
         // A number has no sign of its own.
@@ -151,7 +158,8 @@ mod tests {
             error.contains("INSTRUCTIONS") && error.contains("allocations"),
             "{error}"
         );
-        assert!(error.contains(": instructions"), "{error}");
+        assert!(error.contains(": instructions, and of"), "{error}");
+        assert!(error.ends_with(": cpu-time"), "{error}");
     }
 
     #[test]

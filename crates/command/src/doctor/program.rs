@@ -85,7 +85,9 @@ fn allocator(executable: &Executable, program: &Program) -> Finding {
         && let Some(linked) = linked
         && linked.detoured > 0
     {
-        return detoured(&linked);
+        let stripped = linked_allocator::without_symbols(&executable.path);
+        let stripped = stripped.ok().flatten();
+        return detoured(&linked, stripped.filter(|_| linked.only_standard));
     }
     if let Ok(Some(name)) = linked_allocator::without_symbols(&executable.path) {
         let text = format!(
@@ -121,17 +123,29 @@ fn allocator(executable: &Executable, program: &Program) -> Finding {
     }
 }
 
-/// An allocator whose entry points the recorder patches.
-fn detoured(linked: &LinkedAllocator) -> Finding {
+/// An allocator whose entry points the recorder patches; `stripped`: one whose symbols the program
+/// lacks.
+fn detoured(linked: &LinkedAllocator, stripped: Option<&str>) -> Finding {
     let topic = "allocator";
-    let (name, count) = (&linked.name, linked.detoured);
+    let (name, count) = (stripped.unwrap_or(&linked.name), linked.detoured);
     let points = if count == 1 { "point" } else { "points" };
     let text = format!(
         "{name} is linked into the program; its calls are recorded by patching \
          {count} entry {points} when the program starts"
     );
     if linked.refused.is_empty() {
-        return Finding::ok(topic, text);
+        if !linked.only_standard {
+            return Finding::ok(topic, text);
+        }
+        let names = "malloc, free and the other functions that every allocator has";
+        let text = format!("{text}: {names}");
+        return match stripped {
+            Some(_) => {
+                let text = format!("{text}; the symbols of its other functions are stripped");
+                Finding::note(topic, text, OF_STRIPPED)
+            }
+            None => Finding::ok(topic, text),
+        };
     }
     let names = linked.refused.join(", ");
     let text = format!("{text}, but not those of {names}, which cannot be patched");

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::named_allocators;
 use crate::debug_files::DebugFiles;
 
 /// Arguments of `allotrope record`.
@@ -35,6 +36,13 @@ pub struct Arguments {
     /// deallocation as costly as an allocation.
     #[arg(long)]
     pub free_stacks: bool,
+    /// Record an allocator of the program's own, by its functions
+    ///
+    /// `alloc=ngx_palloc:2@1,free=ngx_pfree:2,reset=ngx_destroy_pool:1`: behind each name the number of
+    /// the argument with the size (`1*2`: a product), the block or the owner, and `@` the owner of the
+    /// block; `realloc=NAME:BLOCK:SIZE`. Once for each allocator.
+    #[arg(long = "allocator", value_name = "FUNCTIONS", value_parser = named_allocators::parse)]
+    pub allocators: Vec<String>,
     /// Keep the names of environment variables, too
     ///
     /// Their number, order and lengths are always kept, values never. `replay`, `paths` and

@@ -96,11 +96,16 @@ impl Program {
         let executable = self.executable.as_ref()?.image();
         let (symbols, linked) = LinkedAllocator::with_facts(executable).ok()?;
         let image = &executable.path;
-        if linked.is_some_and(|linked| linked.detoured > 0) {
-            // The recorder reports functions that it could not patch.
-            return None;
-        }
         let stripped = || linked_allocator::without_symbols(image).ok().flatten();
+        if let Some(linked) = linked.filter(|linked| linked.detoured > 0) {
+            // The recorder reports functions that it could not patch.
+            let name = linked.only_standard.then(stripped)??;
+            return Some(format!(
+                "{} has {name} linked into it, of which only the functions that every allocator \
+                 has are recorded: the symbols of the others are stripped; {OF_STRIPPED}",
+                image.shown()
+            ));
+        }
         if symbols.name.is_none()
             && !symbols.reported
             && let Some(name) = stripped()
@@ -122,6 +127,20 @@ impl Program {
             "{} has {name} linked into it, whose blocks cannot be seen; {remedy}",
             image.shown()
         ))
+    }
+
+    /// The program's file, for a script its interpreter's, and those of the libraries that it loads when it
+    /// starts; `None` if it cannot be read.
+    pub fn files(&self) -> Option<Vec<PathBuf>> {
+        let image = self.executable.as_ref()?.image();
+        let Kind::Program(program) = &image.kind else {
+            return Some(vec![image.path.clone()]);
+        };
+        let preload = std::env::var_os("LD_PRELOAD");
+        let loader = program.loader.iter();
+        let libraries =
+            loader.flat_map(|it| loaded_libraries::of(it, &image.path, preload.as_deref()));
+        Some([image.path.clone()].into_iter().chain(libraries).collect())
     }
 
     /// Whether the program will load an allocator library that also defines C++'s

@@ -176,6 +176,8 @@ pub(super) enum By {
     Entry,
     /// Sizes of blocks: up to each power of two
     Size,
+    /// Types of blocks, where the names in their stacks prove them
+    Type,
     /// Processes, those that allocated most first
     Process,
 }

@@ -55,6 +55,7 @@ pub fn report(
         }
         Mode::List(By::Function) => (None, Some(Grouping::Function)),
         Mode::List(By::Module) => (None, Some(Grouping::Module)),
+        Mode::List(By::Type) => (None, Some(Grouping::Type)),
         Mode::Stacks(tree) => (tree, None),
         Mode::Screen | Mode::Site { .. } | Mode::List(_) => (None, None),
     };

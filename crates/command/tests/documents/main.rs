@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod hakmem;
 mod poireau;
 mod rust_journey;
 mod swift_nio;

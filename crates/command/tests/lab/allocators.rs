@@ -195,6 +195,55 @@ fn the_example_is_explained_and_its_change_is_measured_beside_the_estimate() {
 }
 
 /// `words.c` makes 100 rounds of 100 pairs of `malloc` and `calloc`, and frees both.
+/// The program took 1,000 ns an operation, of which the change saves what the replay has measured.
+#[test]
+fn the_gain_of_the_whole_program_is_computed_from_its_own_time() {
+    let example = Example::new();
+    let cpu = example.folder.path().join("cpu.json");
+    let share =
+        serde_json::json!({"samples": 0, "kernel_samples": 0, "share": 0, "low": 0, "high": 0});
+    let mut report = serde_json::json!({
+        "format": "allotrope-cpu/1", "clock": "cpu-clock", "kernel": true, "samples": 1000,
+        "lost": 0, "cpu_seconds": 1.0, "allocators": [], "inside": share, "functions": [],
+        "outside": [], "groups": [], "operations": 1_000_000, "scores": [], "doubts": [],
+        "origin": {"date": "", "command": [], "process": null,
+            "machine": {"processor": "", "processors": 1, "memory_bytes": 1, "kernel": ""},
+            "environment": {"variables": 0, "bytes": 0, "of_allocators": []}},
+    });
+    fs::write(&cpu, report.to_string()).unwrap();
+    let path = cpu.to_str().expect("UTF-8");
+    let words = [
+        "--alloc",
+        "mine=./new.so",
+        "--earlier",
+        "mine=./old.so",
+        "--cpu",
+        path,
+    ];
+    let output = example.report(&[&words[..], &["--format", "json"]].concat());
+    if cannot_step(&output) {
+        return;
+    }
+    let found = json(&output);
+    let change = &found["changes"][0];
+    let program = &change["program"];
+    let saving = number(&change["time"]["measured_saving_ns"]);
+    assert!((number(&program["before_ns_per_operation"]) - 1000.0).abs() < 1e-6);
+    let after = number(&program["after_ns_per_operation"]);
+    assert!((after - (1000.0 - saving)).abs() < 1e-6);
+    assert!((number(&program["factor"]) - 1000.0 / after).abs() < 1e-9);
+    example
+        .report(&words)
+        .ok()
+        .has("the program took 1000.0 ns of CPU time an operation");
+    // Without the number of operations nothing can be said.
+    report["operations"] = Value::Null;
+    fs::write(&cpu, report.to_string()).unwrap();
+    let refused = example.report(&words);
+    assert_eq!(refused.status.code(), Some(2));
+    refused.errors().has("sample the program with --count");
+}
+
 #[test]
 fn figures_are_counted_in_two_ways_and_counters_have_a_source() {
     let example = Example::new();

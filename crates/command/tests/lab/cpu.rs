@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Started, Text, command, compiled, line_of, run, skip};
+use crate::support::{Started, Text, command, compiled, line_of, linked_bench, run, skip};
 use serde_json::Value;
 
 /// The report of a run, as JSON; `None` if the kernel forbids sampling here.
@@ -367,20 +367,13 @@ fn statuses_of_what_cannot_be_sampled() {
     assert_eq!(code, Some(2), "{errors}");
     let (code, _) = status(&["--group", "x", "true"]);
     assert_eq!(code, Some(2));
+    assert_eq!(status(&["--annotate", "", "true"]).0, Some(2));
+    let same = ["-o", "/tmp/x.svg", "--flamegraph", "/tmp/x.svg", "true"];
+    let (code, errors) = status(&same);
+    assert_eq!(code, Some(2), "{errors}");
+    errors.has("name the same file");
     let (code, _) = status(&["--count", "--divide-by", "3", "true"]);
     assert_eq!(code, Some(2));
-}
-
-/// `programs/linked_bench.c` with the allocator of `programs/linked_pools.c` linked into it,
-/// optimised, so that `malloc` and `free` jump to other functions and have no frames.
-fn linked(flags: &[&str]) -> std::path::PathBuf {
-    let pools = crate::support::source_path("linked_pools.c");
-    let pools = pools.to_str().expect("UTF-8");
-    // The text, so that a change of it is compiled.
-    let version = crate::support::source_text("linked_pools.c");
-    let version = format!("-DVERSION={}", version.len());
-    let optimised = ["-O2", "-foptimize-sibling-calls", &version, pools];
-    crate::support::compiled_with("linked_bench.c", &[&optimised[..], flags].concat())
 }
 
 fn share(report: &Value, table: &str) -> f64 {
@@ -395,7 +388,7 @@ fn share(report: &Value, table: &str) -> f64 {
 fn an_allocator_that_tail_calls_hide_is_inside() {
     let rounds = "20000";
     let sampled = |flags: &[&str]| {
-        let program = linked(flags).to_str().expect("UTF-8").to_owned();
+        let program = linked_bench(flags).to_str().expect("UTF-8").to_owned();
         sampled(&[program, rounds.to_owned()], 7)
     };
     let (Some(jumps), Some(calls)) = (sampled(&[]), sampled(&["-fno-optimize-sibling-calls"]))
@@ -435,7 +428,7 @@ fn an_allocator_that_tail_calls_hide_is_inside() {
 /// point, stands in their source file, and is not reached from them.
 #[test]
 fn what_only_its_source_file_tells_is_a_guess_beside_the_proof() {
-    let program = linked(&[]).to_str().expect("UTF-8").to_owned();
+    let program = linked_bench(&[]).to_str().expect("UTF-8").to_owned();
     let command = [program, "8000".to_owned(), "statistics".to_owned()];
     let Some(report) = sampled(&command, 7) else {
         return;
@@ -509,6 +502,176 @@ fn json_of_a_program_that_is_started_needs_a_file() {
     assert_eq!(output.status.code(), Some(2));
     output.errors().has("give -o FILE");
     assert!(output.text().is_empty());
+    let mut command = crate::support::record::command();
+    let output = run(
+        command.args(["cpu", "--format", "folded", "--", "true"]),
+        b"",
+    );
+    assert_eq!(output.status.code(), Some(2));
+    output
+        .errors()
+        .has("the folded text of a program that is started");
+}
+
+/// What `--annotate` says of the functions of `programs/same_names.c`, by the names that are given.
+fn annotated(names: &[&str]) -> Option<Vec<Value>> {
+    let options: Vec<String> = names
+        .iter()
+        .flat_map(|it| ["--annotate".to_owned(), (*it).to_owned()])
+        .collect();
+    let report = sampled_with(&options, &[compiled("same_names.c")], 7)?;
+    Some(rows(&report, "annotations").clone())
+}
+
+/// One clear sentence where a function has no samples, or where a name means several functions.
+#[test]
+fn a_function_that_cannot_be_annotated_has_a_sentence() {
+    let names = ["spin", "little", "caller", "never", "no_such_function"];
+    let Some(found) = annotated(&names) else {
+        return;
+    };
+    let sentences = [
+        "2 functions of this name have samples; ask for one of spin@0x",
+        "it is inlined; ask for spin",
+        "no sample is in an instruction of its own; ",
+        "it has no samples, neither of its own nor in what it calls",
+        "no function of this name is in what was sampled; the most samples are in spin",
+    ];
+    for ((annotation, name), sentence) in found.iter().zip(names).zip(sentences) {
+        assert_eq!(annotation["wanted"], name);
+        assert!(annotation["function"].is_null(), "{annotation}");
+        annotation["problem"].to_string().has(sentence);
+    }
+    // Of the two, each address of the sentence is one.
+    let problem = found[0]["problem"].as_str().unwrap();
+    let words = problem.split([' ', ',']);
+    let both: Vec<&str> = words.filter(|it| it.starts_with("spin@0x")).collect();
+    assert_eq!(both.len(), 2, "{problem}");
+    let Some(found) = annotated(&[both[0], both[1], "spin.0"]) else {
+        return;
+    };
+    let function = |at: usize| &found[at]["function"];
+    assert_ne!(function(0)["address"], function(1)["address"]);
+    let first = [0, 1].map(function).map(|it| &it["address"]);
+    assert!(first.contains(&&function(2)["address"]), "{found:?}");
+    // What is inlined has its own name, and the line of its own text.
+    let line = line_of("same_names.c", "little");
+    let instructions = rows(function(2), "instructions");
+    let inlined = instructions.iter().filter(|it| it["inlined"] == "little");
+    let inlined: Vec<&Value> = inlined.collect();
+    assert!(!inlined.is_empty(), "{instructions:?}");
+    assert!(
+        inlined
+            .iter()
+            .all(|it| [line, line + 1].contains(&it["line"].as_u64().unwrap()))
+    );
+    let hot = instructions.iter().filter(|it| it["hot"] == true);
+    assert!(hot.count() > 0, "{instructions:?}");
+    // The loop jumps back into the function itself.
+    let back = instructions.iter().filter_map(|it| it["target"].as_str());
+    assert!(back.into_iter().any(|it| it.starts_with("spin+0x")));
+}
+
+/// A function to which `malloc` jumps by way of another one.
+#[test]
+fn a_function_that_is_jumped_to_is_annotated_in_text_and_markdown() {
+    let program = linked_bench(&[]);
+    for format in ["text", "markdown"] {
+        let mut allotrope = crate::support::record::command();
+        allotrope.env("COLUMNS", "80");
+        allotrope.args(["cpu", "--annotate", "pool_large_alloc"]);
+        allotrope.args(["--format", format, "--"]);
+        let output = run(allotrope.arg(&program).arg("10000"), b"");
+        let text = output.errors();
+        if text.contains("perf_event") {
+            return skip("the kernel refuses perf_event_open");
+        }
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        // Markdown escapes underscores in its headings.
+        let text = text.replace("\\_", "_");
+        let section = text.split("instructions of pool_large_alloc").nth(1);
+        let section = section.unwrap_or_else(|| panic!("{text}"));
+        section.has("linked_pools.c:").has("> marks 5%");
+        let marked = section.lines().filter(|it| it.starts_with("> "));
+        assert!(marked.count() > 0, "{section}");
+        if format == "text" {
+            section.fits(80);
+        }
+    }
+}
+
+/// Each line of folded text is a stack, and all samples are in them.
+#[test]
+fn folded_stacks_have_all_samples() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpu.folded");
+    for _ in 0..2 {
+        // It is replaced, as its own.
+        let mut allotrope = crate::support::record::command();
+        allotrope
+            .args(["cpu", "--format", "folded", "-o"])
+            .arg(&file);
+        allotrope.arg("--").args(program("pairs"));
+        let output = run(&mut allotrope, b"");
+        let errors = output.errors();
+        if errors.contains("perf_event") {
+            return skip("the kernel refuses perf_event_open");
+        }
+        assert_eq!(output.status.code(), Some(7), "{errors}");
+    }
+    let text = fs::read_to_string(&file).expect("folded text");
+    let mut samples = 0;
+    for line in text.lines() {
+        let (stack, number) = line.rsplit_once(' ').expect("a stack and its samples");
+        assert!(!stack.is_empty());
+        samples += number.parse::<u64>().expect("a number");
+    }
+    assert!(samples > 20, "{text}");
+    text.has(";main;").has("malloc");
+}
+
+#[test]
+fn reports_that_cannot_be_compared_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("it is written");
+        path
+    };
+    let json = write("a.json", "{\"format\":\"allotrope-cpu/1\"}");
+    let newer = write("b.json", "{\"format\":\"allotrope-cpu/9\"}");
+    let text = write("c.txt", "CPU inside the allocator: 5.0%\n");
+    let other = write("d.txt", "a;b 7\n");
+    for (before, after, options, sentence) in [
+        (&json, &json, &[][..], "missing field"),
+        (&newer, &newer, &[], "this version reads allotrope-cpu/1"),
+        (&text, &text, &[], "it is a report for people"),
+        (&newer, &other, &[], "cannot use"),
+        (&json, &json, &["--filter", "x"], "--filter is for stacks"),
+        (
+            &json,
+            &json,
+            &["--fail-on", "bytes>+2%"],
+            "write --fail-on 'cpu-time>+5%'",
+        ),
+        (
+            &other,
+            &other,
+            &["--fail-on", "cpu-time>+2%"],
+            "neither instructions nor CPU time",
+        ),
+        (
+            &other,
+            &other,
+            &["--format", "markdown"],
+            "--format markdown is for two reports",
+        ),
+    ] {
+        let mut diff = crate::support::record::command();
+        let ended = run(diff.arg("diff").arg(before).arg(after).args(options), b"");
+        assert_eq!(ended.status.code(), Some(2), "{sentence}");
+        ended.errors().has(sentence);
+    }
 }
 
 /// An operation of a millisecond is no operation.
@@ -522,143 +685,4 @@ fn an_absurd_time_of_an_operation_is_said() {
         let doubt = report["doubts"][0].as_str().expect("a sentence");
         assert!(doubt.contains("µs an operation cannot be right"), "{doubt}");
     }
-}
-
-/// The names of the functions of a part of the program, with their shares of it.
-fn part<'a>(report: &'a Value, function: &str) -> &'a Value {
-    let mut tests = rows(report, "tests").iter();
-    let found = tests.find(|it| it["function"] == function);
-    found.unwrap_or_else(|| panic!("no part {function}: {}", report["tests"]))
-}
-
-/// What the document on hakmem has beside shares: groups, what removing one gains, the benchmark's
-/// own work, tests apart, edges of the call graph. The program is of its shape; the truth of the
-/// gain is the same program without the calls of `getenv`, measured by its own throughput.
-#[test]
-fn groups_tests_and_edges_are_those_of_the_program() {
-    let flags = |more: &'static str| linked(&[more]).to_str().expect("UTF-8").to_owned();
-    let options = ["--score", "M ops/sec", "--group", "pool=pool_*"].map(str::to_owned);
-    let run = |more| sampled_with(&options, &[flags(more), "20000".to_owned()], 7);
-    let (Some(report), Some(fixed)) = (run("-DASK_ALWAYS"), run("-DASK_ONCE")) else {
-        return;
-    };
-    let group = |report: &'_ Value, name: &str| -> Value {
-        let mut groups = rows(report, "groups").iter();
-        groups
-            .find(|it| it["name"] == name)
-            .cloned()
-            .unwrap_or(Value::Null)
-    };
-    // line 99, group symbols; line 112, Amdahl
-    let environment = group(&report, "environment");
-    let share = environment["share"].as_f64().expect("a group");
-    assert!(share > 0.3, "{environment}");
-    let factor = environment["what_if"]["factor"].as_f64().unwrap();
-    assert!((factor - 1.0 / (1.0 - share)).abs() < 1e-9);
-    assert_eq!(environment["functions"][0], "getenv");
-    assert!(group(&fixed, "environment").is_null(), "{fixed}");
-    // line 100, subtotals: of the user's group, the innermost functions
-    let pool = &group(&report, "pool")["functions"];
-    let pool = pool.as_array().expect("functions");
-    assert!(
-        pool.iter()
-            .all(|it| it.as_str().unwrap().starts_with("pool_"))
-    );
-    // line 101, benchmark overhead apart; line 106, each test
-    let outside = rows(&report, "outside").iter();
-    let outside: Vec<&str> = outside.map(|it| it["function"].as_str().unwrap()).collect();
-    assert!(
-        outside.iter().any(|it| it.contains("random")),
-        "{outside:?}"
-    );
-    for test in ["lifo", "fifo"] {
-        let test = part(&report, &format!("test_sequential_{test}"));
-        let inside = test["inside_samples"].as_f64().unwrap();
-        assert!(inside / test["samples"].as_f64().unwrap() > 0.7, "{test}");
-        assert_eq!(test["functions"][0]["function"], "getenv", "{test}");
-    }
-    // line 104, edges: free → pool_free_at → getenv, each within its caller
-    let calls = part(&report, "test_random_free")["calls"]
-        .as_array()
-        .unwrap();
-    let at = |depth: u64, function: &str| {
-        let mut found = calls.iter();
-        let found = found.find(|it| it["depth"] == depth && it["function"] == function);
-        let found = found.unwrap_or_else(|| panic!("{function}: {calls:?}"));
-        found["samples"].as_u64().unwrap()
-    };
-    let (free, inner, getenv) = (at(0, "free"), at(1, "pool_free_at"), at(2, "getenv"));
-    assert!(
-        free >= inner && inner >= getenv && getenv > 0,
-        "{free} {inner} {getenv}"
-    );
-    // line 113, secondary items after the first fix
-    let after = &report["after_first"];
-    assert!(
-        !after["functions"].as_array().unwrap().is_empty(),
-        "{after}"
-    );
-    // line 116, the program's own throughput; line 115, the fix proved by a second run
-    let score = |report: &Value| report["scores"][0]["value"].as_f64().expect("a score");
-    assert!(score(&fixed) > 1.2 * score(&report), "{report}");
-    // line 97, the head
-    let origin = &report["origin"];
-    assert!(origin["date"].as_str().unwrap().ends_with(" UTC"));
-    assert!(
-        origin["command"][0]
-            .as_str()
-            .unwrap()
-            .ends_with("linked_bench")
-    );
-    assert!(origin["environment"]["variables"].as_u64() > Some(0));
-}
-
-/// The report as the document on hakmem has it, in the order of its parts.
-#[test]
-fn the_markdown_report_has_the_parts_of_the_document() {
-    let program = linked(&[]);
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("cpu.md");
-    let mut allotrope = crate::support::record::command();
-    allotrope
-        .args(["cpu", "--format", "markdown", "-o"])
-        .arg(&file);
-    let output = run(allotrope.arg("--").arg(&program).arg("5000"), b"");
-    let errors = output.errors();
-    if errors.contains("perf_event") {
-        return skip("the kernel refuses perf_event_open");
-    }
-    assert_eq!(output.status.code(), Some(7), "{errors}");
-    let report = fs::read_to_string(&file).expect("a report");
-    let mut rest = &report[..];
-    for part in [
-        "# CPU time and the allocator",
-        "command: ",
-        "machine: ",
-        "## Summary",
-        "## Functions inside the allocator",
-        "## Functions outside of the allocator",
-        "## Groups, and the program without them",
-        "environment: getenv",
-        "## After the first fix: without environment",
-        "## Entry points",
-        "## Calling sites",
-        "## Parts of the program",
-        "## Call graph",
-        "→ free",
-        "→ pool\\_free\\_at",
-        "## Lines",
-        "## counters",
-        "## How to check a change",
-    ] {
-        let plain = part.replace('\\', "");
-        let at = rest.find(part).or_else(|| rest.find(&plain));
-        let at = at.unwrap_or_else(|| panic!("no {part} in its order:\n{report}"));
-        rest = &rest[at..];
-    }
-    // It is replaced without --force, as a report of ours.
-    let mut again = crate::support::record::command();
-    again.args(["cpu", "--format", "markdown", "-o"]).arg(&file);
-    let output = run(again.arg("--").arg(&program).arg("500"), b"");
-    assert_eq!(output.status.code(), Some(7), "{}", output.errors());
 }

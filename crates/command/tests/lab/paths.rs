@@ -494,7 +494,7 @@ fn files_that_cannot_be_compared() {
         ),
         (
             vec![&stacks, &stacks, "--fail-on", "instructions>+2%"],
-            "recordings have no instructions",
+            "recordings have neither instructions",
         ),
     ] {
         let (code, errors) = status(&words);

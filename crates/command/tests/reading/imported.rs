@@ -1,4 +1,4 @@
-//! `report` and `show` of files that other tools wrote. The program's source says what the figures
+//! `report`, `show` and pages of files that other tools wrote. The program's source says what the figures
 //! are: at the peak 10 × 4,000 + 100,000 + 100 × 10 bytes.
 
 use std::path::{Path, PathBuf};
@@ -124,4 +124,15 @@ fn reports_of_other_tools_are_refused_with_what_to_give() {
             allotrope(words).fails(2, remedy);
         }
     }
+}
+
+#[test]
+fn a_page_is_made_of_a_file_that_another_tool_wrote() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("stacks.folded");
+    std::fs::write(&file, "main;parse;read_line 70\nmain;parse 30\n").expect("writable");
+    let page = folder.path().join("page.html");
+    allotrope(["report", path(&file), "--html", path(&page)]).ok();
+    let written = std::fs::read_to_string(&page).expect("the page");
+    assert!(written.contains("id=\"data-run\""), "a page with data");
 }

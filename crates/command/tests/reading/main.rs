@@ -6,6 +6,8 @@ mod story;
 mod support;
 
 mod blame;
+mod block_types;
+mod blocks_shown;
 mod bombs;
 mod diff;
 mod diff_compilers;

@@ -485,3 +485,20 @@ fn what_cannot_be_served_is_refused_with_a_sentence() {
     let view = View::with(&recording.trace, &["--no-open", "--port", &port], &[]);
     assert_eq!(view.address.port().to_string(), port);
 }
+
+#[test]
+fn without_a_file_the_newest_recording_of_the_folder_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let view = || run(command().arg("view").current_dir(folder.path()), b"");
+    view().fails(2, "no recording is named, and this folder has none");
+    for (name, age) in [("old.allotrope", 100), ("new.allotrope", 1)] {
+        let file = fs::File::create(folder.path().join(name)).expect("writable");
+        let then = std::time::SystemTime::now() - Duration::from_secs(age);
+        file.set_modified(then).expect("its time can be set");
+    }
+    view().fails(
+        2,
+        "the newest of 2 in this folder is new.allotrope: allotrope view new.allotrope",
+    );
+    allotrope(["record"]).fails(125, "no program is named; type it after record");
+}

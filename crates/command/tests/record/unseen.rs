@@ -248,10 +248,10 @@ fn only_the_recorder_is_taken_out_of_the_list() {
     assert!(shown.lines().any(|line| line == expected), "{shown}");
 }
 
-/// An allocator linked into a child, which exports its `malloc`.
+/// An allocator linked into a child, which exports its `malloc` and no `free`.
 #[test]
 fn a_child_with_a_malloc_of_its_own() {
-    let program = compiled_with("own_malloc.c", &["-rdynamic"]);
+    let program = compiled_with("own_malloc.c", &["-rdynamic", "-DONLY_MALLOC"]);
     let recording = started("execv", &program);
     let printed = printed(&recording);
     printed.has_all(["a malloc of its own", "own_malloc"]);
@@ -294,7 +294,8 @@ fn a_program_that_takes_the_address_of_malloc() {
 /// Another program at a fixed address, which does define it.
 #[test]
 fn a_program_at_a_fixed_address_with_a_malloc_of_its_own() {
-    let program = compiled_with("own_malloc.c", &["-rdynamic", "-fno-pie", "-no-pie"]);
+    let flags = ["-rdynamic", "-fno-pie", "-no-pie", "-DONLY_MALLOC"];
+    let program = compiled_with("own_malloc.c", &flags);
     let printed = printed(&started("execv", &program));
     printed.has("a malloc of its own");
 }

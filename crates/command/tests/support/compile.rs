@@ -58,6 +58,18 @@ pub fn compiled_with(source: &str, flags: &[&str]) -> PathBuf {
     .clone()
 }
 
+/// `programs/linked_bench.c` with the allocator of `programs/linked_pools.c` linked into it,
+/// optimised, so that `malloc` and `free` jump to other functions and have no frames.
+pub fn linked_bench(flags: &[&str]) -> PathBuf {
+    let pools = source_path("linked_pools.c");
+    let pools = pools.to_str().expect("UTF-8");
+    // The text, so that a change of it is compiled.
+    let version = source_text("linked_pools.c");
+    let version = format!("-DVERSION={}", version.len());
+    let optimised = ["-O2", "-foptimize-sibling-calls", &version, pools];
+    compiled_with("linked_bench.c", &[&optimised[..], flags].concat())
+}
+
 /// Where a program's source is.
 pub fn source_path(source: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -17,7 +17,9 @@ pub mod truth;
 pub mod watched;
 pub mod windows;
 
-pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};
+pub use compile::{
+    column_of, compiled, compiled_with, line_of, linked_bench, source_path, source_text,
+};
 pub use ended::{Ended, Text, check_each};
 pub use record::{Record, Recording, allotrope, command, record, run};
 pub use report::{Process, Report};

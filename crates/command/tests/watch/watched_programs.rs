@@ -598,7 +598,8 @@ fn an_allocator_that_is_not_sampled_is_named() {
     let compiled = compiled_with("own_malloc.c", &flags);
     std::fs::copy(compiled, &library).expect("it is copied");
     let two = compiled_with("two_allocators.c", &["-fno-builtin"]);
-    let own = compiled_with("own_malloc.c", &["-fno-builtin", "-DWAITS"]);
+    let own = ["-fno-builtin", "-DWAITS", "-DONLY_MALLOC"];
+    let own = compiled_with("own_malloc.c", &own);
     for (program, argument, blocks, words) in [
         (
             two,
@@ -619,4 +620,24 @@ fn an_allocator_that_is_not_sampled_is_named() {
         assert_eq!(errors.matches(words).count(), 1, "{errors}");
         program.end().ok();
     }
+}
+
+/// A program that exports `malloc` and `free` of its own, whose entry points are patched: it has one
+/// block, of [`SIZE`].
+#[test]
+fn an_allocator_that_the_program_exports_is_sampled() {
+    let size = format!("-DSIZE={SIZE}");
+    let program = compiled_with("own_malloc.c", &["-fno-builtin", "-DWAITS", &size]);
+    let mut standby = command();
+    standby.args(["standby", "-q", "--no-holder", "--period", "1", "--"]);
+    let mut program = Started::new(standby.arg(program));
+    program.line();
+    let state = state_of(program.id());
+    assert_whole(&state);
+    let blocks = of_size(&state, SIZE);
+    assert_eq!(blocks.len(), 1);
+    assert_eq!(blocks[0].entry, EntryPoint::Malloc);
+    let errors = watch(program.id(), &["--once"]).ok().errors();
+    errors.lacks("of its own");
+    program.end().ok();
 }

@@ -73,7 +73,7 @@ fn profile(
         frequency: FREQUENCY,
     };
     let session = Session::new(&options).map_err(|error: OpenError| error.to_string())?;
-    let missing = |it: &Quantity| session.unavailable().contains(it);
+    let missing = |it: &Quantity| session.unavailable().iter().any(|(of, _)| of == it);
     if HARDWARE.iter().all(missing) {
         return Err(NO_COUNTER.to_owned());
     }
@@ -112,6 +112,8 @@ fn profile(
         exact_instructions: None,
         chosen: &Chosen::default(),
         groups: &[],
+        annotate: &[],
+        folded: false,
         origin: Origin::default(),
         scores: Vec::new(),
     };

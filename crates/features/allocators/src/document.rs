@@ -235,6 +235,7 @@ fn before_after(change: &Change, document: &mut Document) {
         if let Some(time) = &change.time {
             changed_time(time, document);
         }
+        program(change, document);
         return;
     }
     let before = change.before_library.as_deref().unwrap_or("glibc");
@@ -254,6 +255,14 @@ fn before_after(change: &Change, document: &mut Document) {
     match &change.time {
         Some(time) => changed_time(time, document),
         None => document.text(format!("Time: {}.", report::time(change))),
+    }
+    program(change, document);
+}
+
+/// What the whole program gains.
+fn program(change: &Change, document: &mut Document) {
+    if let Some(gain) = &change.program {
+        document.text(format!("Estimated: {}.", gain.sentence()));
     }
 }
 

@@ -1,11 +1,10 @@
 //! Counters that cannot be right, as sentences with their evidence.
 
 use crate::counters::figure;
+use crate::cpu::doubts::MAX_PER_CYCLE;
 pub(crate) use crate::cpu::doubts::agree;
 use crate::report::Counter;
 
-/// No processor of today retires so many instructions in a cycle.
-const MAX_PER_CYCLE: f64 = 10.0;
 /// What is impossible, or contradicts another figure.
 pub(crate) fn impossible(counters: &[Counter]) -> Vec<String> {
     let mut found = Vec::new();

@@ -12,6 +12,7 @@
 //! | `what_if` | hot functions, estimates of removing a callee or a path, changes beside their estimate |
 //! | `verification` | the same figure counted in two ways |
 //! | `findings` | impossible and contradicting counters, as sentences |
+//! | `limit` | by how much a figure may rise |
 //! | `source` | source text around a line |
 //! | `commands` | the commands that reproduce each section |
 //! | [`report`] | the report, `allotrope-allocators/1`, and its summary |
@@ -26,6 +27,7 @@ pub mod cpu;
 mod document;
 mod findings;
 mod hot_functions;
+mod limit;
 mod measure;
 pub mod paths;
 pub mod replay;

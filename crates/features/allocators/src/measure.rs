@@ -13,7 +13,9 @@ use allotrope_symbols::Locator;
 use crate::commands::Invocation;
 use crate::counters::{count, counters};
 use crate::findings::impossible;
-use crate::report::{Allocator, Change, ChangedTime, FORMAT, Report, Stepping, Steps, summary};
+use crate::report::{
+    Allocator, Change, ChangedTime, FORMAT, ProgramGain, Report, Stepping, Steps, summary,
+};
 use crate::verification::{checks, finding};
 use crate::what_if::{change, estimates};
 
@@ -31,6 +33,8 @@ pub struct Request<'a> {
     pub locator: &'a Locator,
     /// What the user asked for.
     pub invocation: &'a Invocation,
+    /// CPU time of the whole program with the earlier version, an operation, in nanoseconds.
+    pub program_ns: Option<f64>,
 }
 
 /// What is measured now.
@@ -122,6 +126,8 @@ pub fn measure(
         let runs = request.plan.runs;
         change.time = later.and_then(|it| ChangedTime::new(row, &it.replay, runs));
         change.not_timed.clone_from(&row.refused);
+        let program = request.program_ns.zip(change.time.as_ref());
+        change.program = program.map(|(before, time)| ProgramGain::new(before, time));
         change
     });
     let changes: Vec<Change> = changes.collect();
@@ -225,6 +231,7 @@ fn changed(
             measured_saving: None,
             time: None,
             not_timed: None,
+            program: None,
         },
     }
 }

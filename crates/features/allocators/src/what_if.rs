@@ -108,6 +108,7 @@ pub(crate) fn change(
         removed,
         time: None,
         not_timed: None,
+        program: None,
     }
 }
 

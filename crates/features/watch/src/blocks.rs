@@ -5,7 +5,7 @@ use std::io;
 
 use allotrope_sampling::Period;
 
-use crate::names::NamedFrame;
+use crate::names::Frame;
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
@@ -47,7 +47,7 @@ impl Which {
 
 /// A sampled block; `S` is a stack: its frames, innermost first, or its id in the process.
 #[derive(Debug)]
-pub struct BlockRow<S = Vec<NamedFrame>> {
+pub struct BlockRow<S = Vec<Frame>> {
     /// The process.
     pub process: u32,
     /// Its address.
@@ -71,7 +71,7 @@ pub struct BlockRow<S = Vec<NamedFrame>> {
 
 /// How a block was freed.
 #[derive(Debug)]
-pub struct FreedRow<S = Vec<NamedFrame>> {
+pub struct FreedRow<S = Vec<Frame>> {
     /// When, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
     pub time: u64,
     /// The same moment in nanoseconds since 1970.
@@ -88,7 +88,7 @@ impl BlockRow<u32> {
         [Some(self.stack), first, freed].into_iter().flatten()
     }
 
-    fn named(&self, mut next: impl FnMut() -> Vec<NamedFrame>) -> BlockRow {
+    fn named(&self, mut next: impl FnMut() -> Vec<Frame>) -> BlockRow {
         BlockRow {
             process: self.process,
             address: self.address,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::blocks::{self, BlockRow, Which};
 use crate::nameless;
-use crate::names::NamedFrame;
+use crate::names::Frame;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::Sums;
 use crate::snapshot::Snapshot;
@@ -175,14 +175,14 @@ fn block(row: &BlockRow) -> Value {
     object
 }
 
-fn stack(frames: &[NamedFrame]) -> Value {
-    let frame = |it: &NamedFrame| {
+fn stack(frames: &[Frame]) -> Value {
+    let frame = |it: &Frame| {
         json!({
             "function": &*it.function,
             "file": &*it.file,
             "line": it.line,
-            "module": &*it.module,
-            "address": format!("{:#x}", it.address),
+            "module": &*it.module.module,
+            "address": format!("{:#x}", it.module.address),
         })
     };
     list(frames, frame)

@@ -23,14 +23,14 @@ pub(crate) fn sentences(sites: &[SiteRow], least_percent: u64) -> Vec<String> {
         let mut modules = BTreeSet::new();
         for frame in &site.stack {
             if !frame.function.is_empty() {
-                named.insert(&*frame.module);
+                named.insert(&*frame.module.module);
             }
-            let Some(reason) = frame.missing else {
+            let Some(reason) = frame.module.missing else {
                 continue;
             };
-            let key = (&*frame.module, reason);
+            let key = (&*frame.module.module, reason);
             let (addresses, weight) = found.entry(key).or_default();
-            addresses.insert(frame.address);
+            addresses.insert(frame.module.address);
             if modules.insert(key) {
                 *weight += bytes;
             }
@@ -52,32 +52,30 @@ pub(crate) fn sentences(sites: &[SiteRow], least_percent: u64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use allotrope_profile::warnings::nameless::MIN_PERCENT;
     use allotrope_sampling::Period;
 
     use super::*;
     use crate::history::Trend;
-    use crate::names::NamedFrame;
+    use crate::names::{Frame, Place};
     use crate::sites::Sums;
 
     const GONE: &str = "its file is gone";
 
-    fn frame(function: &str, module: &str, missing: Option<&'static str>) -> NamedFrame {
-        NamedFrame {
+    fn frame(function: &str, module: &str, missing: Option<&'static str>) -> Frame {
+        Frame {
             function: function.into(),
-            signature: Arc::from(""),
-            file: Arc::from(""),
-            line: 0,
-            module: module.into(),
-            address: 1,
-            missing,
+            module: Place {
+                module: module.into(),
+                address: 1,
+                missing,
+            },
+            ..Frame::default()
         }
     }
 
     /// A site of this many blocks of 1 MiB.
-    fn site(blocks: u64, stack: Vec<NamedFrame>) -> SiteRow {
+    fn site(blocks: u64, stack: Vec<Frame>) -> SiteRow {
         let mut sums = Sums::new(Period::DEFAULT);
         for _ in 0..blocks {
             sums.live.add(1 << 20, Period::DEFAULT);

@@ -13,11 +13,9 @@ use std::sync::Arc;
 use allotrope_shm::numbers::stack_end;
 use allotrope_shm::samples::reader::Module;
 use allotrope_symbols::symbolize::reason;
-use allotrope_symbols::{
-    FileIdentity, Locator, ModuleSymbols, NamedFrame as Frame, Ran, open_mapped,
-};
+use allotrope_symbols::{FileIdentity, Locator, ModuleSymbols, Ran, open_mapped};
 use allotrope_text::text_of;
-use allotrope_trace::model::MissingNames;
+use allotrope_trace::model::{MissingNames, NamedFrame};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::snapshot::Snapshot;
@@ -31,17 +29,12 @@ const MAX_LOADED: usize = 256;
 /// Most files of modules that are kept open.
 const MAX_OPEN: usize = 128;
 
-/// A frame of a report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedFrame {
-    /// The function; empty if nothing names it.
-    pub function: Arc<str>,
-    /// Its full form.
-    pub signature: Arc<str>,
-    /// Source file; empty if unknown.
-    pub file: Arc<str>,
-    /// Line from 1; 0 if unknown.
-    pub line: u32,
+/// A frame of a report. Its function is empty if nothing names it.
+pub type Frame = NamedFrame<Place>;
+
+/// Where the code of a frame is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
     /// The path of the module; empty if the address is in none.
     pub module: Arc<str>,
     /// The address in the module's file; without a module that in the process.
@@ -50,17 +43,16 @@ pub struct NamedFrame {
     pub missing: Option<&'static str>,
 }
 
-impl NamedFrame {
-    /// The function, or module and address in its place.
-    pub fn name(&self) -> String {
-        if !self.function.is_empty() {
-            return self.function.to_string();
-        }
-        let module = self.module.rsplit('/').next().unwrap_or_default();
-        match module {
-            "" => format!("{:#x}", self.address),
-            module => format!("{module}+{:#x}", self.address),
-        }
+/// The function of a frame, or module and address in its place.
+pub fn name_of(frame: &Frame) -> String {
+    if !frame.function.is_empty() {
+        return frame.function.to_string();
+    }
+    let place = &frame.module;
+    let module = place.module.rsplit('/').next().unwrap_or_default();
+    match module {
+        "" => format!("{:#x}", place.address),
+        module => format!("{module}+{:#x}", place.address),
     }
 }
 
@@ -81,7 +73,7 @@ pub struct Names {
     /// Files whose symbols were not needed so far; `None`: no file is proven to be the one
     /// that ran.
     open: FxHashMap<File, Option<fs::File>>,
-    known: FxHashMap<(u32, Address), Arc<[Frame]>>,
+    known: FxHashMap<(u32, Address), Arc<[NamedFrame]>>,
     next: u32,
 }
 
@@ -118,7 +110,7 @@ impl Names {
     }
 
     /// The frames of stacks of a process, innermost first.
-    pub fn stacks(&mut self, snapshot: &Snapshot, stacks: &[u32]) -> Vec<Vec<NamedFrame>> {
+    pub fn stacks(&mut self, snapshot: &Snapshot, stacks: &[u32]) -> Vec<Vec<Frame>> {
         if self.files.len() > MAX_LOADED || self.known.len() > MAX_ADDRESSES {
             self.files.clear();
             self.known.clear();
@@ -160,16 +152,18 @@ impl Names {
                 let (number, missing) = found.unwrap_or_default();
                 let known = self.known.get(&(number, address));
                 let known = known.filter(|_| found.is_some());
-                let unnamed = NamedFrame {
+                let place = Place {
                     module: path.into(),
                     address: address.0,
                     missing,
-                    ..unknown("")
                 };
-                add(known.map_or(&[], |it| it), unnamed, &mut frames);
+                add(known.map_or(&[], |it| it), place, &mut frames);
             }
             if stack.end == stack_end::NOT_RECORDED {
-                frames.push(unknown("[no stack]"));
+                frames.push(Frame {
+                    function: "[no stack]".into(),
+                    ..Frame::default()
+                });
             }
             all.push(frames);
         }
@@ -261,29 +255,14 @@ fn open(module: &Module, snapshot: &Snapshot) -> Option<fs::File> {
     is_in_file.then(|| open_mapped(&process, path, module.start, &ran))?
 }
 
-fn add(known: &[Frame], unnamed: NamedFrame, frames: &mut Vec<NamedFrame>) {
+fn add(known: &[NamedFrame], place: Place, frames: &mut Vec<Frame>) {
     if known.is_empty() {
-        frames.push(unnamed);
+        frames.push(Frame::default().with_module(place));
         return;
     }
-    frames.extend(known.iter().map(|frame| NamedFrame {
-        function: Arc::clone(&frame.function),
-        signature: Arc::clone(&frame.signature),
-        file: Arc::clone(&frame.file),
-        line: frame.line,
+    let place = Place {
         missing: None,
-        ..unnamed.clone()
-    }));
-}
-
-fn unknown(name: &str) -> NamedFrame {
-    NamedFrame {
-        function: name.into(),
-        signature: "".into(),
-        file: "".into(),
-        line: 0,
-        module: "".into(),
-        address: 0,
-        missing: None,
-    }
+        ..place
+    };
+    frames.extend(known.iter().map(|frame| frame.with_module(place.clone())));
 }

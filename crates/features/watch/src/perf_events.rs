@@ -18,7 +18,7 @@
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use crate::names::NamedFrame;
+use crate::names::{Frame, Place};
 
 /// Longest line that is read, in bytes; of a longer one the rest is left out.
 const MAX_LENGTH: u64 = 1 << 16;
@@ -63,7 +63,7 @@ pub struct Event {
     /// What happened.
     pub change: Change,
     /// The stack, innermost first.
-    pub stack: Vec<NamedFrame>,
+    pub stack: Vec<Frame>,
 }
 
 /// Makes events of lines.
@@ -313,7 +313,7 @@ fn change(probe: &str, arguments: &Arguments) -> Option<Change> {
 }
 
 /// A frame: `ADDRESS FUNCTION+0xOFFSET (FILE)`, or without address and offset.
-fn frame(text: &str) -> Option<NamedFrame> {
+fn frame(text: &str) -> Option<Frame> {
     if !text.starts_with(char::is_whitespace) {
         return None;
     }
@@ -336,14 +336,15 @@ fn frame(text: &str) -> Option<NamedFrame> {
         text => Arc::from(text),
     };
     let function: Arc<str> = known(function);
-    Some(NamedFrame {
+    Some(Frame {
         signature: function.clone(),
         function,
-        file: "".into(),
-        line: 0,
-        module: known(module),
-        address,
-        missing: None,
+        module: Place {
+            module: known(module),
+            address,
+            missing: None,
+        },
+        ..Frame::default()
     })
 }
 
@@ -356,6 +357,7 @@ fn without_offset(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::name_of;
 
     const SCRIPT: &str = "\
 # captured on: Tue Nov 24 08:20:29 2026
@@ -413,9 +415,9 @@ my server 22228 [001] 19945.000000: sdt_libpoireau:free: (7f) arg1=1 arg2=4096 a
                 .all(|it| &*it.name == "my server" && it.process == 22228)
         );
         assert_eq!(events[1].time, 19_942_500_000_000);
-        let frames: Vec<_> = events[0].stack.iter().map(NamedFrame::name).collect();
+        let frames: Vec<_> = events[0].stack.iter().map(name_of).collect();
         assert_eq!(frames, ["malloc", "operator new(unsigned long)", "0x0"]);
-        assert_eq!(&*events[0].stack[1].module, "/opt/a (b)/server");
+        assert_eq!(&*events[0].stack[1].module.module, "/opt/a (b)/server");
         assert_eq!(events[1].stack.len(), 1);
     }
 
@@ -426,7 +428,7 @@ my server 22228 [001] 19945.000000: sdt_libpoireau:free: (7f) arg1=1 arg2=4096 a
         let freed = block(u64::MAX - 1, 94_719_840_334_496, 4321);
         assert_eq!(events[1].change, Change::Freed(freed));
         assert_eq!((events[1].process, events[1].time), (22263, 134_000));
-        assert_eq!(events[0].stack[0].name(), "by_malloc");
+        assert_eq!(name_of(&events[0].stack[0]), "by_malloc");
     }
 
     /// Reported: "754 MiB said, 34 MiB are live": perf trace leaves out what is 0, as the size of a block

@@ -10,7 +10,7 @@ use allotrope_shm::samples::reader::Counters;
 use rustc_hash::FxHashMap;
 
 use crate::blocks::{BlockRow, FreedRow, Which};
-use crate::names::NamedFrame;
+use crate::names::Frame;
 use crate::perf_events::{Block, Change, Event};
 use crate::report::{ProcessRow, Report, SiteRow, Suppressed};
 use crate::sites::{LiveBlock, SitesBuilder};
@@ -58,7 +58,7 @@ type Key = (Arc<str>, Arc<str>, u64);
 #[derive(Debug, Default)]
 struct Stacks {
     ids: FxHashMap<Arc<[Key]>, usize>,
-    named: Vec<Vec<NamedFrame>>,
+    named: Vec<Vec<Frame>>,
     memory: u64,
 }
 
@@ -404,15 +404,22 @@ enum Chosen<'a> {
 }
 
 impl Stacks {
-    fn add(&mut self, frames: Vec<NamedFrame>) -> usize {
-        let key = |it: &NamedFrame| match it.function.is_empty() {
-            true => (it.function.clone(), it.module.clone(), it.address),
-            false => (it.function.clone(), it.module.clone(), 0),
+    fn add(&mut self, frames: Vec<Frame>) -> usize {
+        let key = |it: &Frame| {
+            let place = &it.module;
+            let address = if it.function.is_empty() {
+                place.address
+            } else {
+                0
+            };
+            (it.function.clone(), place.module.clone(), address)
         };
         let key: Arc<[Key]> = frames.iter().map(key).collect();
         let next = self.named.len();
         *self.ids.entry(key).or_insert_with(|| {
-            let texts = frames.iter().map(|it| it.function.len() + it.module.len());
+            let texts = frames
+                .iter()
+                .map(|it| it.function.len() + it.module.module.len());
             self.memory += texts.map(|it| OF_FRAME + it as u64).sum::<u64>();
             self.memory += OF_PROCESS;
             self.named.push(frames);
@@ -424,6 +431,7 @@ impl Stacks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::{Place, name_of};
 
     fn event(process: u32, change: Change, function: &str) -> Event {
         Event {
@@ -432,14 +440,15 @@ mod tests {
             is_thread: false,
             time: 1_000_000_000,
             change,
-            stack: vec![NamedFrame {
+            stack: vec![Frame {
                 function: function.into(),
                 signature: function.into(),
-                file: "".into(),
-                line: 0,
-                module: "server".into(),
-                address: 1,
-                missing: None,
+                module: Place {
+                    module: "server".into(),
+                    address: 1,
+                    missing: None,
+                },
+                ..Frame::default()
             }],
         }
     }
@@ -473,7 +482,7 @@ mod tests {
         assert_eq!((total.samples(), total.bytes().value), (3, 4500.0));
         assert_eq!(report.more_sites, 1);
         let site = &report.sites[0];
-        assert_eq!(site.stack[0].name(), "leak");
+        assert_eq!(name_of(&site.stack[0]), "leak");
         assert_eq!(site.sums.live.bytes().value, 4000.0);
         let by_process: Vec<_> = site
             .processes

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use allotrope_text::{numbers, shown};
 
 use crate::blocks::{self, BlockRow, Which};
-use crate::names::NamedFrame;
+use crate::names::{Frame, name_of};
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 
@@ -100,7 +100,7 @@ pub(crate) fn line(block: &BlockRow, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The frames, innermost first.
-fn names(stack: &[NamedFrame]) -> String {
-    let names = stack.iter().map(|it| shown(&it.name()).into_owned());
+fn names(stack: &[Frame]) -> String {
+    let names = stack.iter().map(|it| shown(&name_of(it)).into_owned());
     names.collect::<Vec<_>>().join(";")
 }

@@ -5,7 +5,7 @@ use allotrope_sampling::estimate::Figures;
 use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
-use crate::names::NamedFrame;
+use crate::names::Frame;
 use crate::sites::{Site, Sums};
 use crate::snapshot::{SiteKey, Snapshot};
 
@@ -83,7 +83,7 @@ pub struct SiteRow {
     /// The processes that have it, with what is live there.
     pub processes: Vec<(u32, Figures)>,
     /// The frames, innermost first.
-    pub stack: Vec<NamedFrame>,
+    pub stack: Vec<Frame>,
     /// The place in `stack` of the frame that stands for it: the innermost one of the user's own
     /// code that is no wrapper.
     pub headline: usize,
@@ -96,7 +96,7 @@ impl SiteRow {
     }
 
     /// The row of a site with the names of its frames. `processes`: the ids of all processes, by index.
-    pub(crate) fn new(site: &Site, processes: &[u32], stack: Vec<NamedFrame>) -> Self {
+    pub(crate) fn new(site: &Site, processes: &[u32], stack: Vec<Frame>) -> Self {
         let id = |index: usize| processes.get(index).copied().unwrap_or(0);
         let live = site.processes.iter();
         let mut live: Vec<_> = live.map(|(index, it)| (id(*index), *it)).collect();

@@ -10,6 +10,7 @@ use allotrope_text::{shown, words};
 
 use crate::history::Trend;
 use crate::nameless;
+use crate::names::name_of;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::Sums;
 
@@ -139,7 +140,7 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
         writeln!(out, "     in processes {}", processes.join("; "))?;
     }
     for frame in row.stack.iter().take(MAX_FRAMES) {
-        let name = frame.name();
+        let name = name_of(frame);
         let name = shown(&name);
         write!(out, "{FRAME}{name}")?;
         if frame.line != 0 {

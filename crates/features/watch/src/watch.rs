@@ -8,7 +8,7 @@ use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{History, Point};
-use crate::names::{NamedFrame, Names};
+use crate::names::{Frame, Names};
 use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 use crate::snapshot::{Keys, SiteKey, Snapshot};
@@ -141,7 +141,7 @@ impl Watch {
     /// The first sites, named.
     fn rows(&mut self, snapshots: &[Snapshot], sites: &[&Site]) -> Vec<SiteRow> {
         let top = &sites[..sites.len().min(self.options.top)];
-        let mut stacks: Vec<Vec<NamedFrame>> = vec![Vec::new(); top.len()];
+        let mut stacks: Vec<Vec<Frame>> = vec![Vec::new(); top.len()];
         for (place, snapshot) in snapshots.iter().enumerate() {
             let here: Vec<usize> = (0..top.len())
                 .filter(|it| top[*it].example.0 == place)
@@ -293,32 +293,21 @@ impl Watch {
 }
 
 /// The place in a stack of the frame that stands for it.
-fn headline(glue: &Glue, stack: &[NamedFrame]) -> usize {
-    let code = |frame: &NamedFrame| -> Code {
-        let module = frame.module.rsplit('/').next().unwrap_or_default();
-        let named = allotrope_symbols::NamedFrame::<()> {
-            function: frame.function.clone(),
-            signature: frame.signature.clone(),
-            file: frame.file.clone(),
-            ..Default::default()
-        };
-        glue.code(&named, module)
+fn headline(glue: &Glue, stack: &[Frame]) -> usize {
+    let code = |frame: &Frame| -> Code {
+        let module = frame.module.module.rsplit('/').next().unwrap_or_default();
+        glue.code(frame, module)
     };
     let codes: Vec<Code> = stack.iter().map(code).collect();
     Heads::of(codes.into_iter()).headline as usize
 }
 
-fn is_suppressed(suppressions: &Suppressions, stack: &[NamedFrame]) -> bool {
+fn is_suppressed(suppressions: &Suppressions, stack: &[Frame]) -> bool {
     let frame = |index: u32| {
         let frame = stack.get(index as usize)?;
-        Some(FrameText {
-            function: &frame.function,
-            signature: &frame.signature,
-            file: &frame.file,
-            module: (&*frame.module).into(),
-            // Only built-in rules ask for it, and none of these is used.
-            origin: Origin::Library,
-        })
+        let module = (&*frame.module.module).into();
+        // Only built-in rules ask for the origin, and none of these is used.
+        Some(FrameText::new(frame, module, Origin::Library))
     };
     let indexes: Vec<u32> = (0..stack.len() as u32).collect();
     Matcher::new(suppressions, frame).rule(&indexes).is_some()

@@ -11,7 +11,7 @@ use allotrope_profile::{LIVE_AT_END, TimeCell};
 pub const MAX: u64 = (1 << 53) - 1;
 
 /// Version of the layout.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Columns that are compressed together, by name.
 #[derive(Debug, Default)]

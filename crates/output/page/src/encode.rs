@@ -1,7 +1,7 @@
 //! Turns a profile into the columns of the page, within limits. The order and meaning of
 //! the columns is in `docs/page-data.md`; whoever changes it raises the version there.
 
-use allotrope_attribution::Origin;
+use allotrope_attribution::{BlockTypes, Origin};
 use allotrope_profile::{FreePlace, PARTS_OF_SUM, Process, Profile, RunTimes, Stack, TimeTable};
 use rustc_hash::FxHashMap;
 
@@ -160,6 +160,12 @@ pub fn encode(page: &Page<'_>, limits: &Limits) -> Vec<(Part, Columns)> {
     };
     processes::encode(&mut run, page, &all, &carried, &tables, &mut names);
     let mut site_columns = site_columns(&sites, &heads, &trie.nodes);
+    let mut type_number = |site: &PageSite| match &site.type_name {
+        Some(name) => names.number(name) + 1,
+        None => 0,
+    };
+    let types: Vec<u64> = sites.iter().map(&mut type_number).collect();
+    site_columns.numbers("site.type", types);
     if page.sampled.is_some() {
         sampled::encode(&mut site_columns, &sites);
     }
@@ -209,6 +215,7 @@ fn sites(
     tables: &[TimeTable],
 ) -> Vec<PageSite> {
     let mut sites = Vec::new();
+    let types = BlockTypes::new(page.profile);
     for (index, (process, table)) in (0..).zip(carried.iter().zip(tables)) {
         let (of_profile, _) = chosen[index as usize];
         let sampled = page.sampled.and_then(|it| it.processes.get(of_profile));
@@ -218,6 +225,8 @@ fn sites(
             site.cells = table.cells_of(at).to_vec();
             site.widened = table.widened.get(at as usize).copied().unwrap_or(0);
             site.samples = samples.copied();
+            let of_profile = &process.sites[at as usize];
+            site.type_name = types.of(of_profile).map(str::to_owned);
             sites.push(site);
         }
     }

@@ -122,6 +122,7 @@ mod tests {
             findings: &[],
             file: "x",
             sampled: None,
+            imported: None,
             boundaries: &[],
             peaks: &[],
             source: None,

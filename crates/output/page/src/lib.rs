@@ -46,7 +46,7 @@ use std::io::{self, Write};
 use allotrope_attribution::Headlines;
 use allotrope_findings::Finding;
 use allotrope_profile::sampled::SampledProfile;
-use allotrope_profile::{Peak, Profile};
+use allotrope_profile::{MetricSet, Peak, Profile};
 use allotrope_report::SourceLines;
 
 pub use comparison::{ComparedSide, Comparison};
@@ -76,12 +76,27 @@ pub struct Page<'a> {
     pub file: &'a str,
     /// The sampled profile whose [profile](SampledProfile::profile) it is, if it is one's.
     pub sampled: Option<&'a SampledProfile>,
+    /// What the stacks are, if another tool wrote them.
+    pub imported: Option<ImportedStacks<'a>>,
     /// The times at which the tables of all processes are exact, see [`boundaries`].
     pub boundaries: &'a [u64],
     /// The peaks of processes, just after which their tables are exact, in order of process.
     pub peaks: &'a [Peak],
     /// Where the code around the lines of its frames is read from, if the page has it.
     pub source: Option<&'a SourceLines>,
+}
+
+/// Stacks that another tool wrote: sums of some metrics, without times, threads or single blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct ImportedStacks<'a> {
+    /// The program's command or the title that the file has; may be empty.
+    pub title: &'a str,
+    /// The name of the file's format.
+    pub format: &'a str,
+    /// The metrics that the file has. The figures of others are 0 in the profile.
+    pub known: MetricSet,
+    /// What else is to be known of its figures, a sentence each.
+    pub notes: &'a [String],
 }
 
 /// Writes the page.

@@ -3,7 +3,7 @@
 
 use allotrope_profile::sampled::SampledFigures;
 use allotrope_profile::warnings::warnings;
-use allotrope_profile::{Process, RunTimes, command_text};
+use allotrope_profile::{Metric, Process, RunTimes, command_text};
 use allotrope_text::{shown, shown_path};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -42,8 +42,14 @@ struct Meta<'a> {
     started_unix_ms: u64,
     started_ns: u64,
     ended_ns: u64,
-    /// `recording`, `counts`, or `sampled`.
+    /// `recording`, `counts`, `sampled`, or `stacks`: those that another tool wrote.
     kind: &'static str,
+    /// Of `stacks`: the name of their format; otherwise empty.
+    format: &'a str,
+    /// Of `stacks`: the names of the metrics that they have. Everything else is unknown.
+    known: Vec<&'static str>,
+    /// Of `stacks`: what they do not have, in words.
+    lacks: Vec<&'static str>,
     complete: bool,
     growing: bool,
     free_stacks: bool,
@@ -135,19 +141,39 @@ pub fn meta(
     if let Some(sampled) = page.sampled {
         sentences = sampled.warnings();
     }
+    let (mut known, mut lacks) = (Vec::new(), Vec::new());
+    if let Some(imported) = page.imported {
+        sentences = imported.notes.to_vec();
+        for metric in Metric::OF_STACKS {
+            match (imported.known.has(metric), metric) {
+                (true, _) => known.push(metric.name()),
+                (false, Metric::Lifetime) => lacks.push("lifetimes"),
+                (false, _) => lacks.push(metric.words()),
+            }
+        }
+        lacks.extend(["times", "threads", "sizes", "single blocks"]);
+    }
+    let command = match page.imported {
+        Some(imported) => imported.title.to_owned(),
+        None => command_text(&recording.command),
+    };
     let meta = Meta {
         file: clean(page.file),
-        command: clean(&command_text(&recording.command)),
+        command: clean(&command),
         tool: clean(&recording.tool_version),
         system: clean(&recording.system),
         started_unix_ms: recording.started_unix_ns / 1_000_000,
         started_ns: run.started_ns,
         ended_ns: run.ended_ns,
         kind: match (page.sampled, profile.is_counts_only()) {
+            _ if page.imported.is_some() => "stacks",
             (Some(_), _) => "sampled",
             (None, true) => "counts",
             (None, false) => "recording",
         },
+        format: page.imported.map_or("", |imported| imported.format),
+        known,
+        lacks,
         complete: profile.is_complete(),
         growing: profile.is_growing,
         free_stacks: recording.free_stacks,

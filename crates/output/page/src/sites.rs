@@ -25,6 +25,8 @@ pub struct PageSite {
     pub head: Option<u32>,
     /// The place of this frame in the stack, and of the first one that text shows.
     pub shown: [u32; 2],
+    /// The type of its blocks, if it is known and the same for all.
+    pub type_name: Option<String>,
     /// How many sites of the profile these are.
     pub together: u64,
     /// See [`Site`] for these.
@@ -68,6 +70,9 @@ impl PageSite {
 
     fn add(&mut self, other: Self) {
         let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
+        if self.type_name != other.type_name {
+            self.type_name = None;
+        }
         add(&mut self.together, other.together);
         add(&mut self.allocations, other.allocations);
         add(&mut self.bytes, other.bytes);

@@ -189,6 +189,7 @@ mod tests {
             findings: &[],
             file: "x",
             sampled: None,
+            imported: None,
             boundaries: &[],
             peaks: &[],
             source,

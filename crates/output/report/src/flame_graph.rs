@@ -3,7 +3,7 @@
 
 mod svg;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::io::{self, Write};
 
@@ -346,6 +346,66 @@ pub fn write(
     picture.write(&words, out)
 }
 
+/// Labels frames as [`Plain`] does, and those with marked names in shades of red and yellow.
+struct Marking<'a>(&'a HashSet<&'a str>);
+
+impl Labels for Marking<'_> {
+    fn label(&self, name: &str, group: &[Line]) -> (String, Colour) {
+        let (label, Colour(red, green, blue)) = Plain.label(name, group);
+        match self.0.contains(name) {
+            true => (label, Colour(green, 80 + blue / 2, red)),
+            false => (label, Colour(red, green, blue)),
+        }
+    }
+}
+
+/// A graph of stacks that are not of allocations.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted<'a> {
+    /// What is drawn, such as a command.
+    pub title: &'a str,
+    /// What the marked frames are, for the subtitle.
+    pub about: &'a str,
+    /// What is counted: `samples`.
+    pub unit: &'a str,
+    /// Names of frames that are drawn in red and yellow; the others are green and blue.
+    pub marked: &'a HashSet<&'a str>,
+}
+
+impl Counted<'_> {
+    /// Writes the graph of stacks, each with its frames, the outermost one first, and its figure.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write<'s>(
+        &self,
+        stacks: impl IntoIterator<Item = (impl IntoIterator<Item = &'s str>, u64)>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut names = Names::default();
+        let mut total: u64 = 0;
+        let mut lines = Vec::new();
+        for (frames, figure) in stacks {
+            total = total.saturating_add(figure);
+            let frames = frames.into_iter();
+            let frames: Vec<u32> = frames.map(|it| names.number_of(it.to_owned())).collect();
+            lines.push(Line::new(frames.into_iter(), figure, figure));
+        }
+        let none = format!("no {}", self.unit);
+        let picture = Picture::new(&names, lines, &Marking(self.marked), none);
+        let about = match self.marked.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.about),
+        };
+        let words = Words {
+            title: &format!("{} {}", count(total), self.unit),
+            about: &subtitle(&shown(self.title), &shown(&about)),
+            unit: self.unit,
+        };
+        picture.write(&words, out)
+    }
+}
+
 /// What is drawn, in as many columns as fit.
 fn subtitle(title: &str, about: &str) -> String {
     let room = SUBTITLE.saturating_sub(columns(about));
@@ -406,6 +466,34 @@ mod tests {
             assert!(svg.contains(part), "{part}: {svg}");
         }
         assert_eq!(svg, drawn(&set));
+    }
+
+    #[test]
+    fn marked_frames_have_other_colours() {
+        let graph = Counted {
+            title: "./bench 7",
+            about: "red: the allocator",
+            unit: "samples",
+            marked: &HashSet::from(["free"]),
+        };
+        let mut out = Vec::new();
+        let stacks = [(vec!["main", "free"], 30), (vec!["main", "work"], 12)];
+        graph.write(stacks, &mut out).unwrap();
+        let svg = String::from_utf8(out).unwrap();
+        for part in [
+            "42 samples",
+            "./bench 7 (red: the allocator)",
+            "main (42 samples, 100.00%)",
+            "free (30 samples, 71.43%)",
+        ] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        let red_of = |name: &str| {
+            let at = svg.find(&format!("<title>{name} (")).unwrap();
+            let fill = &svg[at + svg[at..].find("rgb(").unwrap() + 4..];
+            fill.split(',').next().unwrap().parse::<u8>().unwrap()
+        };
+        assert!(red_of("free") >= 190 && red_of("main") == 0 && red_of("work") == 0);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 /// Maps the image and id of a stack that freed blocks to its frames: the stacks that the
-/// details of the sites list.
+/// details of the sites list, and further ones that single blocks name.
 pub(crate) struct FreeFrames<'a>(FxHashMap<(ImageId, StackId), &'a [u32]>);
 
 impl<'a> FreeFrames<'a> {
-    /// The stacks of a profile; `None` if the recording has none.
+    /// The stacks of a profile, also those that its aggregation was asked for; `None` if the
+    /// recording has none.
     pub(crate) fn of(profile: &'a Profile) -> Option<Self> {
         if !profile.recording.free_stacks {
             return None;
@@ -25,6 +26,8 @@ impl<'a> FreeFrames<'a> {
                     frames.insert((process.id, *id), &**stack);
                 }
             }
+            let more = process.stacks.iter();
+            frames.extend(more.map(|(id, stack)| ((process.id, *id), &**stack)));
         }
         Some(Self(frames))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_attribution::{Headlines, Origin};
+use allotrope_attribution::{BlockTypes, Headlines, Origin};
 use allotrope_profile::{Frame, Metric, Process, Profile, Site};
 use rustc_hash::FxHashMap;
 
@@ -14,12 +14,16 @@ pub enum Grouping {
     Function,
     /// The module of that frame.
     Module,
+    /// The type of the blocks, as far as it is known.
+    Type,
 }
 
 /// Sites that were added up.
 pub(crate) struct Group<'a> {
     /// The frame that heads the group's first site; `None` without a stack.
     pub frame: Option<&'a Frame>,
+    /// The type of the blocks, if sites are added up by it and it is known.
+    pub type_name: Option<String>,
     /// No symbol names the functions: all of the module are together.
     pub is_unnamed: bool,
     /// The sites, with their processes.
@@ -46,6 +50,7 @@ impl<'a> Group<'a> {
     fn new(frame: Option<&'a Frame>, is_unnamed: bool) -> Self {
         Self {
             frame,
+            type_name: None,
             is_unnamed,
             sites: Vec::new(),
             allocations: 0,
@@ -116,11 +121,19 @@ pub(crate) fn groups<'a>(
     let mut groups: Vec<Group<'a>> = Vec::new();
     // By whether it is a module, and the number of the function or module.
     let mut by_key: FxHashMap<(bool, u32), usize> = FxHashMap::default();
+    let types = (grouping == Grouping::Type).then(|| BlockTypes::new(profile));
+    let mut type_numbers: FxHashMap<String, u32> = FxHashMap::default();
     for process in processes {
         for site in &process.sites {
             let index = headlines.head(site);
             let frame = index.and_then(|index| profile.frames.get(index as usize));
+            let type_name = types.as_ref().and_then(|types| types.of(site));
             let key = match (index, frame) {
+                _ if types.is_some() => {
+                    let next = type_numbers.len() as u32 + 1;
+                    let number = |name: &str| *type_numbers.entry(name.to_owned()).or_insert(next);
+                    (false, type_name.map_or(0, number))
+                }
                 (Some(index), Some(frame)) => {
                     let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
                     let is_unnamed = unnamed.contains(&headlines.origin(index));
@@ -133,7 +146,10 @@ pub(crate) fn groups<'a>(
             };
             let group = *by_key.entry(key).or_insert(groups.len());
             if group == groups.len() {
-                groups.push(Group::new(frame, key.0));
+                groups.push(Group {
+                    type_name: type_name.map(str::to_owned),
+                    ..Group::new(frame, key.0)
+                });
             }
             groups[group].add(process, site, index);
         }

@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_attribution::{Attributed, Rule, Suppressions};
+use allotrope_attribution::{Attributed, BlockTypes, Rule, Suppressions};
 use allotrope_findings::Finding;
 use allotrope_profile::warnings::{all_warnings, waits};
 use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
@@ -82,6 +82,7 @@ pub fn write(
     warnings.extend(waits(profile));
     allotrope_text::to_json_writer(&mut out, &warnings)?;
     out.write_all(b",\"processes\":[")?;
+    let types = BlockTypes::new(profile);
     let numbers = Numbers::new(profile.frames.len());
     let mut separator = "";
     for process in &profile.processes {
@@ -90,7 +91,7 @@ pub fn write(
             process,
             profile,
             options.per(process),
-            &mut rules,
+            (&mut rules, &types),
             &numbers,
             &mut out,
         )?;
@@ -121,7 +122,7 @@ fn write_process(
     process: &Process,
     profile: &Profile,
     per: Option<f64>,
-    rules: &mut RuleFinder<'_>,
+    (rules, types): (&mut RuleFinder<'_>, &BlockTypes<'_>),
     numbers: &Numbers,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -157,6 +158,7 @@ fn write_process(
     let additions = Additions {
         rules: &rules,
         per,
+        types,
         duration_us: process.duration_us,
     };
     json_sites::write(&process.sites, &additions, numbers, out)?;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread;
 
-use allotrope_attribution::Rule;
+use allotrope_attribution::{BlockTypes, Rule};
 use allotrope_profile::{Metric, Site};
 
 use crate::json_append::{append_float, append_lifetimes, append_number};
@@ -37,6 +37,8 @@ pub(crate) struct Additions<'a> {
     pub(crate) rules: &'a [Option<&'a Rule>],
     /// The number by which figures are also divided.
     pub(crate) per: Option<f64>,
+    /// The types of blocks.
+    pub(crate) types: &'a BlockTypes<'a>,
     /// Duration of the process, in microseconds.
     pub(crate) duration_us: u64,
 }
@@ -165,10 +167,16 @@ impl Additions<'_> {
             let bytes = site.allocated_bytes as f64;
             append_float("allocated_bytes_each", bytes / per, text);
         }
+        let mut field = |name: &str, value: serde_json::Value| {
+            text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+        };
+        if let Some(name) = self.types.of(site) {
+            field("type", name.into());
+        }
+        if let Some(operator) = self.types.operator(site) {
+            field("operator", operator.into());
+        }
         if let Some(Some(rule)) = self.rules.get(index) {
-            let mut field = |name: &str, value: serde_json::Value| {
-                text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
-            };
             field("suppressed", rule.text().into());
             field("suppressed_by", rule.list().into());
         }
@@ -178,7 +186,7 @@ impl Additions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::Stack;
+    use allotrope_profile::{Profile, Stack};
 
     #[test]
     fn many_sites_are_one_valid_list_in_their_order() {
@@ -190,9 +198,12 @@ mod tests {
         for count in [0, 1, 2, PIECE, PIECE + 1, 2 * PIECE, 4 * PIECE + 3] {
             let sites: Vec<Site> = (0..count).map(site).collect();
             let mut text = b"[".to_vec();
+            let profile = Profile::default();
+            let types = BlockTypes::new(&profile);
             let additions = Additions {
                 rules: &[],
                 per: Some(2.0),
+                types: &types,
                 duration_us: 0,
             };
             write(&sites, &additions, &Numbers::new(3), &mut text).unwrap();

@@ -17,6 +17,7 @@ pub(crate) mod options;
 mod process_table;
 mod row_details;
 mod screen;
+mod selected;
 mod show;
 mod site;
 mod totals;
@@ -39,6 +40,7 @@ use options::Blocks;
 pub use options::{TextOptions, TreeOrder};
 pub use process_table::write_processes;
 pub use screen::{Screen, write_findings, write_screen};
+pub use selected::write_selected_blocks;
 pub use show::{Subject, write_subject};
 pub use site::write_site;
 

@@ -8,10 +8,12 @@
 //! - `own_code`: origins by the paths of source files and the names of modules.
 //! - `glue`, `names`: origins by patterns on function names, after normalising these.
 //! - `wrappers`, `roots`: functions that say nothing about a stack; [`Heads`] chooses.
+//! - `block_types`: which types the names in a stack prove.
 //! - `headlines`, `attributed`: all of this for the frames and stacks of one profile.
 #![forbid(unsafe_code)]
 
 mod attributed;
+mod block_types;
 mod error;
 mod glue;
 mod headlines;
@@ -22,6 +24,7 @@ mod suppressions;
 mod wrappers;
 
 pub use crate::attributed::Attributed;
+pub use crate::block_types::BlockTypes;
 pub use crate::error::ListError;
 pub use crate::glue::Glue;
 pub use crate::headlines::Headlines;

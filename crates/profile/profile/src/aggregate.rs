@@ -13,6 +13,7 @@ use crate::model::Profile;
 use crate::observer::{Block, BlockEvent, Observer};
 use crate::options::Options;
 use crate::process::{process, profile};
+use crate::site_details::free_stacks::named_stacks;
 use crate::source::TraceSource;
 use crate::window_runs::window_runs;
 
@@ -38,6 +39,8 @@ pub fn aggregate<S: TraceSource>(
             let windows = window_runs(&index, image, &done.windows, done.stats.end_ns);
             let mut process = process(&index, image, done.stats, &names, &mut frames);
             process.windows = windows;
+            let wanted = options.stacks.iter().filter(|it| it.0 == done.image);
+            process.stacks = named_stacks(image, wanted.map(|it| it.1), &mut frames);
             Some(process)
         })
         .collect();

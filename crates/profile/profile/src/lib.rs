@@ -125,7 +125,7 @@ pub use model::{
     EntryTotals, Mark, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
-pub use named_frame::{Frame, StackFrame};
+pub use named_frame::{Frame, StackFrame, nameless_address};
 pub use observer::{Block, BlockEvent};
 pub use options::{Helpers, Options};
 pub use peak::Peak;

@@ -178,6 +178,9 @@ pub struct Process {
     pub sizes: Option<Vec<SizeFigures>>,
     /// Evidence for findings, if the aggregation was [asked for it](crate::Options::evidence).
     pub evidence: Option<Evidence>,
+    /// Further stacks, if the aggregation was [asked for them](crate::Options::stacks), in
+    /// order of their ids.
+    pub stacks: Vec<(StackId, Stack)>,
 }
 
 /// Sums over a process image. Bytes are requested bytes.

@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use allotrope_trace::model::{ImageId, StackId};
+
 use crate::peak::Peak;
 
 /// How a trace is aggregated.
@@ -27,6 +29,9 @@ pub struct Options<'a> {
     pub evidence: bool,
     /// Gathers the [details](crate::SiteDetails) of each site.
     pub site_details: bool,
+    /// Stacks of which [`Process::stacks`](crate::Process::stacks) has the frames: those that
+    /// single blocks name ([`Block::freed_at`](crate::Block::freed_at)).
+    pub stacks: &'a [(ImageId, StackId)],
 }
 
 /// When an aggregation uses helper threads.

@@ -67,6 +67,7 @@ pub(crate) fn process<H>(
         thread_times: None,
         sizes: None,
         evidence: None,
+        stacks: Vec::new(),
     };
     let in_us = |ticks| {
         let end_ns = index.timeline.ns(image.start.tick.saturating_add(ticks));

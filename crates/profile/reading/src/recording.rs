@@ -35,6 +35,8 @@ pub struct Wanted<'a> {
     pub evidence: bool,
     /// The details of each site.
     pub site_details: bool,
+    /// Stacks that deallocated blocks, of which the frames are wanted.
+    pub stacks: &'a [(model::ImageId, model::StackId)],
 }
 
 impl Wanted<'_> {
@@ -45,6 +47,7 @@ impl Wanted<'_> {
         thread_times: false,
         evidence: true,
         site_details: false,
+        stacks: &[],
     };
 }
 
@@ -126,6 +129,7 @@ impl Recording {
             thread_times: wanted.thread_times,
             evidence: wanted.evidence,
             site_details: wanted.site_details,
+            stacks: wanted.stacks,
             ..Options::default()
         };
         let profile = observed(&*self.observer, "reading the trace", options, |options| {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::{ALLOCATORS_VARIABLE, ENVIRONMENT_VARIABLE};
 use allotrope_trace::model::{Environment, ImageId, Variable};
 
 use crate::process;
@@ -47,7 +47,10 @@ impl EnvironmentOptions {
         let equals = entry.iter().position(|byte| *byte == b'=');
         let name = &entry[..equals.unwrap_or(entry.len())];
         let mut value_bytes = equals.map(|at| (entry.len() - at - 1) as u32);
-        if name == ENVIRONMENT_VARIABLE.as_bytes() {
+        if [ENVIRONMENT_VARIABLE, ALLOCATORS_VARIABLE]
+            .map(str::as_bytes)
+            .contains(&name)
+        {
             return None;
         }
         let is_preload = name == b"LD_PRELOAD";

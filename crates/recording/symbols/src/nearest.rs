@@ -111,10 +111,14 @@ impl Nearest {
     /// Where the function that contains an address starts; the address itself if that is not
     /// known.
     fn start(&self, address: u64) -> u64 {
+        self.function(address).map_or(address, |it| it.start)
+    }
+
+    /// The extent of the function that contains an address, as the unwind information has it.
+    pub fn function(&self, address: u64) -> Option<Range<u64>> {
         let after = self.functions.partition_point(|it| it.start <= address);
         let function = after.checked_sub(1).map(|at| &self.functions[at]);
-        let function = function.filter(|it| it.contains(&address));
-        function.map_or(address, |it| it.start)
+        function.filter(|it| it.contains(&address)).cloned()
     }
 }
 

@@ -137,6 +137,32 @@ pub static ALLOCATORS: [Row; 8] = [
     },
 ];
 
+/// A function of the run-time library of each sanitizer of compilers, and the sanitizer's name. Its
+/// `malloc` is no allocator to detour: it belongs to checks of every access.
+pub static SANITIZERS: [(&str, &str); 6] = [
+    ("__asan_init", "AddressSanitizer"),
+    ("__hwasan_init", "HWAddressSanitizer"),
+    ("__lsan_init", "LeakSanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("__tsan_init", "ThreadSanitizer"),
+    ("dfsan_set_label", "DataFlowSanitizer"),
+];
+
+/// The name of the sanitizer whose run-time library defines this function.
+pub fn sanitizer_of_function(name: &[u8]) -> Option<&'static str> {
+    let known = SANITIZERS.iter().find(|(it, _)| it.as_bytes() == name);
+    known.map(|(_, sanitizer)| *sanitizer)
+}
+
+/// Whether [`sanitizer_of_function`] can know a function whose name begins so.
+#[inline(always)]
+pub fn may_be_sanitizers(name: &[u8]) -> bool {
+    matches!(
+        name.first_chunk(),
+        Some(b"__a" | b"__h" | b"__l" | b"__m" | b"__t" | b"dfs")
+    )
+}
+
 /// The functions by which programs request and return memory, as they are in stacks: the inner
 /// end of a stack, about which a report and pprof say nothing. Never a function that calls code
 /// of the program.
@@ -183,5 +209,15 @@ mod tests {
         let names = Allocator::ALL.map(Allocator::name);
         assert_eq!(names, ["jemalloc", "tcmalloc", "mimalloc"]);
         assert_eq!(Allocator::of_function(b"_rjem_malloc"), None);
+    }
+
+    #[test]
+    fn sanitizers_are_known_by_their_functions() {
+        for (function, sanitizer) in SANITIZERS {
+            assert!(may_be_sanitizers(function.as_bytes()), "{function}");
+            let found = sanitizer_of_function(function.as_bytes());
+            assert_eq!(found, Some(sanitizer));
+        }
+        assert_eq!(sanitizer_of_function(b"__asan_init2"), None);
     }
 }

@@ -9,6 +9,7 @@
 use core::ops::Range;
 
 use crate::functions;
+use crate::named::MAX_NAME;
 
 /// Largest number of sections that are read. (Without `SHN_XINDEX` a file has fewer than 0xff00.)
 const MAX_SECTIONS: u64 = 0xff00;
@@ -95,10 +96,21 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
     /// The functions in a symbol table that the file defines, and whose names could be those
     /// of an allocator's ([`functions`]): few of hundreds of thousands.
     pub fn functions(&self, table: Table) -> impl Iterator<Item = Symbol<'a>> {
+        self.functions_that(table, functions::may_be_known)
+    }
+
+    /// The functions in a symbol table that the file defines, and whose names may be meant.
+    /// `may_be` gets a name and what follows it in the file: it excludes most names by their
+    /// first bytes.
+    pub fn functions_that(
+        &self,
+        table: Table,
+        may_be: impl Fn(&[u8]) -> bool,
+    ) -> impl Iterator<Item = Symbol<'a>> {
         let (symbols, strings) = self.table(table).unwrap_or_default();
         symbols
             .chunks_exact(SYMBOL as usize)
-            .filter_map(move |symbol| function(symbol, strings))
+            .filter_map(move |symbol| function(symbol, strings, &may_be))
     }
 
     /// Whether the file has a symbol table. Its symbols are not read.
@@ -189,11 +201,16 @@ impl<'a, B: Bytes + ?Sized> Elf<'a, B> {
     }
 }
 
-fn function<'a>(symbol: &[u8], strings: &'a [u8]) -> Option<Symbol<'a>> {
+#[inline(always)]
+fn function<'a>(
+    symbol: &[u8],
+    strings: &'a [u8],
+    may_be: impl Fn(&[u8]) -> bool,
+) -> Option<Symbol<'a>> {
     // Most symbols end here: neither their other fields nor the rest of the name is read.
     let (name, rest) = symbol.split_first_chunk::<4>()?;
     let name = strings.get(u32::from_le_bytes(*name) as usize..)?;
-    if !functions::may_be_known(name) {
+    if !may_be(name) {
         return None;
     }
     let (kind, binding) = (rest[0] & 15, rest[0] >> 4);
@@ -204,8 +221,7 @@ fn function<'a>(symbol: &[u8], strings: &'a [u8]) -> Option<Symbol<'a>> {
     if !is_function || !is_defined {
         return None;
     }
-    // No name of a function that is looked for is longer.
-    let name = &name[..name.len().min(128)];
+    let name = &name[..name.len().min(MAX_NAME)];
     let end = name.iter().position(|byte| *byte == 0)?;
     Some(Symbol {
         name: &name[..end],

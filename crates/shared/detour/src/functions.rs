@@ -1,10 +1,11 @@
-//! The functions by which programs use jemalloc, tcmalloc and mimalloc: their names, and
-//! what their arguments mean. Sources: jemalloc(3), `tcmalloc.h` of gperftools, and
+//! The functions by which programs use the C library's allocator or one in its place, jemalloc,
+//! tcmalloc and mimalloc: their names, and what their arguments mean. Sources: jemalloc(3), `tcmalloc.h` of gperftools, and
 //! `mimalloc.h`; names of operators are mangled as in the Itanium C++ ABI, §5.1.
 
 use allotrope_shm::numbers::EntryPoint::{self, *};
 
 use crate::allocators::Allocator;
+use crate::named::Named;
 
 /// How many bytes a call requests. Arguments are counted from the first one that
 /// [`Function`] describes.
@@ -52,6 +53,8 @@ pub enum Operation {
     /// `xallocx`: resizes the block that is the first argument to at least as many bytes
     /// as the second, and at most as many more as the third; returns its size.
     Resize,
+    /// Whatever the user says.
+    Named(Named),
 }
 
 /// A function of an allocator, without the prefix of its name.
@@ -81,6 +84,13 @@ pub struct Known {
 }
 
 impl Known {
+    /// Whether the name is one of C, POSIX or C++, by which every allocator that replaces the C
+    /// library's is called.
+    pub fn is_standard(&self) -> bool {
+        let is_in = |table: &[Function]| table.contains(self.function);
+        self.prefix.is_empty() && (is_in(STANDARD) || is_in(OPERATORS))
+    }
+
     /// The two parts of its name for people: that of an operator is not mangled.
     pub fn shown(&self) -> [&'static str; 2] {
         if self.function.name.starts_with("_Z") {
@@ -389,6 +399,20 @@ mod tests {
             "base_GHC",
         ] {
             assert!(!may_be_known(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn standard_names_are_those_that_every_allocator_has() {
+        for (name, is_standard) in [
+            ("malloc", true),
+            ("pvalloc", true),
+            ("_ZdlPvm", true),
+            ("xallocx", false),
+            ("mi_malloc", false),
+        ] {
+            let known = by_name(name.as_bytes()).expect(name);
+            assert_eq!(known.is_standard(), is_standard, "{name}");
         }
     }
 

@@ -66,6 +66,28 @@ impl Instruction {
     }
 }
 
+/// The text of the first instruction of `code`, which lies at `address`, in Intel's syntax:
+/// `mov rbx, qword [0x4010]`. Addresses that are relative to the instruction are absolute in it.
+#[cfg(feature = "text")]
+pub fn text(code: &[u8], address: u64) -> Option<impl core::fmt::Display> {
+    decode(&code[..code.len().min(MAX_LENGTH)]).map(|(decoded, _)| Text { decoded, address })
+}
+
+#[cfg(feature = "text")]
+struct Text {
+    decoded: Decoded,
+    address: u64,
+}
+
+#[cfg(feature = "text")]
+impl core::fmt::Display for Text {
+    fn fmt(&self, to: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        use yaxpeax_x86::long_mode::AbsoluteAddressFormatter;
+        let rules = AbsoluteAddressFormatter::new(self.address);
+        core::fmt::Display::fmt(&rules.display(&self.decoded), to)
+    }
+}
+
 fn decode(code: &[u8]) -> Option<(Decoded, usize)> {
     use yaxpeax_arch::LengthedInstruction as _;
     let decoded = InstDecoder::default().decode_slice(code).ok()?;
@@ -206,4 +228,26 @@ fn differ_in(one: &Decoded, two: &Decoded, other: i32) -> bool {
                 None => one == two,
             }
         })
+}
+
+#[cfg(all(test, feature = "text"))]
+mod tests {
+    /// Encodings by hand, after the Intel SDM, volume 2; the first four are of the document on hakmem.
+    #[test]
+    fn texts_have_absolute_addresses() {
+        for (code, expected) in [
+            (&[0x41, 0x56][..], "push r14"),
+            (&[0x4c, 0x8d, 0x6b, 0xd8], "lea r13, qword [rbx - 0x28]"),
+            (&[0x81, 0xf9, 0x4d, 0x4b, 0x41, 0x48], "cmp ecx, 0x48414b4d"),
+            (&[0x0f, 0x84, 0xfa, 0x0f, 0, 0], "jz 0x2000"),
+            (&[0xe8, 0xfb, 0xff, 0xff, 0xff], "call 0x1000"),
+            (&[0x8b, 0x05, 0x0a, 0, 0, 0], "mov eax, dword [0x1010]"),
+            (&[0xc3], "ret"),
+        ] {
+            let text = super::text(code, 0x1000).map(|it| it.to_string());
+            assert_eq!(text.as_deref(), Some(expected));
+        }
+        assert!(super::text(&[], 0).is_none());
+        assert!(super::text(&[0x0f], 0).is_none());
+    }
 }

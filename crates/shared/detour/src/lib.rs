@@ -24,6 +24,7 @@
 //! | [`allocators`] | the names of all allocators that are known, for every part of Allotrope |
 //! | [`elf`] | the symbols and the code of an ELF file |
 //! | [`functions`] | which functions are entry points, and what their arguments mean |
+//! | [`named`] | the functions of a program's own allocators, as a user names them |
 //! | [`survey`] | the entry points of one program, and which allocators they belong to |
 //! | [`instruction`] | one x86-64 instruction: what a move to another address changes |
 //! | [`plan`] | whether the beginning of a function can be moved, and the bytes of it there |
@@ -39,5 +40,6 @@ pub mod allocators;
 pub mod elf;
 pub mod functions;
 pub mod instruction;
+pub mod named;
 pub mod plan;
 pub mod survey;

@@ -54,15 +54,29 @@ impl Plan {
     /// # Errors
     /// If it is not certain that the program works with it.
     pub fn new<B: Bytes + ?Sized>(elf: &Elf<'_, B>, found: &Found) -> Result<Self, Refusal> {
-        if found.is_resolver {
+        Self::at(elf, found.address, found.size, found.is_resolver)
+    }
+
+    /// Same as [`new`](Self::new), of a function at this address of the file, of this size; `is_resolver`: it
+    /// chooses the real one.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn at<B: Bytes + ?Sized>(
+        elf: &Elf<'_, B>,
+        address: u64,
+        size: u64,
+        is_resolver: bool,
+    ) -> Result<Self, Refusal> {
+        if is_resolver {
             return Err(Refusal::Resolver);
         }
-        if found.size == 0 || found.size > MAX_DECODED {
+        if size == 0 || size > MAX_DECODED {
             return Err(Refusal::Size);
         }
-        let size = found.size.max(PATCH as u64);
-        let code = elf.code(found.address, size).ok_or(Refusal::NoCode)?;
-        Self::of(code, found.size as usize, found.address)
+        let read = size.max(PATCH as u64);
+        let code = elf.code(address, read).ok_or(Refusal::NoCode)?;
+        Self::of(code, size as usize, address)
     }
 
     /// Plans the detour of the function at `address`: its code, which is `size` bytes long.

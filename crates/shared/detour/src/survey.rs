@@ -1,8 +1,10 @@
-//! The entry points of the allocators that are linked into one program.
+//! The entry points of the allocators that are linked into one program, and the functions of a file that
+//! the user named.
 
-use crate::allocators::Allocator;
-use crate::elf::{Bytes, Elf, Table};
+use crate::allocators::{Allocator, may_be_sanitizers, sanitizer_of_function};
+use crate::elf::{Bytes, Elf, Symbol, Table};
 use crate::functions::{self, Known};
+use crate::named::{self, MAX_FUNCTIONS};
 
 /// Largest number of entry points of a program: more than there are names.
 pub const MAX: usize = 256;
@@ -27,6 +29,16 @@ pub struct Survey {
     count: usize,
     /// Whether each of [`Allocator::ALL`] is there.
     allocators: [bool; 3],
+    /// See [`Survey::is_of_its_own`].
+    is_of_its_own: bool,
+}
+
+/// Whether a sanitizer's run-time library is linked into a program.
+fn has_sanitizer<B: Bytes + ?Sized>(elf: &Elf<'_, B>) -> bool {
+    [Table::Exported, Table::All].into_iter().any(|table| {
+        let mut symbols = elf.functions_that(table, may_be_sanitizers);
+        symbols.any(|symbol| sanitizer_of_function(symbol.name).is_some())
+    })
 }
 
 /// Whether a program has a function with one of the names. Most have none; this needs
@@ -44,9 +56,12 @@ impl Survey {
             found: [None; MAX],
             count: 0,
             allocators: [false; 3],
+            is_of_its_own: false,
         };
         // Whether the names without a prefix are those of an allocator that is known.
         let mut is_malloc_known = false;
+        // Whether the file exports `malloc` and `free`.
+        let mut exports = [false; 2];
         for table in [Table::Exported, Table::All] {
             for symbol in elf.functions(table) {
                 is_malloc_known |= Allocator::of_function(symbol.name).is_some();
@@ -58,6 +73,10 @@ impl Survey {
                 if known.prefix.is_empty() && symbol.is_local {
                     continue;
                 }
+                if table == Table::Exported {
+                    exports[0] |= symbol.name == b"malloc";
+                    exports[1] |= symbol.name == b"free";
+                }
                 survey.add(Found {
                     known,
                     address: symbol.address,
@@ -66,7 +85,10 @@ impl Survey {
                 });
             }
         }
-        if !is_malloc_known {
+        survey.is_of_its_own = !is_malloc_known && exports == [true; 2] && !has_sanitizer(elf);
+        if survey.is_of_its_own {
+            survey.retain(|found| !found.known.prefix.is_empty() || found.known.is_standard());
+        } else if !is_malloc_known {
             survey.retain(|found| !found.known.prefix.is_empty());
         }
         survey.name_allocators(elf);
@@ -84,10 +106,11 @@ impl Survey {
         all.filter_map(|(allocator, is_there)| is_there.then_some(allocator))
     }
 
-    /// Whether the functions include the program's own `malloc`.
-    pub fn replaces_malloc(&self) -> bool {
-        self.found()
-            .any(|found| found.known.prefix.is_empty() && found.known.function.name == "malloc")
+    /// Whether the program's `malloc` is that of another allocator than [`allocators`](Self::allocators)
+    /// has. The program exports it, with `free`: so by the rules of the loader it is the allocator of the
+    /// whole process, and its entry points are those of the C library's.
+    pub fn is_of_its_own(&self) -> bool {
+        self.is_of_its_own
     }
 
     fn add(&mut self, new: Found) {
@@ -121,6 +144,38 @@ impl Survey {
             let allocator = Allocator::of_function(symbol.name).or_else(by_prefix);
             if let Some(allocator) = allocator {
                 self.allocators[allocator as usize] = true;
+            }
+        }
+    }
+}
+
+/// Passes the functions of a file that have the name of an item, with the number of the item; perhaps
+/// several, for a `static` function may be in each of a program's parts, and perhaps one twice, under both
+/// symbol tables.
+pub fn find_named<'a, B: Bytes + ?Sized>(
+    elf: &Elf<'a, B>,
+    value: &[u8],
+    mut visit: impl FnMut(usize, Symbol<'a>),
+) {
+    // The text is parsed once, not for each of a program's symbols.
+    let mut names: [&[u8]; MAX_FUNCTIONS] = [&[]; MAX_FUNCTIONS];
+    let mut count = 0;
+    for (name, item) in names.iter_mut().zip(named::all(value)) {
+        *name = item.name;
+        count += 1;
+    }
+    let names = &names[..count];
+    let may_be = |symbol: &[u8]| {
+        let is_it = |name: &&[u8]| {
+            let rest = symbol.strip_prefix(*name);
+            rest.is_some_and(|rest| rest.first() == Some(&0))
+        };
+        names.iter().any(is_it)
+    };
+    for table in [Table::Exported, Table::All] {
+        for symbol in elf.functions_that(table, may_be) {
+            if let Some(number) = names.iter().position(|name| *name == symbol.name) {
+                visit(number, symbol);
             }
         }
     }

@@ -12,12 +12,26 @@ const GLOBAL: u8 = 0x12;
 const LOCAL: u8 = 0x02;
 const RESOLVER: u8 = 0x1a;
 
+/// Types of sections.
+const SYMTAB: u32 = 2;
+const STRTAB: u32 = 3;
+const DYNSYM: u32 = 11;
+
 /// A function of eight bytes: `push rbp; mov rbp, rsp; pop rbp; nop; nop; ret`.
 const FUNCTION: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0x90, 0x90, 0xc3];
 
 /// A file with one such function for each symbol (name, kind and binding), or at the place
 /// of another one.
 fn file(symbols: &[(&str, u8, u64)]) -> Vec<u8> {
+    with_table(symbols, SYMTAB)
+}
+
+/// Same as [`file`], but the file exports the symbols.
+fn exported(symbols: &[(&str, u8, u64)]) -> Vec<u8> {
+    with_table(symbols, DYNSYM)
+}
+
+fn with_table(symbols: &[(&str, u8, u64)], kind: u32) -> Vec<u8> {
     let mut strings = vec![0];
     let mut table = vec![0; 24];
     for (name, information, place) in symbols {
@@ -47,8 +61,8 @@ fn file(symbols: &[(&str, u8, u64)]) -> Vec<u8> {
     bytes.extend(&strings);
     bytes.extend([0; 64]);
     for (kind, at, length, link) in [
-        (2_u32, table_at, table.len(), 2_u32),
-        (3, strings_at, strings.len(), 0),
+        (kind, table_at, table.len(), 2_u32),
+        (STRTAB, strings_at, strings.len(), 0),
     ] {
         bytes.extend([0, kind].map(u32::to_le_bytes).concat());
         let words = [0, 0, at as u64, length as u64];
@@ -95,8 +109,8 @@ fn an_address_with_several_names_counts_once() {
     assert_eq!(survey(&symbols).0, ["free", "tc_malloc"]);
 }
 
-/// Only functions of known allocators are found: what else a program calls `malloc` may be
-/// anything.
+/// Only functions of known allocators are found, and those that a program exports: what else it
+/// calls `malloc` may be anything.
 #[test]
 fn a_malloc_of_the_programs_own_stays() {
     let symbols = [("malloc", GLOBAL, 0), ("free", GLOBAL, 1)];
@@ -105,6 +119,32 @@ fn a_malloc_of_the_programs_own_stays() {
     assert_eq!(survey(&symbols).0, Vec::<String>::new());
     let symbols = [("malloc", GLOBAL, 0), ("mallctl", GLOBAL, 1)];
     assert_eq!(survey(&symbols).0, ["malloc"]);
+}
+
+#[test]
+fn an_exported_malloc_and_free_are_the_processs() {
+    let names = |symbols: &[_]| {
+        let file = exported(symbols);
+        let elf = Elf::open(file.as_slice()).expect("it is an ELF file");
+        let survey = Survey::of(&elf);
+        let names: Vec<_> = survey.found().map(|it| it.known.shown().concat()).collect();
+        (names.join(" "), survey.is_of_its_own())
+    };
+    let with = |more: &[(&'static str, u8, u64)]| {
+        let own = [("malloc", GLOBAL, 0), ("free", GLOBAL, 1)];
+        names(&[&own, more].concat())
+    };
+    assert_eq!(with(&[]), ("malloc free".to_owned(), true));
+    // A name that only jemalloc has may mean anything in another allocator.
+    let more = [("calloc", GLOBAL, 2), ("rallocx", GLOBAL, 3)];
+    assert_eq!(with(&more), ("malloc free calloc".to_owned(), true));
+    let jemalloc = [("mallocx", GLOBAL, 2), ("rallocx", GLOBAL, 3)];
+    let all = "malloc free mallocx rallocx".to_owned();
+    assert_eq!(with(&jemalloc), (all, false));
+    // A sanitizer's, and half of an allocator, are none.
+    let sanitizer = [("__asan_init", LOCAL, 2)];
+    assert_eq!(with(&sanitizer), (String::new(), false));
+    assert_eq!(names(&[("malloc", GLOBAL, 0)]), (String::new(), false));
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub mod linked_allocator;
 #[cfg(feature = "std")]
 pub mod loaded_libraries;
 #[cfg(feature = "std")]
+pub mod named_functions;
+#[cfg(feature = "std")]
 mod sentence;
 #[cfg(feature = "std")]
 mod symbol_facts;

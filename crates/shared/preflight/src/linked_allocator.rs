@@ -35,7 +35,12 @@ pub struct LinkedAllocator {
     pub detoured: usize,
     /// Names of the functions that cannot be detoured.
     pub refused: Vec<String>,
+    /// Only the names that every allocator has are known of it, not those of its own.
+    pub only_standard: bool,
 }
+
+/// Name of an allocator of which nothing else is known.
+const OF_ITS_OWN: &str = "an allocator of its own";
 
 impl LinkedAllocator {
     /// Returns the allocators of the program at `path`; `None` if no symbol shows one.
@@ -71,9 +76,12 @@ impl LinkedAllocator {
 
     fn among<B: Bytes>(elf: &Elf<'_, B>) -> Option<Self> {
         let survey = Survey::of(elf);
-        let names: Vec<_> = survey.allocators().map(|it| it.name()).collect();
+        let known = survey.allocators().map(|it| it.name());
+        let own = survey.is_of_its_own().then_some(OF_ITS_OWN);
+        let names: Vec<_> = known.chain(own).collect();
         let mut linked = Self {
             name: names.join(" and "),
+            only_standard: survey.is_of_its_own(),
             ..Self::default()
         };
         for found in survey.found() {
@@ -122,7 +130,7 @@ fn search(file: &File) -> Option<&'static str> {
 }
 
 /// A file of which only the parts that are needed are read.
-struct Cached<'a>(&'a ReadCache<&'a File>);
+pub(crate) struct Cached<'a>(pub(crate) &'a ReadCache<&'a File>);
 
 impl Bytes for Cached<'_> {
     fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {

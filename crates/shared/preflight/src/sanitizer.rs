@@ -7,36 +7,8 @@
 
 /// Prefixes of the names of AddressSanitizer's shared libraries: gcc's, clang's.
 const ADDRESS_LIBRARIES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
-/// A function of the run-time library of each sanitizer, and the sanitizer's name.
-#[cfg(feature = "std")]
-const FUNCTIONS: [(&[u8], &str); 6] = [
-    (b"__asan_init", "AddressSanitizer"),
-    (b"__hwasan_init", "HWAddressSanitizer"),
-    (b"__lsan_init", "LeakSanitizer"),
-    (b"__msan_init", "MemorySanitizer"),
-    (b"__tsan_init", "ThreadSanitizer"),
-    (b"dfsan_set_label", "DataFlowSanitizer"),
-];
 /// The flag by which AddressSanitizer checks that it is the first library.
 const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
-
-/// The name of the sanitizer whose run-time library defines this function.
-#[cfg(feature = "std")]
-pub(crate) fn defining(function: &[u8]) -> Option<&'static str> {
-    let known = FUNCTIONS.iter().find(|(known, _)| *known == function);
-    known.map(|(_, name)| *name)
-}
-
-/// Whether [`defining`] can know a function whose name begins so.
-#[cfg(feature = "std")]
-#[inline(always)]
-pub(crate) fn may_be_known(function: &[u8]) -> bool {
-    let first = function.first_chunk::<3>();
-    matches!(
-        first,
-        Some(b"__a" | b"__h" | b"__l" | b"__m" | b"__t" | b"dfs")
-    )
-}
 
 /// Whether a library of this name or path is AddressSanitizer's.
 pub fn is_address_library(path: &[u8]) -> bool {
@@ -75,14 +47,6 @@ mod tests {
         assert!(!is_address_library(b"/libasan.so/libubsan.so.1"));
         assert!(preloads_address_library(b"libm.so.6:/x/libasan.so.6"));
         assert!(!preloads_address_library(b"libm.so.6 libtsan.so.2"));
-    }
-
-    #[cfg(feature = "std")]
-    #[test]
-    fn the_functions_begin_as_expected() {
-        for (function, _) in FUNCTIONS {
-            assert!(may_be_known(function), "{}", function.escape_ascii());
-        }
     }
 
     #[test]

@@ -4,13 +4,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use allotrope_detour::allocators::{ALLOCATORS, Allocator, Row};
+use allotrope_detour::allocators::{self, ALLOCATORS, Allocator, Row};
 use allotrope_detour::functions;
 use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, SectionIndex, elf};
-
-use crate::sanitizer;
 
 /// Largest number of bytes of a section that are read. A file may name any number, and have holes.
 pub(crate) const MAX_READ: u64 = 1 << 30;
@@ -141,7 +139,9 @@ impl SymbolFacts {
             let is_its = |it: &&Row| it.linked.iter().any(|it| it.as_bytes() == name);
             let known = ALLOCATORS.iter().find(is_its);
             self.name = self.name.or(known.map(|row| row.name));
-            self.sanitizer = self.sanitizer.or_else(|| sanitizer::defining(name));
+            self.sanitizer = self
+                .sanitizer
+                .or_else(|| allocators::sanitizer_of_function(name));
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ fn may_matter(name: &[u8]) -> bool {
         b"mal" | b"_Zn" | b"je_" | b"_rj" | b"mi_" | b"_mi" | b"tc_" | b"sn_" => true,
         b"_ZN" => name.starts_with(METHODS[0]),
         b"_RN" => name.starts_with(METHODS[1]),
-        _ => sanitizer::may_be_known(name) || functions::may_be_known(name),
+        _ => allocators::may_be_sanitizers(name) || functions::may_be_known(name),
     }
 }
 

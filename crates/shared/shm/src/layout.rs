@@ -94,6 +94,10 @@ pub const ENVIRONMENT_VARIABLE: &str = "ALLOTROPE_ARENA";
 /// recorder in `LD_PRELOAD`. The other variable goes first.
 pub const WATCH_VARIABLE: &str = "ALLOTROPE_WATCH";
 
+/// Name of the environment variable with the allocators of its own that a recorded program has, in the form
+/// that `allotrope-detour` describes.
+pub const ALLOCATORS_VARIABLE: &str = "ALLOTROPE_ALLOCATORS";
+
 /// What a recorder does when its ring is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]

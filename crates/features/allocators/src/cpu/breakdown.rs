@@ -2,7 +2,7 @@
 //! removing each would gain, the program's tests, their call graphs, and all that is outside.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cpu::chosen::Pattern;
 use crate::cpu::names::{Key, Names};
@@ -75,7 +75,7 @@ pub struct Group {
 }
 
 /// The program without a part of its time: 1 / (1 - share), after Amdahl (AFIPS 1967).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WhatIf {
     /// Time before divided by time after; `null` if nothing would be left.
     pub factor: Option<f64>,

@@ -22,7 +22,7 @@ use crate::cpu::module::Module;
 /// Largest file that is read.
 const MAX_FILE: u64 = 1 << 30;
 /// Largest number of bytes of a function that are decoded.
-const MAX_FUNCTION: u64 = 1 << 20;
+pub(crate) const MAX_FUNCTION: u64 = 1 << 20;
 /// Instructions of an entry of a procedure linkage table before it jumps.
 const STUB: usize = 3;
 /// Longest chain of tail calls that is followed.
@@ -221,7 +221,7 @@ impl Code {
 
     /// Whether the instruction is an indirect jump: `ff /4`, perhaps with prefixes (Intel SDM,
     /// volume 2, "JMP").
-    fn is_jump(&self, at: u64) -> bool {
+    pub(crate) fn is_jump(&self, at: u64) -> bool {
         let code = self.bytes(at);
         let code = code.get(..MAX_LENGTH).unwrap_or(code);
         let prefixes = code
@@ -231,7 +231,7 @@ impl Code {
     }
 
     /// What an instruction calls or jumps to, if it is a function.
-    fn callee(&self, at: u64, instruction: &Instruction) -> Option<Callee> {
+    pub(crate) fn callee(&self, at: u64, instruction: &Instruction) -> Option<Callee> {
         match instruction.reference {
             Reference::Call(to) | Reference::Jump(to) | Reference::ConditionalJump(_, to) => {
                 match self.function_at(to) {

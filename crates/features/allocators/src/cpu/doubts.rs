@@ -1,7 +1,10 @@
 //! Figures that cannot be right, or that others make doubtful, as sentences with their evidence.
 
+use std::collections::BTreeMap;
+
 use allotrope_text::numbers::count;
 
+use crate::cpu::counter::Counter;
 use crate::cpu::operations::Operations;
 
 /// No allocator takes so long for an operation on average, in nanoseconds: what was counted are
@@ -49,6 +52,34 @@ pub(crate) fn agree(counted: f64, stepped: f64) -> bool {
 /// An instruction reads at most this often from memory; gathers, which do so more often, are rare.
 const LOADS: f64 = 2.0;
 
+/// Counters of one run that contradict each other: the first cannot be so many times the second.
+const BOUNDS: [(&str, f64, &str); 6] = [
+    ("cache-misses", 1.0, "cache-references"),
+    ("L1-dcache-load-misses", 1.0, "L1-dcache-loads"),
+    ("branch-misses", 1.0, "branches"),
+    ("L1-dcache-loads", LOADS, "instructions"),
+    ("branches", 1.0, "instructions"),
+    ("instructions", MAX_PER_CYCLE, "cycles"),
+];
+/// No processor of today retires so many instructions in a cycle.
+pub(crate) const MAX_PER_CYCLE: f64 = 10.0;
+
+/// What contradicts other counters of the run.
+pub(crate) fn among(counters: &BTreeMap<&'static str, Option<Counter>>) -> Vec<String> {
+    let total = |name: &str| Some((*counters.get(name)?)?.total);
+    let found = BOUNDS.into_iter().filter_map(|(name, bound, of)| {
+        let (counted, all) = (total(name)?, total(of)?);
+        (counted as f64 > bound * all as f64 && all > 0).then(|| {
+            format!(
+                "{} {name} cannot be right beside {} {of}: a counter shares the processor's registers with others (multiplexed)",
+                count(counted),
+                count(all)
+            )
+        })
+    });
+    found.collect()
+}
+
 /// What contradicts the number of instructions an operation that stepping has counted exactly:
 /// counters an operation, by name.
 pub(crate) fn against<'a>(
@@ -88,6 +119,26 @@ mod tests {
         );
         assert_eq!(against([("instructions", 30.0)], 300.0).len(), 1);
         assert_eq!(against([("cache-references", 301.0)], 300.0).len(), 1);
+    }
+
+    #[test]
+    fn counters_that_contradict_each_other_are_said() {
+        let counter = |total| Some(Counter::of(total, 0));
+        let good = BTreeMap::from([
+            ("instructions", counter(1000)),
+            ("L1-dcache-loads", counter(400)),
+            ("branches", counter(200)),
+            ("branch-misses", counter(3)),
+            ("cycles", None),
+        ]);
+        assert_eq!(among(&good), [""; 0]);
+        let mut bad = good.clone();
+        bad.insert("L1-dcache-loads", counter(2001));
+        let found = among(&bad);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("2,001 L1-dcache-loads cannot be right"));
+        bad.insert("branch-misses", counter(201));
+        assert_eq!(among(&bad).len(), 2);
     }
 
     #[test]

@@ -14,6 +14,13 @@
 //! | `names` | the names of frames, and how well it is known that one is the allocator's |
 //! | [`profile`] | the tables of a report |
 //! | [`rows`] | a row of a table, its share and interval |
+//! | [`annotation`] | the instructions of one function, with their samples |
+//! | `annotation_text` | the same for people |
+//! | [`counter`] | what a counter has counted, rates of misses |
+//! | [`folded`] | the stacks as folded text, and for a flame graph |
+//! | [`saved`] | a report that was saved as JSON |
+//! | [`compare`] | two saved reports: before and after |
+//! | [`comparison_text`] | a comparison for people |
 //! | [`breakdown`] | groups, parts of the program, call graphs, what is outside |
 //! | [`operations`] | how many calls a run has made |
 //! | [`origin`] | what was run, when and where |
@@ -32,11 +39,17 @@
 //! ring (`events`): perf-event2 does not have it.
 
 pub mod allocator_code;
+pub mod annotation;
+mod annotation_text;
 pub mod breakdown;
 pub mod chosen;
 mod code;
+pub mod compare;
+pub mod comparison_text;
+pub mod counter;
 pub(crate) mod doubts;
 mod events;
+pub mod folded;
 mod module;
 mod names;
 pub mod operations;
@@ -44,6 +57,7 @@ pub mod origin;
 pub mod profile;
 pub mod report;
 pub mod rows;
+pub mod saved;
 pub mod session;
 mod space;
 mod stacks;
@@ -55,16 +69,17 @@ pub use events::{OpenError, Options, Quantity, Source, Target};
 pub use operations::Operations;
 pub use origin::Origin;
 pub use profile::{Profile, Score, Wanted};
+pub use saved::Saved;
 pub use session::Session;
 
 /// Whether a file that begins so is a report, as text or as JSON.
 pub fn is_report(head: &[u8]) -> bool {
-    [
-        &b"{\"format\":\"allotrope-cpu/"[..],
-        text::START.as_bytes(),
-        text::NOTHING.as_bytes(),
-        report::START.as_bytes(),
-    ]
-    .iter()
-    .any(|start| head.starts_with(start))
+    head.starts_with(b"{\"format\":\"allotrope-cpu/") || is_for_people(head)
+}
+
+/// Whether a file that begins so is a report as text or Markdown.
+fn is_for_people(head: &[u8]) -> bool {
+    [text::START, text::NOTHING, report::START]
+        .iter()
+        .any(|start| head.starts_with(start.as_bytes()))
 }

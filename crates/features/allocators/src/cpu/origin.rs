@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allotrope_text::numbers::moment;
-use allotrope_text::text_of_os;
-use serde::Serialize;
+use allotrope_text::numbers::{bytes, moment};
+use allotrope_text::{text_of_os, word};
+use serde::{Deserialize, Serialize};
 
 /// Variables that tell allocators and the loader what to do, by the starts of their names. Only
 /// of these a report has the values; of all others, not even the names.
@@ -24,7 +24,7 @@ const TOLD: &[&str] = &[
 ];
 
 /// What was run, when and where.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// Start of the sampling, `2026-11-21 21:05:38 UTC`.
     pub date: String,
@@ -39,7 +39,7 @@ pub struct Origin {
 }
 
 /// The machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor; empty if the kernel does not tell.
     pub processor: String,
@@ -52,7 +52,7 @@ pub struct Machine {
 }
 
 /// The environment of the program. What it costs to look something up in it depends on its size.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Number of variables.
     pub variables: u64,
@@ -96,6 +96,12 @@ impl Origin {
         }
     }
 
+    /// The command as a shell would take it.
+    pub(crate) fn command_text(&self) -> String {
+        let words = self.command.iter().map(|it| word(it.as_ref()));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     fn now() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0));
@@ -108,6 +114,20 @@ impl Origin {
 }
 
 impl Machine {
+    /// The machine in words.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "{}, {} processors, {} of memory, Linux {}",
+            match &*self.processor {
+                "" => "unknown processor",
+                name => name,
+            },
+            self.processors,
+            bytes(self.memory_bytes),
+            self.kernel,
+        )
+    }
+
     fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -130,6 +150,14 @@ impl Machine {
 }
 
 impl Environment {
+    /// Its size and what of it is known, in words.
+    pub(crate) fn text(&self) -> String {
+        let size = format!("{} variables of {}", self.variables, bytes(self.bytes));
+        let told = self.of_allocators.iter().map(String::as_str);
+        let parts = std::iter::once(&*size).chain(told);
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
     fn of(variables: impl Iterator<Item = OsString>) -> Self {
         let mut environment = Self::default();
         for variable in variables {

@@ -4,18 +4,24 @@ use std::collections::BTreeMap;
 
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::cpu::annotation::{Annotation, Sources};
 use crate::cpu::breakdown::{Breakdown, Collector, OwnGroup};
 use crate::cpu::chosen::Chosen;
+use crate::cpu::counter::{Counter, add_rates};
 use crate::cpu::doubts;
 use crate::cpu::events::Quantity;
+use crate::cpu::folded::{self, Folded};
 use crate::cpu::names::{Evidence, Key, Names};
 use crate::cpu::operations::Operations;
 use crate::cpu::origin::Origin;
 use crate::cpu::rows::{Row, Share, row, share, sorted};
 use crate::cpu::session::{Counts, Session};
 use crate::cpu::stacks::{Codes, Stack, Step, stacks};
+
+/// The name and number of the format of the JSON.
+pub(crate) const FORMAT: &str = "allotrope-cpu/1";
 
 /// What was sampled, and where it went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,6 +70,8 @@ pub struct Profile {
     /// The counters that are unavailable because records were lost, of which nothing else tells
     /// how much they counted.
     pub lost_counters: Vec<&'static str>,
+    /// Why each counter that is `null` is unavailable.
+    pub unavailable: BTreeMap<&'static str, String>,
     /// Calls of the allocator in the run; `null` if they are not known.
     pub operations: Option<u64>,
     /// How they are known: `given`, `recording` or `second run`; `null` if they are not.
@@ -75,6 +83,11 @@ pub struct Profile {
     /// Groups, parts of the program, what is outside.
     #[serde(flatten)]
     pub breakdown: Breakdown,
+    /// The functions of which the instructions were asked for.
+    pub annotations: Vec<Annotation>,
+    /// The stacks, if they were asked for.
+    #[serde(skip)]
+    pub folded: Vec<Folded>,
     /// What was run, when and where.
     pub origin: Origin,
     /// The program's own figures, in the order in which it printed them.
@@ -93,19 +106,6 @@ pub struct Guess {
     pub reason: &'static str,
 }
 
-/// What a counter has counted.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Counter {
-    /// Amount in all code: exact, unless threads had to be counted twice (those of a process that
-    /// began while others were opened); then estimated from samples.
-    pub total: u64,
-    /// Amount inside the allocator, estimated from samples.
-    pub inside: u64,
-    /// Amount inside the allocator, an operation; `null` if the operations are not known, or if too
-    /// little was counted for a sample of it. Never 0.
-    pub per_operation: Option<f64>,
-}
-
 /// What is known and wanted beside the samples.
 #[derive(Debug)]
 pub struct Wanted<'a> {
@@ -117,6 +117,10 @@ pub struct Wanted<'a> {
     pub chosen: &'a Chosen,
     /// Groups to sum up.
     pub groups: &'a [OwnGroup],
+    /// Functions of which the instructions are wanted.
+    pub annotate: &'a [String],
+    /// Whether the stacks themselves are wanted.
+    pub folded: bool,
     /// What was run, when and where.
     pub origin: Origin,
     /// The program's own figures.
@@ -124,7 +128,7 @@ pub struct Wanted<'a> {
 }
 
 /// A figure that the program has printed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// The line in which it stands.
     pub line: String,
@@ -145,7 +149,20 @@ impl Profile {
             collector.add(&stack.steps, stack.counts, entry, &names);
         }
         let breakdown = collector.finish(&names);
+        let sources = Sources {
+            modules: &session.modules.all,
+            codes: &codes,
+            stacks: &stacks,
+            names: &names,
+            locator,
+        };
+        let annotations = sources.annotations(wanted.annotate);
+        let folded = match wanted.folded {
+            true => folded::of(&stacks, &names),
+            false => Vec::new(),
+        };
         let mut profile = tables.finish(session, &names, wanted.operations);
+        profile.doubts.extend(doubts::among(&profile.counters));
         if let Some(exact) = wanted.exact_instructions {
             let counters = profile.counters.iter();
             let counters = counters.filter_map(|(name, it)| Some((*name, (*it)?.per_operation?)));
@@ -153,6 +170,8 @@ impl Profile {
         }
         Self {
             breakdown,
+            annotations,
+            folded,
             origin: wanted.origin,
             scores: wanted.scores,
             ..profile
@@ -287,40 +306,48 @@ impl Tables {
             (amount > 0).then(|| amount as f64 / number as f64)
         };
         let mut lost_counters = Vec::new();
+        let mut unavailable = BTreeMap::new();
         let counters = Quantity::COUNTERS.map(|quantity| {
             let at = match quantity == Quantity::Cycles && !is_time {
                 true => clock,
                 false => quantity as usize,
             };
-            if session.unavailable().contains(&quantity) {
+            let mut missing = session.unavailable().iter();
+            if let Some((_, why)) = missing.find(|(of, _)| *of == quantity) {
+                unavailable.insert(quantity.name(), why.clone());
                 return (quantity.name(), None);
             }
             let (all, inside) = (self.all.amounts[at], self.inside.amounts[at]);
             let counted = match session.counted[at] {
-                Some(total) => Some((total, part(total, inside, all))),
+                Some(it) => Some((it.amount, it.part, part(it.amount, inside, all))),
                 None if session.lost > 0 => None,
-                None => Some((all, inside)),
+                None => Some((all, 1.0, inside)),
             };
             if counted.is_none() {
                 lost_counters.push(quantity.name());
+                unavailable.insert(quantity.name(), LOST.to_owned());
             }
-            let counter = counted.map(|(total, inside)| Counter {
-                total,
-                inside,
+            let counter = counted.map(|(total, counted_part, inside)| Counter {
+                counted_part,
                 per_operation: per_operation(inside),
+                ..Counter::of(total, inside)
             });
             (quantity.name(), counter)
         });
+        let mut counters = BTreeMap::from(counters);
+        add_rates(&mut counters);
         let nanoseconds_per_operation = is_time
             .then(|| per_operation(self.inside.amounts[clock]))
             .flatten();
         Profile {
             breakdown: Breakdown::default(),
+            annotations: Vec::new(),
+            folded: Vec::new(),
             origin: Origin::default(),
             scores: Vec::new(),
             doubts: doubts::of(operations, nanoseconds_per_operation),
             operations_again: operations.and_then(|it| it.again),
-            format: "allotrope-cpu/1",
+            format: FORMAT,
             clock: source.name,
             precise_ip: source.precise,
             skid: skid(source.name, source.precise),
@@ -338,14 +365,18 @@ impl Tables {
             functions: rows(self.functions),
             lines: rows(self.lines),
             sites: rows(self.sites),
-            counters: counters.into(),
+            counters,
             lost_counters,
+            unavailable,
             operations: operations.map(|it| it.number),
             operations_source: operations.map(|it| it.source),
             nanoseconds_per_operation,
         }
     }
 }
+
+/// Why there is no sum of samples.
+const LOST: &str = "records were lost";
 
 /// The part of an exact total that the samples put inside: they may be fewer than what was
 /// counted, since some are lost, and since a thread that ends leaves a part of a period.

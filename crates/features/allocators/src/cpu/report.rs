@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{bytes, count, percent};
-use allotrope_text::word;
 
+use crate::cpu::annotation_text;
 use crate::cpu::breakdown::{Call, Test};
 use crate::cpu::profile::Profile;
 use crate::cpu::rows::Row;
@@ -54,6 +54,7 @@ pub fn document(profile: &Profile, top: usize) -> Document {
     }
     tests(&profile.breakdown.tests, top, &mut document);
     lines(profile, top, &mut document);
+    annotation_text::sections(&profile.annotations, &mut document);
     text::counters(profile, &mut document);
     verification(profile, &mut document);
     document
@@ -61,9 +62,7 @@ pub fn document(profile: &Profile, top: usize) -> Document {
 
 fn head(profile: &Profile, document: &mut Document) {
     let origin = &profile.origin;
-    let command = origin.command.iter().map(|it| word(it.as_ref()));
-    let command = command.collect::<Vec<_>>().join(" ");
-    let machine = &origin.machine;
+    let command = origin.command_text();
     let environment = &origin.environment;
     let mut facts = vec![
         format!("date: {}", origin.date),
@@ -71,16 +70,7 @@ fn head(profile: &Profile, document: &mut Document) {
             Some(process) => format!("process: {process}, {command}"),
             None => format!("command: {command}"),
         },
-        format!(
-            "machine: {}, {} processors, {} of memory, Linux {}",
-            match &*machine.processor {
-                "" => "unknown processor",
-                name => name,
-            },
-            machine.processors,
-            bytes(machine.memory_bytes),
-            machine.kernel,
-        ),
+        format!("machine: {}", origin.machine.text()),
         format!(
             "environment: {} variables of {}",
             environment.variables,
@@ -236,11 +226,13 @@ fn verification(profile: &Profile, document: &mut Document) {
     if origin.process.is_some() || origin.command.is_empty() {
         return document.text("Sample the process again after the change, and compare the shares; a change is real if the intervals do not meet.");
     }
-    let words = origin.command.iter().map(|it| word(it.as_ref()));
-    let command = words.collect::<Vec<_>>().join(" ");
+    let command = origin.command_text();
     document.commands([
-        format!("allotrope cpu --format json -o before.json -- {command}    # now"),
-        format!("allotrope cpu --format json -o after.json -- {command}     # after the change"),
+        format!("allotrope cpu --count --format json -o before.json -- {command}    # now"),
+        format!(
+            "allotrope cpu --count --format json -o after.json -- {command}     # after the change"
+        ),
+        "allotrope diff before.json after.json".to_owned(),
     ]);
-    document.text("The groups' shares of both runs are measured, not estimated; a change is real if the intervals do not meet.");
+    document.text("The comparison has each function and group with what is proven of its change, and the program's own figure.");
 }

@@ -1,13 +1,13 @@
 //! Rows of tables: a function or a line with its part of the samples.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cpu::names::{Key, Names};
 use crate::cpu::session::Counts;
 
 /// A part of all samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Samples.
     pub samples: u64,
@@ -22,7 +22,7 @@ pub struct Share {
 }
 
 /// A row of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The function. Without a name, its distance from the nearest exported function or the
     /// start of its section: `malloc+0x340 (no symbol)`.
@@ -73,7 +73,7 @@ pub(crate) fn share(counts: &Counts, of: u64) -> Share {
 }
 
 /// The 95 % score interval of a proportion (Wilson, JASA 22, 1927).
-fn wilson(hits: u64, of: u64) -> (f64, f64) {
+pub(crate) fn wilson(hits: u64, of: u64) -> (f64, f64) {
     const Z: f64 = 1.959_963_984_540_054;
     if of == 0 {
         return (0.0, 1.0);

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cpu::events::{
-    Events, OpenError, Options, Quantity, Record, SampleRecord, Source, Target,
+    Counted, Events, OpenError, Options, Quantity, Record, SampleRecord, Source, Target,
 };
 use crate::cpu::space::{Frame, Modules, Space};
 
@@ -46,8 +46,8 @@ pub struct Session {
     pub(crate) counter_samples: u64,
     /// What samples of the time before the program's start stand for; they are left out.
     before: [u64; Quantity::COUNT],
-    /// What was counted, by quantity, if that is known exactly.
-    pub(crate) counted: [Option<u64>; Quantity::COUNT],
+    /// What was counted, by quantity, if that is known beside the samples.
+    pub(crate) counted: [Option<Counted>; Quantity::COUNT],
     /// The inode of this program, which a child executes before the program that is sampled;
     /// `None` once it has.
     own: Option<u64>,
@@ -106,8 +106,8 @@ impl Session {
         self.stacks.values().all(|counts| counts.samples == 0)
     }
 
-    /// The counters that this machine does not have.
-    pub fn unavailable(&self) -> &[Quantity] {
+    /// The counters that this machine does not have, or not for this user, with the reason.
+    pub fn unavailable(&self) -> &[(Quantity, String)] {
         &self.events.unavailable
     }
 
@@ -123,7 +123,10 @@ impl Session {
             for quantity in Quantity::COUNTERS {
                 let at = quantity as usize;
                 let counted = self.events.counted(quantity);
-                self.counted[at] = counted.map(|it| it.saturating_sub(self.before[at]));
+                self.counted[at] = counted.map(|it| Counted {
+                    amount: it.amount.saturating_sub(self.before[at]),
+                    ..it
+                });
             }
         }
     }

@@ -3,7 +3,9 @@
 use allotrope_text::document::{Document, Table, left, right};
 use allotrope_text::numbers::{count, percent};
 
+use crate::cpu::annotation_text;
 use crate::cpu::breakdown::{Group, WhatIf};
+use crate::cpu::counter::Counter;
 use crate::cpu::operations::Operations;
 use crate::cpu::profile::{Guess, Profile};
 use crate::cpu::rows::{Row, Share};
@@ -45,6 +47,7 @@ pub fn document(profile: &Profile, top: usize) -> Document {
         document.heading(2, "groups, and the program without each");
         document.table(group_table(&profile.breakdown.groups).top(top));
     }
+    annotation_text::sections(&profile.annotations, &mut document);
     counters(profile, &mut document);
     for doubt in &profile.doubts {
         document.warning(doubt.clone());
@@ -124,16 +127,18 @@ pub(crate) fn head(profile: &Profile, document: &mut Document) {
 }
 
 /// The misses of a counter of misses, of what can miss.
-fn rate(profile: &Profile, name: &str) -> Option<String> {
-    let (of, what) = match name {
-        "cache-misses" => ("cache-references", "of the references"),
-        "branch-misses" => ("branches", "of the branches"),
-        "L1-dcache-load-misses" => ("L1-dcache-loads", "of the loads"),
-        _ => return None,
+fn rate(name: &str, counter: &Counter) -> Option<String> {
+    let what = match name {
+        "cache-misses" => "the references",
+        "branch-misses" => "the branches",
+        _ => "the loads",
     };
-    let total = |name: &str| Some((*profile.counters.get(name)?)?.total);
-    let (misses, all) = (total(name)?, total(of)?);
-    (all > 0).then(|| format!(", {:.2}% {what}", misses as f64 / all as f64 * 100.0))
+    let inside = counter
+        .rate_inside
+        .map_or_else(String::new, |it| format!(" ({:.2}% inside)", it * 100.0));
+    counter
+        .rate
+        .map(|it| format!(", {:.2}% of {what}{inside}", it * 100.0))
 }
 
 /// Rows with their intervals.
@@ -180,10 +185,10 @@ pub(crate) fn counters(profile: &Profile, document: &mut Document) {
     let mut table = Table::new([left(""), left("")]);
     for (name, counter) in &profile.counters {
         let text = match counter {
-            None if profile.lost_counters.contains(name) => {
-                "unavailable, because records were lost".to_owned()
-            }
-            None => "unavailable: no such counter here (no PMU, or not allowed)".to_owned(),
+            None => match profile.unavailable.get(name) {
+                Some(why) => format!("unavailable: {why}"),
+                None => "unavailable".to_owned(),
+            },
             Some(counter) => {
                 let (inside, total) = (counter.inside, counter.total);
                 let each = match (counter.per_operation, inside) {
@@ -191,8 +196,12 @@ pub(crate) fn counters(profile: &Profile, document: &mut Document) {
                     (None, 0) => ", too little for a sample".to_owned(),
                     (None, _) => String::new(),
                 };
-                let rate = rate(profile, name).unwrap_or_default();
-                format!("{inside} of {total}{each}{rate}")
+                let rate = rate(name, counter).unwrap_or_default();
+                let part = match counter.counted_part {
+                    1.0 => String::new(),
+                    part => format!(", scaled: counted in {} of the time", percent(part)),
+                };
+                format!("{} of {}{each}{rate}{part}", count(inside), count(total))
             }
         };
         table.row([(*name).to_owned(), text]);

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::limit::Rise;
 use crate::paths::report::{Allocator, Instructions, Report};
 
 /// What a limit limits.
@@ -12,10 +13,7 @@ pub const METRIC: &str = "instructions";
 
 /// A limit: instructions an operation may rise by so much.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limit {
-    rise: f64,
-    is_share: bool,
-}
+pub struct Limit(Rise);
 
 impl Limit {
     /// Parses `instructions>+2%` or `instructions>+10`.
@@ -23,39 +21,19 @@ impl Limit {
     /// # Errors
     /// A sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
+        let rise = Rise::parse(text, METRIC).ok_or_else(|| {
             format!(
                 "{text}: reports of `allotrope paths` are compared by instructions; write a limit such as `instructions>+2%`"
             )
-        };
-        let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
-        let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
-        let (number, is_share) = match rise.strip_suffix('%') {
-            Some(number) => (number, true),
-            None => (rise, false),
-        };
-        let number = number.trim();
-        // A number has no sign of its own.
-        let is_number = number.starts_with(|c: char| c.is_ascii_digit());
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        if metric.trim() != METRIC || !is_number || !number.is_finite() {
-            return Err(wrong());
-        }
-        Ok(Self {
-            rise: if is_share { number / 100.0 } else { number },
-            is_share,
-        })
+        })?;
+        Ok(Self(rise))
     }
 
     /// Whether a change exceeds it by more than the runs of each side differ.
     fn is_exceeded(self, row: &Row) -> bool {
         // Between the nearest runs of the two sides: 0 noise if the runs are identical.
-        let rise = row.after - row.before - row.noise;
-        match self.is_share {
-            true if row.before > 0.0 => rise / row.before > self.rise,
-            true => rise > 0.0,
-            false => rise > self.rise,
-        }
+        self.0
+            .is_exceeded(row.after - row.before - row.noise, row.before)
     }
 }
 
@@ -117,6 +95,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// What cannot be compared, because only one report has it.
     pub missing: Vec<Missing>,
+    /// What differs beside the allocators, as sentences.
+    pub notes: Vec<String>,
     /// Functions that only one side calls, or that changed most, as sentences.
     pub callees: Vec<String>,
     /// Exceeded limits, as sentences.
@@ -184,10 +164,27 @@ pub fn compare(
     Ok(Comparison {
         format: "allotrope-paths-diff/1",
         exceeded: exceeded.collect(),
+        notes: differing_environments(before, after).into_iter().collect(),
         missing,
         callees: pairs.iter().flat_map(|(a, b)| callees(a, b)).collect(),
         rows,
     })
+}
+
+/// What an allocator that asks the environment executes depends on it.
+fn differing_environments(before: &Report, after: &Report) -> Option<String> {
+    if before.environment == after.environment {
+        return None;
+    }
+    let text = |it: &Report| match &it.environment {
+        Some(environment) => environment.text(),
+        None => "a fixed one, of an earlier version".to_owned(),
+    };
+    Some(format!(
+        "the environments of the replays differ, which changes what looking up a variable costs; before: {}; after: {}",
+        text(before),
+        text(after)
+    ))
 }
 
 fn pairs<'a>(before: &'a Report, after: &'a Report) -> Vec<(&'a Allocator, &'a Allocator)> {
@@ -361,6 +358,31 @@ mod tests {
                 findings: Vec::new(),
             }],
         }
+    }
+
+    /// Reported: `diff` of two reports of `paths` is silent on their environments.
+    #[test]
+    fn environments_that_differ_are_said() {
+        let means = [("all", 100.0, 100.0, 100.0)];
+        let (before, mut after) = (report("a", &means), report("a", &means));
+        let notes = |before: &Report, after: &Report| compare(before, after, &[]).unwrap().notes;
+        assert_eq!(notes(&before, &after), [""; 0]);
+        let environment = |variables| crate::replay::EnvironmentRow {
+            source: crate::replay::Source::Recording,
+            variables,
+            bytes: 100,
+            names: true,
+            renamed: Vec::new(),
+            set: Vec::new(),
+        };
+        after.environment = Some(environment(3));
+        let found = notes(&before, &after);
+        assert!(found[0].contains("of an earlier version; after: environment of the recorded"));
+        let mut same = before.clone();
+        same.environment = Some(environment(3));
+        assert_eq!(notes(&same, &after), [""; 0]);
+        same.environment = Some(environment(4));
+        assert!(notes(&same, &after)[0].contains("4 variables"));
     }
 
     fn exceeded(limit: &str, before: &Report, after: &Report) -> usize {

@@ -141,6 +141,9 @@ pub fn comparison(comparison: &Comparison) -> Document {
     document.table(changes(&comparison.rows, |row| {
         format!("{} ({})", row.entry_point, row.allocator)
     }));
+    for note in &comparison.notes {
+        document.warning(note.clone());
+    }
     for missing in &comparison.missing {
         document.warning(format!("not compared: {missing}"));
     }

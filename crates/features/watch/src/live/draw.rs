@@ -1,6 +1,7 @@
 //! Draws the view.
 
 use crate::history::Trend;
+use crate::names::name_of;
 use crate::report::{Report, SiteRow};
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
@@ -31,7 +32,7 @@ q                      quit
 
 A site is a stack. Figures are estimates; ± is half of the 95 % interval.
 per min: what it gained a minute in the last third of the time.
-The sites keep their places for ten looks after a key.";
+The sites keep their places for ten reports after a key.";
 
 impl View {
     /// The lines of the view on a terminal of so many columns and lines.
@@ -104,7 +105,7 @@ impl View {
 
     fn head(&self, width: usize, height: usize) -> Vec<Line> {
         let Some(report) = &self.report else {
-            return vec![" waiting for the first look".into()];
+            return vec![" waiting for the first report".into()];
         };
         let mut lines = Vec::new();
         let began = self.began.unwrap_or(report.real_time);
@@ -390,7 +391,7 @@ impl View {
         let mut lines = vec![self.bold(head), self.details(site, width)];
         let from = from.min(site.stack.len().saturating_sub(1));
         for frame in site.stack.iter().skip(from).take(height.saturating_sub(2)) {
-            let name = frame.name();
+            let name = name_of(frame);
             let name = shown(&name);
             let place = match frame.line {
                 0 => String::new(),

@@ -10,7 +10,7 @@ pub mod line;
 
 use std::collections::BTreeSet;
 
-use crate::names::NamedFrame;
+use crate::names::{Frame, name_of};
 use crate::report::{Report, SiteRow};
 use crate::snapshot::SiteKey;
 use allotrope_text::shown;
@@ -192,7 +192,7 @@ impl View {
     fn sites(&self) -> Vec<&SiteRow> {
         let wanted = self.filter.to_lowercase();
         let is_wanted = |site: &&SiteRow| {
-            let has = |it: &NamedFrame| it.name().to_lowercase().contains(&wanted);
+            let has = |it: &Frame| name_of(it).to_lowercase().contains(&wanted);
             !self.ignored.contains(&site.key) && (wanted.is_empty() || site.stack.iter().any(has))
         };
         let rows = self.report.iter().flat_map(|it| &it.sites);
@@ -272,7 +272,7 @@ impl View {
 fn site_name(site: &SiteRow) -> String {
     site.stack.get(site.headline).map_or_else(
         || "[no stack]".to_owned(),
-        |it| shown(&it.name()).into_owned(),
+        |it| shown(&name_of(it)).into_owned(),
     )
 }
 

@@ -4,6 +4,7 @@ use super::key::Key;
 use super::line::wide;
 use super::*;
 use crate::history::Trend;
+use crate::names::Place;
 use crate::report::{ProcessRow, Suppressed};
 use crate::sites::Sums;
 use allotrope_sampling::Period;
@@ -13,15 +14,17 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000_000_000 * SECOND;
 const MIB: u64 = 1 << 20;
 
-fn frame(function: &str, file: &str) -> NamedFrame {
-    NamedFrame {
+fn frame(function: &str, file: &str) -> Frame {
+    Frame {
         function: function.into(),
-        signature: "".into(),
         file: file.into(),
         line: 7,
-        module: "/srv/server".into(),
-        address: 1,
-        missing: None,
+        module: Place {
+            module: "/srv/server".into(),
+            address: 1,
+            missing: None,
+        },
+        ..Frame::default()
     }
 }
 
@@ -122,7 +125,7 @@ fn names(view: &View) -> Vec<String> {
 
 #[test]
 fn a_view_without_a_report_waits() {
-    assert!(drawn(&view(), 80, 24)[0].contains("waiting for the first look"));
+    assert!(drawn(&view(), 80, 24)[0].contains("waiting for the first report"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_profile::StackFrame;
+use allotrope_profile::{StackFrame, nameless_address};
 
 use super::selection::Selection;
 use crate::shorten::clean;
@@ -122,6 +122,9 @@ fn text(frame: &StackFrame, with_offset: bool) -> String {
         "" => "??",
         module => module,
     };
+    if let Some(address) = nameless_address(frame) {
+        return clean(&format!("{module}`{address:#x}"));
+    }
     clean(&match (&*frame.function, frame.offset) {
         ("", offset) => format!("{module}`{:#x}", offset.unwrap_or(0)),
         (function, Some(offset)) if with_offset => format!("{module}`{function}+{offset:#x}"),

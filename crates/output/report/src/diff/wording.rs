@@ -1,7 +1,7 @@
 //! Words for kinds, numbers and code locations in a comparison.
 
 use allotrope_diff::{Diff, Interval, Kind};
-use allotrope_profile::StackFrame;
+use allotrope_profile::{StackFrame, nameless_address};
 
 use crate::numbers::count;
 use crate::shorten::{clean, name, path};
@@ -93,6 +93,7 @@ pub(super) fn short_location(frame: &StackFrame) -> String {
 
 fn offset(frame: &StackFrame) -> String {
     match frame.offset {
+        _ if nameless_address(frame).is_some() => String::new(),
         Some(offset) => format!("+{offset:#x}"),
         None => String::new(),
     }

@@ -9,7 +9,7 @@ use allotrope_text::document::{Table, Text, left, right, write_lines};
 use allotrope_text::{Role, TextWriter, columns, cut};
 
 use crate::groups::{Group, Grouping, groups};
-use crate::numbers::count;
+use crate::numbers::{count, plural};
 use crate::selection::processes;
 use crate::shorten::{self, path};
 use crate::text::{TextOptions, amount, chart, describe};
@@ -35,12 +35,14 @@ pub fn write_by(
     let by = match grouping {
         Grouping::Function => "function",
         Grouping::Module => "module",
+        Grouping::Type => "type of blocks",
     };
     let title = format!("{}, by {by}", capitalised(describe(metric, options)));
     let top: Vec<&Group<'_>> = all.iter().take(options.top).collect();
     let lines = match grouping {
         Grouping::Function => rows(profile, &title, &top, metric, whole, options),
         Grouping::Module => module_rows(profile, &title, &top, metric, whole, options),
+        Grouping::Type => type_rows(&title, &top, metric, whole, options),
     };
     write_lines(&mut out, lines)?;
     let rest = &all[top.len()..];
@@ -89,6 +91,21 @@ fn module_rows(
             module => module.to_owned(),
         };
         (module, String::new())
+    };
+    lay_out(title, groups, metric, whole, options, &name)
+}
+
+fn type_rows(
+    title: &str,
+    groups: &[&Group<'_>],
+    metric: Metric,
+    whole: u64,
+    options: &TextOptions,
+) -> Vec<String> {
+    let name = |group: &Group<'_>| {
+        let name = group.type_name.as_deref().unwrap_or("[unknown]");
+        let sites = plural(group.sites.len(), "site", "sites");
+        (name.to_owned(), sites)
     };
     lay_out(title, groups, metric, whole, options, &name)
 }

@@ -2,8 +2,10 @@
 //! recording made with `--counts-only` has.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use allotrope_attribution::BlockTypes;
 use allotrope_profile::{Process, Profile};
 use allotrope_text::document::{Table, left, right, write_lines};
 use allotrope_text::{Role, TextWriter};
@@ -21,8 +23,10 @@ const CURVE: usize = 10;
 /// A line of a table.
 struct Row {
     name: String,
-    /// Allocations, their bytes, deallocations.
+    /// Allocations, their bytes, deallocations. The last are not known of operators of C++,
+    /// which are among those of `free`.
     counts: [u64; 3],
+    is_operator: bool,
     /// The live bytes over time.
     curve: Option<String>,
 }
@@ -56,7 +60,7 @@ pub fn write_threads(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    write_tables("Threads", threads, profile, options, out)
+    write_tables("Threads", &threads, profile, options, out)
 }
 
 /// Writes a table of the entry points of each process.
@@ -65,7 +69,9 @@ pub fn write_entries(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    write_tables("Entry points", entries, profile, options, out)
+    let types = BlockTypes::new(profile);
+    let rows = |process: &Process| entries_with_operators(process, &types);
+    write_tables("Entry points", &rows, profile, options, out)
 }
 
 /// Writes a table of each process's blocks by size; empty without the sizes.
@@ -101,7 +107,7 @@ pub fn write_sizes(
 
 fn write_tables(
     title: &str,
-    rows: fn(&Process) -> Vec<Row>,
+    rows: &dyn Fn(&Process) -> Vec<Row>,
     profile: &Profile,
     options: &TextOptions,
     out: &mut dyn Write,
@@ -120,9 +126,46 @@ fn entries(process: &Process) -> Vec<Row> {
         .map(|it| Row {
             name: it.entry.name().to_owned(),
             counts: [it.allocations, it.allocated_bytes, it.deallocations],
+            is_operator: false,
             curve: None,
         })
         .collect()
+}
+
+/// The same, with the operators of C++ apart: blocks that they allocated are theirs, not those
+/// of the function that they called.
+fn entries_with_operators(process: &Process, types: &BlockTypes<'_>) -> Vec<Row> {
+    let mut rows = entries(process);
+    let mut operators: BTreeMap<&'static str, [u64; 2]> = BTreeMap::new();
+    for site in &process.sites {
+        let (Some(operator), Some(details)) = (types.operator(site), &site.details) else {
+            continue;
+        };
+        for of_site in &details.entries {
+            let row = rows.iter_mut().find(|row| row.name == of_site.entry.name());
+            let Some(row) = row else { continue };
+            let sums = operators.entry(operator).or_default();
+            for (at, value) in [of_site.allocations, of_site.allocated_bytes]
+                .into_iter()
+                .enumerate()
+            {
+                sums[at] = sums[at].saturating_add(value);
+                row.counts[at] = row.counts[at].saturating_sub(value);
+            }
+        }
+    }
+    rows.retain(|row| row.counts != [0; 3]);
+    rows.extend(
+        operators
+            .into_iter()
+            .map(|(operator, [blocks, bytes])| Row {
+                name: operator.to_owned(),
+                counts: [blocks, bytes, 0],
+                is_operator: true,
+                curve: None,
+            }),
+    );
+    rows
 }
 
 fn threads(process: &Process) -> Vec<Row> {
@@ -131,6 +174,7 @@ fn threads(process: &Process) -> Vec<Row> {
         .map(|(index, it)| Row {
             name: format!("{} {}", it.tid, it.name),
             counts: [it.allocations, it.allocated_bytes, it.deallocations],
+            is_operator: false,
             curve: chart::of_thread(process, index, CURVE).map(|values| chart::bars(&values)),
         })
         .collect()
@@ -157,6 +201,7 @@ fn table(
         rows.push(Row {
             name: format!("{} more", count(rest.len() as u64)),
             counts: sums,
+            is_operator: false,
             curve: None,
         });
     }
@@ -168,7 +213,11 @@ fn table(
     let rows = rows.into_iter().map(|row| {
         let [allocations, size, freed] = row.counts;
         let curve = row.curve.unwrap_or_default();
-        let figures = [count(allocations), bytes(size), count(freed), curve];
+        let freed = match row.is_operator {
+            true => String::new(),
+            false => count(freed),
+        };
+        let figures = [count(allocations), bytes(size), freed, curve];
         std::iter::once(row.name).chain(figures)
     });
     let titles = ["allocations", "bytes", "deallocations", held];

@@ -1,6 +1,10 @@
 //! What the blocks of a row are: entry points, sizes, and which threads allocate and free them.
 
-use allotrope_profile::{Process, SiteDetails, SiteThread, ThreadPair};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use allotrope_attribution::BlockTypes;
+use allotrope_profile::{Process, Site, SiteDetails, SiteThread, ThreadPair};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::Row;
@@ -19,8 +23,14 @@ pub(super) fn merged(row: &Row<'_>) -> Option<SiteDetails> {
 }
 
 /// The lines of a site in full.
-pub(super) fn lines(details: &SiteDetails, row: &Row<'_>) -> Vec<(&'static str, String)> {
-    let mut all = vec![("through", entries(details)), ("sizes", sizes(details))];
+pub(super) fn lines(
+    details: &SiteDetails,
+    row: &Row<'_>,
+    types: &BlockTypes<'_>,
+) -> Vec<(&'static str, String)> {
+    let mut all = vec![("through", entries(details, operator(row, types)))];
+    all.extend(type_names(types, row.sites.iter().copied()).map(|names| ("type", names)));
+    all.push(("sizes", sizes(details)));
     if row.process.threads.len() > 1 {
         all.push(("threads", threads(details, row.process)));
     }
@@ -30,7 +40,33 @@ pub(super) fn lines(details: &SiteDetails, row: &Row<'_>) -> Vec<(&'static str, 
     all
 }
 
-fn entries(details: &SiteDetails) -> String {
+/// The operator of C++ through which all blocks of the row were allocated, if it is one.
+fn operator(row: &Row<'_>, types: &BlockTypes<'_>) -> Option<&'static str> {
+    let mut operators = row.sites.iter().map(|site| types.operator(site));
+    let first = operators.next()??;
+    operators.all(|it| it == Some(first)).then_some(first)
+}
+
+/// The types of the blocks of some sites, those with most bytes first; `None` if none is known.
+pub(super) fn type_names<'a>(
+    types: &BlockTypes<'_>,
+    sites: impl Iterator<Item = &'a Site>,
+) -> Option<String> {
+    let mut sums: BTreeMap<Option<&str>, u64> = BTreeMap::new();
+    for site in sites {
+        let sum = sums.entry(types.of(site)).or_default();
+        *sum = sum.saturating_add(site.allocated_bytes);
+    }
+    if sums.keys().all(Option::is_none) {
+        return None;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|&(name, bytes)| (Reverse(bytes), name));
+    let name = |(name, _): &(Option<&str>, u64)| clean(name.unwrap_or("[unknown]"));
+    Some(listed(sums.iter().map(name)))
+}
+
+fn entries(details: &SiteDetails, operator: Option<&str>) -> String {
     let one = |it: &allotrope_profile::SiteEntry| {
         let alignment = match it.alignment {
             0 => String::new(),
@@ -42,7 +78,11 @@ fn entries(details: &SiteDetails) -> String {
         };
         format!("{}{times}{alignment}", it.entry.name())
     };
-    listed(details.entries.iter().map(one))
+    let functions = listed(details.entries.iter().map(one));
+    match operator {
+        Some(operator) => format!("{operator} ({functions})"),
+        None => functions,
+    }
 }
 
 fn sizes(details: &SiteDetails) -> String {

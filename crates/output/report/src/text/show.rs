@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_attribution::{Attributed, Headlines};
+use allotrope_attribution::{Attributed, BlockTypes, Headlines};
 use allotrope_findings::Finding;
 use allotrope_profile::{Process, Profile, Site};
 use allotrope_text::document::write_lines;
@@ -15,7 +15,7 @@ use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
 use crate::shorten::clean;
 use crate::text::frames::{self, stacks, write_frames};
-use crate::text::{Screen, TextOptions, chart, freed_at};
+use crate::text::{Screen, TextOptions, chart, freed_at, row_details};
 
 /// Most sizes and threads.
 const MAX: usize = 6;
@@ -168,6 +168,9 @@ fn figures(
         ),
         ("temporary", count(sum(|site| site.temporary_allocations))),
     ];
+    let types = BlockTypes::new(profile);
+    let names = row_details::type_names(&types, sites.iter().map(|(_, site)| *site));
+    all.extend(names.map(|names| ("types", names)));
     if blocks.blocks() > 0 {
         all.push(("sizes", sizes(blocks)));
         all.push(("threads", threads(profile, blocks)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use allotrope_attribution::Attributed;
+use allotrope_attribution::{Attributed, BlockTypes};
 use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, cut, cut_middle};
@@ -46,7 +46,8 @@ pub fn write_site(
         "{}",
         style.paint(Role::Title, &cut_middle(&title, style.columns()))
     )?;
-    let figures = figures(profile, &row, options.per(row.process));
+    let types = BlockTypes::new(profile);
+    let figures = figures(profile, &row, options.per(row.process), &types);
     write_lines(out, style.terms(&figures))?;
     for site in row.sites.iter().take(MAX) {
         write_stack(profile, site, &row, options, out)?;
@@ -66,7 +67,12 @@ pub fn write_site(
     Ok(true)
 }
 
-fn figures(profile: &Profile, row: &Row<'_>, per: Option<f64>) -> Vec<(&'static str, String)> {
+fn figures(
+    profile: &Profile,
+    row: &Row<'_>,
+    per: Option<f64>,
+    types: &BlockTypes<'_>,
+) -> Vec<(&'static str, String)> {
     let figures = &row.figures;
     let rules: BTreeSet<String> = (row.suppressed.iter())
         .map(|(_, rule)| format!("{} in {}", clean(rule.text()), clean(rule.list_in_words())))
@@ -122,7 +128,11 @@ fn figures(profile: &Profile, row: &Row<'_>, per: Option<f64>) -> Vec<(&'static 
     }
     all.extend(rules.into_iter().map(|rule| ("suppressed", rule)));
     let details = row_details::merged(row);
-    all.extend(details.iter().flat_map(|it| row_details::lines(it, row)));
+    all.extend(
+        details
+            .iter()
+            .flat_map(|it| row_details::lines(it, row, types)),
+    );
     if (row.sites.iter()).any(|site| freed_at::is_missing(profile, site)) {
         all.push(("freed at", freed_at::NOT_RECORDED.to_owned()));
     }

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::{CountedStack, StackFrame};
+use allotrope_profile::{CountedStack, StackFrame, nameless_address};
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, on_one_line};
@@ -78,10 +78,14 @@ fn text(frame: &StackFrame) -> String {
     } else {
         &frame.module
     };
-    let text = match (frame.function.is_empty(), frame.offset) {
-        (true, offset) => format!("{module}`{:#x}", offset.unwrap_or(0)),
-        (false, Some(offset)) => format!("{module}`{}+{offset:#x}", frame.function),
-        (false, None) => format!("{module}`{}", frame.function),
+    let nameless = match frame.function.is_empty() {
+        true => Some(frame.offset.unwrap_or(0)),
+        false => nameless_address(frame),
+    };
+    let text = match (nameless, frame.offset) {
+        (Some(address), _) => format!("{module}`{address:#x}"),
+        (None, Some(offset)) => format!("{module}`{}+{offset:#x}", frame.function),
+        (None, None) => format!("{module}`{}", frame.function),
     };
     on_one_line(text.into(), None).into_owned()
 }

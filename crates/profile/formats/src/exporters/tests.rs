@@ -507,10 +507,19 @@ fn stacks_are_written_in_the_format_of_dtrace() {
     let mut set = counted();
     set.frames[0].module = "libsystem_malloc.dylib".into();
     set.frames[1].offset = Some(0x19);
+    let nameless = StackFrame {
+        function: "a+0x1191".into(),
+        module: "a".into(),
+        offset: Some(0),
+        ..StackFrame::default()
+    };
+    set.frames.push(nameless);
+    set.stacks[0].frames = Box::new([0, 1, 2]);
     let text = String::from_utf8(written("stacks", &set, Metric::Allocations)).unwrap();
     let expected = "
               libsystem_malloc.dylib`f
               ??`main+0x19
+              a`0x1191
                17
 ";
     assert_eq!(text, expected);

@@ -10,7 +10,8 @@
 //!
 //! Read: indented lines with a module before a backtick, or with a bare `0x…`,
 //! innermost frame first; then an indented line with a number, the allocations.
-//! A trailing `+0xHEX` or `+DEC` is the offset. Ignored: lines without
+//! A trailing `+0xHEX` or `+DEC` is the offset. An address without a name is `0xHEX` after the
+//! backtick; earlier exports of Allotrope have `module+0xHEX+0x0` there, which is read, too. Ignored: lines without
 //! indentation and indented lines before the first frame of a stack, which are
 //! output of the program or other keys of the aggregation; stacks without a
 //! number.
@@ -127,12 +128,22 @@ fn count(text: &str) -> Result<u64, Problem> {
 
 fn frame(demangler: &Demangler, text: &str) -> StackFrame {
     let (module, symbol) = text.split_once('`').unwrap_or(("", text));
+    let module = file_name(if module == NO_MODULE { "" } else { module });
+    if is_raw_address(symbol) && !module.is_empty() {
+        // As a recording has it, so that the two can be compared.
+        return StackFrame {
+            function: format!("{module}+{symbol}").into(),
+            module: module.into(),
+            offset: Some(0),
+            ..StackFrame::default()
+        };
+    }
     let (name, offset) = split_offset(symbol);
     let names = parse_name(demangler, name, "");
     StackFrame {
         function: names.function.into(),
         signature: names.signature.into(),
-        module: file_name(if module == NO_MODULE { "" } else { module }).into(),
+        module: module.into(),
         offset,
         ..StackFrame::default()
     }
@@ -165,10 +176,19 @@ mod tests {
         assert_eq!(
             described(text),
             [
-                "libsystem_malloc.dylib`malloc libswiftCore.dylib`swift_slowAlloc+25 app`closure #3 in SelectableEventLoop.run()+358 app`0x1 = 231000",
+                "libsystem_malloc.dylib`malloc libswiftCore.dylib`swift_slowAlloc+25 app`closure #3 in SelectableEventLoop.run()+358 app`app+0x1+0 = 231000",
                 "libsystem_malloc.dylib`malloc `0x7fff1234 = 7",
             ]
         );
+    }
+
+    #[test]
+    fn an_address_without_a_name_is_read_in_both_spellings() {
+        let read = "libc.so.6`libc.so.6+0x29ca8+0 a`main+2 = 5";
+        for text in ["libc.so.6`0x29ca8", "libc.so.6`libc.so.6+0x29ca8+0x0"] {
+            let text = format!("   {text}\n   a`main+0x2\n   5\n");
+            assert_eq!(described(&text), [read], "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use allotrope_trace::model::{StackId, stack_end};
 use super::find_or_add;
 use crate::details::{FreePlace, FreeStack, FreeingThread, SiteDetails};
 use crate::frames::{Code, FrameTable};
+use crate::index::Image;
 use crate::lifetime::Lifetimes;
 use crate::stack::{Stack, Stacks};
 
@@ -143,19 +144,37 @@ pub(crate) fn set_frames<'a>(
             FreePlace::Others | FreePlace::Unknown => None,
         })
         .collect();
-    let ids: BTreeSet<StackId> = unset.iter().map(|(id, _)| *id).collect();
-    let ids: Vec<StackId> = ids.into_iter().collect();
+    let stacks = stacks_of(unset.iter().map(|(id, _)| *id), code, frames);
+    for (id, stack) in &mut unset {
+        if let Ok(at) = stacks.binary_search_by_key(id, |it| it.0) {
+            **stack = stacks[at].1.clone();
+        }
+    }
+}
+
+/// The frames of stacks of an image, in order of the stacks' ids.
+pub(crate) fn named_stacks<H>(
+    image: &Image<H>,
+    ids: impl Iterator<Item = StackId>,
+    frames: &mut FrameTable,
+) -> Vec<(StackId, Stack)> {
+    let jit = image.jit_code.borrow();
+    stacks_of(ids, &Code::of(image, &jit), frames)
+}
+
+/// The same of code that the caller has.
+fn stacks_of(
+    ids: impl Iterator<Item = StackId>,
+    code: &Code<'_>,
+    frames: &mut FrameTable,
+) -> Vec<(StackId, Stack)> {
+    let ids: BTreeSet<StackId> = ids.collect();
     let mut stacks = Stacks::default();
     for &id in &ids {
         frames.stack(code, id, &mut stacks);
     }
     let numbers: Vec<u32> = (0..ids.len() as u32).collect();
-    let stacks: Vec<Stack> = stacks.into_stacks(&numbers).collect();
-    for (id, stack) in &mut unset {
-        if let Ok(at) = ids.binary_search(id) {
-            **stack = stacks[at].clone();
-        }
-    }
+    ids.into_iter().zip(stacks.into_stacks(&numbers)).collect()
 }
 
 #[cfg(test)]

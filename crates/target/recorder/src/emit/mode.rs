@@ -19,6 +19,7 @@ use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::counts::{self, Call, UpToNow};
 use crate::emit::events;
+use crate::state::named;
 use crate::state::sampling;
 use crate::state::stubs;
 use crate::state::thread::{OwnThread, Thread};
@@ -127,6 +128,10 @@ pub fn choose(control: &Control) -> bool {
         stubs::select_free(stubs::OTHER);
         RECORD_FREES_NUMBER
     } else {
+        if named::is_active() {
+            // The deallocation of a block may have to be left out: not on the way of all programs.
+            stubs::select_free(stubs::OTHER);
+        }
         RECORD_NUMBER
     };
     CURRENT.store(number, Relaxed);

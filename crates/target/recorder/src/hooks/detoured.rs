@@ -9,59 +9,18 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use allotrope_detour::functions::{Alignment, Operation, Size};
+use allotrope_detour::functions::{Operation, Size};
 use allotrope_shm::hook_api::Caller;
-use allotrope_shm::layout::PAGE;
 
 use crate::capture::loader_tables;
+use crate::hooks::detour_call::Call;
+use crate::hooks::inner;
+use crate::hooks::named;
 use crate::hooks::record::{
     finish_reallocation, record_aligned, record_allocation, record_deallocation, start_reallocation,
 };
 use crate::lifecycle::enter;
 use crate::state::detours as table;
-
-/// A call of such a function.
-#[repr(C)]
-pub struct Call {
-    arguments: [usize; 6],
-    /// What `enter_detour` returned; 0 if the call is not to be recorded, and
-    /// [`after`] not to be called.
-    pub token: u64,
-    /// The number of the detour.
-    pub number: usize,
-    /// What the function returned.
-    pub result: usize,
-    outer: usize,
-}
-
-impl Call {
-    fn size(&self, size: Size, skipped: usize) -> usize {
-        let argument = |number: u8| self.argument(skipped, number);
-        match size {
-            Size::Argument(number) => argument(number),
-            // A product that is too large makes the call fail.
-            Size::Product(first) => argument(first).wrapping_mul(argument(first + 1)),
-            // SAFETY: the function returned a string.
-            Size::Text => unsafe { libc::strlen(self.result as *const _) + 1 },
-        }
-    }
-
-    fn alignment(&self, alignment: Alignment, skipped: usize) -> usize {
-        match alignment {
-            Alignment::Usual => 0,
-            Alignment::Page => PAGE,
-            Alignment::Argument(number) => self.argument(skipped, number),
-            Alignment::Flags(number) => match self.argument(skipped, number) & 0x3f {
-                0 => 0,
-                log2 => 1 << log2,
-            },
-        }
-    }
-
-    fn argument(&self, skipped: usize, number: u8) -> usize {
-        self.arguments[(skipped + usize::from(number)).min(5)]
-    }
-}
 
 /// The call begins. Returns the address of the function's trampoline.
 pub extern "C" fn before(call: &mut Call, caller: Caller<'_>) -> usize {
@@ -73,6 +32,16 @@ pub extern "C" fn before(call: &mut Call, caller: Caller<'_>) -> usize {
         Operation::Free => {
             record_deallocation(function.entry, block, caller);
             true
+        }
+        Operation::Named(what) => {
+            named::before(call, what, function.entry, caller);
+            return trampoline;
+        }
+        Operation::Reallocate(_) | Operation::ReallocateOrFree(_) | Operation::Resize
+            if inner::was_inner(function.entry, block) =>
+        {
+            call.token = inner::INNER;
+            return trampoline;
         }
         Operation::Reallocate(_) | Operation::ReallocateOrFree(_) | Operation::Resize => {
             block.is_null() || start_reallocation(function.entry, block, caller)
@@ -110,6 +79,17 @@ pub extern "C" fn after(call: &Call, caller: Caller<'_>) {
         }
     };
     match function.operation {
+        Operation::Named(what) => named::after(call, what, entry, caller),
+        Operation::Reallocate(size) | Operation::ReallocateOrFree(size)
+            if call.token == inner::INNER =>
+        {
+            let bytes = call.size(size, skipped);
+            inner::moved(argument(0) as *mut c_void, result, bytes);
+        }
+        // `xallocx` leaves the block where it is.
+        Operation::Resize if call.token == inner::INNER => {
+            inner::moved(argument(0) as *mut c_void, argument(0) as *mut c_void, 1);
+        }
         Operation::Allocate(size, alignment) if !result.is_null() => {
             let alignment = call.alignment(alignment, skipped);
             let own = match size {

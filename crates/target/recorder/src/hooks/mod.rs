@@ -14,9 +14,12 @@
 pub mod aligned;
 pub mod allocation;
 pub mod deallocation;
+pub mod detour_call;
 pub mod detoured;
 pub mod exit;
 pub mod hook_api;
+pub mod inner;
+pub mod named;
 pub mod probes;
 pub mod reallocation;
 pub mod record;

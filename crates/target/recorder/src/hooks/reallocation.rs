@@ -7,6 +7,7 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::mode;
+use crate::hooks::inner;
 use crate::hooks::record::{finish_reallocation, record_allocation, start_reallocation};
 use crate::hooks::sampled;
 use crate::lifecycle::early;
@@ -67,6 +68,11 @@ fn reallocate(
     }
     if mode::is_watching() {
         return sampled::reallocate(entry, block, size, caller, next);
+    }
+    if inner::was_inner(entry, block) {
+        let result = next();
+        inner::moved(block, result, size);
+        return result;
     }
     let recorded = start_reallocation(entry, block, caller);
     let result = next();

@@ -11,6 +11,7 @@ use crate::capture::unwind;
 use crate::emit::counts::Call;
 use crate::emit::events::{self, Space};
 use crate::emit::mode;
+use crate::hooks::inner;
 use crate::hooks::sampled;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
@@ -26,7 +27,7 @@ pub fn record_allocation(
     caller: Caller<'_>,
 ) {
     let Some(hook) = enter::enter(caller) else {
-        return;
+        return inner::not_recorded(entry, block, caller);
     };
     match ready::ready(*hook) {
         Some(space) => match captured(space, caller) {
@@ -89,7 +90,8 @@ fn captured(space: Space, caller: Caller<'_>) -> Option<u32> {
     stack
 }
 
-/// Records a call of `free` whose stack is not recorded.
+/// Records a call of `free` whose stack is not recorded. With named allocators every call comes to
+/// [`record_deallocation`], see `emit::mode::choose`.
 #[inline(always)]
 pub fn record_free(block: *mut c_void, caller: Caller<'_>) {
     let Some(hook) = enter::enter(caller) else {
@@ -105,7 +107,10 @@ pub fn record_free(block: *mut c_void, caller: Caller<'_>) {
 /// Records a deallocation, with its stack if the mode records that.
 #[inline(always)]
 pub fn record_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
-    let Some(hook) = enter::enter(caller) else {
+    if inner::was_inner(entry, block) {
+        return;
+    }
+    let Some(hook) = enter::enter_to_end(caller) else {
         return;
     };
     match ready::ready(*hook) {
@@ -138,7 +143,7 @@ fn write_end_of_block(
 /// cannot be recorded, and is not counted.
 #[inline(always)]
 pub fn start_reallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) -> bool {
-    let Some(hook) = enter::enter(caller) else {
+    let Some(hook) = enter::enter_to_end(caller) else {
         return false;
     };
     match ready::ready(*hook) {
@@ -167,7 +172,7 @@ pub fn finish_reallocation(
     size: usize,
     caller: Caller<'_>,
 ) {
-    let Some(hook) = enter::enter(caller) else {
+    let Some(hook) = enter::enter_to_end(caller) else {
         return;
     };
     match ready::ready(*hook) {

@@ -47,12 +47,24 @@ impl Drop for Hook {
 /// Begins the hook that was called by `caller`. `None`: the call cannot be recorded.
 #[inline(always)]
 pub fn enter(caller: Caller<'_>) -> Option<Hook> {
+    enter_as::<false>(caller)
+}
+
+/// Same as [`enter`], for the end of a block: it is recorded within a named function's call, too. What
+/// such a call frees it need not have allocated.
+#[inline(always)]
+pub fn enter_to_end(caller: Caller<'_>) -> Option<Hook> {
+    enter_as::<true>(caller)
+}
+
+#[inline(always)]
+fn enter_as<const ENDS: bool>(caller: Caller<'_>) -> Option<Hook> {
     let Some(thread) = Thread::current() else {
         return begin(caller).map(Hook);
     };
     // SAFETY: `current` is the calling thread's.
     if unsafe { thread.is_busy() } {
-        return interrupted(thread, caller).map(Hook);
+        return interrupted::<ENDS>(thread, caller).map(Hook);
     }
     Some(Hook(take(thread, caller)))
 }
@@ -104,16 +116,30 @@ const IN_REPORTED: usize = 2;
 /// calls does not: the exception of `operator new` is a block of the C++ library's.
 const IN_DETOUR: usize = 4;
 
+/// Value of `suspended_call`: a call of a function is under way that the user named as one that
+/// allocates. Whatever is allocated in it belongs to it, wherever that returns to.
+const IN_NAMED: usize = IN_REPORTED | IN_DETOUR;
+
 /// A call of a function with a detour begins. Returns what [`leave_detour`] needs, as
 /// [`enter_reported`] does, and stores in `outer` what it needs too.
 #[inline(always)]
 pub fn enter_detour(caller: Caller<'_>, outer: &mut usize) -> u64 {
+    suspend(caller, outer, IN_DETOUR)
+}
+
+/// A call of a function begins that the user named as one that allocates; [`leave_detour`] ends it.
+pub fn enter_named(caller: Caller<'_>, outer: &mut usize) -> u64 {
+    suspend(caller, outer, IN_NAMED)
+}
+
+#[inline(always)]
+fn suspend(caller: Caller<'_>, outer: &mut usize, value: usize) -> u64 {
     let Some(hook) = enter(caller) else {
         return 0;
     };
     let thread = hook.state();
     *outer = thread.suspended_call.load(Relaxed);
-    let mark = caller.stack_pointer() as usize | IN_DETOUR;
+    let mark = caller.stack_pointer() as usize | value;
     thread.suspended_call.store(mark, Relaxed);
     drop(hook);
     mode::detach(thread);
@@ -132,6 +158,49 @@ pub fn leave_detour(token: u64, outer: usize) {
         thread.suspended_call.store(outer, Relaxed);
         leave(thread);
         mode::attach(thread);
+    }
+}
+
+/// Whether a call of [`enter_named`]'s is under way on this thread.
+pub fn is_in_named(caller: Caller<'_>) -> bool {
+    let sp = caller.stack_pointer() as usize;
+    let mut states = iter::successors(Thread::current(), |thread| thread.nested.get());
+    states.any(|thread| {
+        let hook_sp = thread.hook_sp.load(Relaxed);
+        let mark = hook_sp & !(IN_ALLOCATOR | IN_NAMED);
+        hook_sp & IN_NAMED == IN_NAMED && !is_stale(thread, mark + 8, sp)
+    })
+}
+
+/// Whether a named function is freeing this block on this thread, which has called the caller.
+pub fn is_freeing(block: usize, caller: Caller<'_>) -> bool {
+    Thread::current().is_some_and(|thread| {
+        let [freeing, stack] = thread.freeing.each_ref().map(|it| it.load(Relaxed));
+        // One that a jump has left is further in.
+        freeing == block && (caller.stack_pointer() as usize) < stack
+    })
+}
+
+/// A named function frees a block. Returns what [`end_free`] needs.
+pub fn begin_free(block: usize, caller: Caller<'_>) -> [usize; 2] {
+    let Some(thread) = Thread::current() else {
+        return [0; 2];
+    };
+    let outer = thread.freeing.each_ref().map(|it| it.load(Relaxed));
+    set_freeing(thread, [block, caller.stack_pointer() as usize]);
+    outer
+}
+
+/// It has returned.
+pub fn end_free(outer: [usize; 2]) {
+    if let Some(thread) = Thread::current() {
+        set_freeing(thread, outer);
+    }
+}
+
+fn set_freeing(thread: &Thread, to: [usize; 2]) {
+    for (word, value) in thread.freeing.iter().zip(to) {
+        word.store(value, Relaxed);
     }
 }
 
@@ -266,11 +335,15 @@ fn begin(caller: Caller<'_>) -> Option<OwnThread> {
 /// The thread's state is in use: either this hook runs in a signal handler
 /// that interrupted another, or that other hook was left by a `siglongjmp`.
 #[cold]
-fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThread> {
+fn interrupted<const ENDS: bool>(
+    mut thread: &'static Thread,
+    caller: Caller<'_>,
+) -> Option<OwnThread> {
     let sp = caller.stack_pointer() as usize;
     loop {
         let hook_sp = thread.hook_sp.load(Relaxed);
         let in_allocator = hook_sp & IN_ALLOCATOR != 0;
+        let in_named = hook_sp & IN_NAMED == IN_NAMED;
         let in_reported = hook_sp & IN_REPORTED != 0;
         let in_detour = hook_sp & IN_DETOUR != 0;
         // A reported call's inner ones may be made from the frame that
@@ -282,13 +355,13 @@ fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThr
             mark
         };
         let is_stale = hook_sp != 0 && is_stale(thread, mark, sp);
-        if in_reported && !is_stale {
+        if in_reported && !is_stale && !(ENDS && in_named) {
             return None;
         }
         if in_allocator && !is_stale && modules::is_allocator(caller.return_address()) {
             return None;
         }
-        if in_detour && !is_stale && modules::is_program(caller.return_address()) {
+        if in_detour && !in_named && !is_stale && modules::is_program(caller.return_address()) {
             return None;
         }
         if is_stale {

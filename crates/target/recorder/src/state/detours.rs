@@ -9,7 +9,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
-use allotrope_detour::functions::{Function, Known};
+use allotrope_detour::functions::Function;
 use allotrope_detour::survey::MAX;
 use allotrope_shm::layout::DIAGNOSTIC_PATH;
 
@@ -19,7 +19,7 @@ struct Detour {
     /// What the hook calls in its place.
     trampoline: AtomicUsize,
     function: AtomicPtr<Function>,
-    /// See [`Known::skipped`].
+    /// How many arguments precede those that the function describes.
     skipped: AtomicU8,
 }
 
@@ -33,13 +33,19 @@ static DETOURS: [Detour; MAX] = [const {
 }; MAX];
 
 /// Notes a detour under a number below [`MAX`].
-pub fn set(number: usize, known: &Known, address: usize, trampoline: usize) {
+pub fn set(
+    number: usize,
+    function: &'static Function,
+    skipped: u8,
+    address: usize,
+    trampoline: usize,
+) {
     let Some(detour) = DETOURS.get(number) else {
         return;
     };
-    let function = ptr::from_ref(known.function).cast_mut();
+    let function = ptr::from_ref(function).cast_mut();
     detour.function.store(function, Relaxed);
-    detour.skipped.store(known.skipped, Relaxed);
+    detour.skipped.store(skipped, Relaxed);
     detour.trampoline.store(trampoline, Relaxed);
     detour.address.store(address, Relaxed);
 }
@@ -56,7 +62,7 @@ pub fn forget(number: usize) {
 pub fn get(number: usize) -> (usize, &'static Function, usize) {
     let detour = &DETOURS[number % MAX];
     let function = detour.function.load(Relaxed);
-    // SAFETY: `set` stored a static; only a detour that is set has a thunk.
+    // SAFETY: `set` stored a reference for good; only a detour that is set has a thunk.
     let function = unsafe { &*function };
     let skipped = usize::from(detour.skipped.load(Relaxed));
     (detour.trampoline.load(Relaxed), function, skipped)
@@ -86,11 +92,10 @@ pub fn is_detoured(address: u64) -> bool {
 static WITHOUT: [AtomicU8; DIAGNOSTIC_PATH] = [const { AtomicU8::new(0) }; DIAGNOSTIC_PATH];
 static WITHOUT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a function without a detour.
-pub fn add_without(known: &Known) {
+/// Notes a function without a detour, by the two parts of its name.
+pub fn add_without([prefix, name]: [&str; 2]) {
     const MORE: &[u8] = b" and others";
     let (text, length) = without();
-    let [prefix, name] = known.shown();
     // The forms of an operator have one name.
     let mut names = text[..length].split(|byte| *byte == b',');
     let is_there = names.any(|other| prefix.is_empty() && other.trim_ascii() == name.as_bytes());

@@ -8,6 +8,7 @@ pub mod epoch;
 pub mod image;
 pub mod module_files;
 pub mod module_table;
+pub mod named;
 pub mod process;
 pub mod sampler;
 pub mod sampling;

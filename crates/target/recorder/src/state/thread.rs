@@ -66,6 +66,9 @@ pub struct Thread {
     pub stream_epoch: AtomicU64,
     /// `suspended_call` before a call that the program reports.
     pub outer_call: AtomicUsize,
+    /// The block that a named function is freeing, and the stack pointer of its call, see
+    /// `enter::begin_free`; 0: none is.
+    pub freeing: [AtomicUsize; 2],
     /// The thread's own state; of a nested one, that which it was made for.
     pub root: ThreadRef,
     /// How often the thread opted out of windows and not in again; of a root.

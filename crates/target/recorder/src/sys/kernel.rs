@@ -87,6 +87,8 @@ pub enum Advice {
     DontDump = libc::MADV_DONTDUMP,
     /// The memory is zero in a forked child.
     WipeOnFork = libc::MADV_WIPEONFORK,
+    /// The memory becomes zero.
+    Forget = libc::MADV_DONTNEED,
     /// The pages will be written: they are to be there.
     PopulateWrite = libc::MADV_POPULATE_WRITE,
 }

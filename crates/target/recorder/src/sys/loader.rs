@@ -26,11 +26,13 @@ pub struct LinkMap {
 impl LinkMap {
     /// Path of the module; empty for the program itself, and while it is being loaded.
     pub fn path(&self) -> &[u8] {
-        if self.name.is_null() {
-            return &[];
-        }
-        // SAFETY: the loader's own string, which it frees with the entry.
-        unsafe { CStr::from_ptr(self.name) }.to_bytes()
+        self.path_as_c_string().map_or(&[], CStr::to_bytes)
+    }
+
+    /// Same as [`path`](Self::path); `None` if there is none.
+    pub fn path_as_c_string(&self) -> Option<&CStr> {
+        // SAFETY: null, or the loader's own string, which it frees with the entry.
+        (!self.name.is_null()).then(|| unsafe { CStr::from_ptr(self.name) })
     }
 
     /// The entry's module and those behind it in the loader's list.
