@@ -88,7 +88,7 @@ fn columns(data: &str) -> BTreeMap<String, Vec<u8>> {
     inflated.read_to_end(&mut bytes).expect("deflate");
     let mut columns = BTreeMap::new();
     let (version, mut rest) = bytes.split_first().expect("a version");
-    assert_eq!(*version, 4);
+    assert_eq!(*version, 5);
     while let Some((&length, after)) = rest.split_first() {
         let (name, after) = after.split_at(length.into());
         rest = after;

@@ -163,7 +163,7 @@ fn add_columns(data: &str, columns: &mut BTreeMap<String, Vec<u8>>) {
     let mut inflated = flate2::read::DeflateDecoder::new(&deflated[..]);
     inflated.read_to_end(&mut bytes).expect("deflate");
     let (version, mut rest) = bytes.split_first().expect("a version");
-    assert_eq!(*version, 4);
+    assert_eq!(*version, 5);
     while let Some((&length, after)) = rest.split_first() {
         let (name, after) = after.split_at(length.into());
         rest = after;
