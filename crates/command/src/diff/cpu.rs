@@ -6,16 +6,14 @@ use std::path::Path;
 use allotrope_allocators::cpu::compare::{Comparison, compare};
 use allotrope_allocators::cpu::{Saved, comparison_text, is_report};
 use allotrope_files::open_regular;
-use allotrope_text::{Shown, to_json_writer};
+use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 
-use super::arguments::{Arguments, Format};
+use super::arguments::Arguments;
 use super::limit::FailOn;
-use super::saved::{bytes, refuse_stack_options};
+use super::saved::{self, bytes, refuse_stack_options};
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::message;
-use crate::standard_output;
-use crate::style::style;
 
 /// Bytes of a file by which a report is recognised.
 const HEAD: u64 = 64;
@@ -43,19 +41,10 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
     });
     let limits = limits.collect::<Result<Vec<_>, _>>()?;
     let comparison = compare(&read(before)?, &read(after)?, &limits);
-    if arguments.format == Format::Json {
-        standard_output::print(|out| {
-            to_json_writer(&mut *out, &comparison)?;
-            writeln!(out)
-        })?;
-    } else {
+    saved::print(arguments, &comparison, || {
         let top = arguments.top.try_into().unwrap_or(usize::MAX);
-        let document = comparison_text::document(&comparison, top);
-        match arguments.format {
-            Format::Markdown => standard_output::print(|out| document.write_markdown(out))?,
-            _ => standard_output::print_document(&document, style(arguments.color))?,
-        }
-    }
+        comparison_text::document(&comparison, top)
+    })?;
     Ok(status(&comparison))
 }
 

@@ -6,16 +6,14 @@ use std::path::Path;
 use allotrope_allocators::paths::compare::{Comparison, compare};
 use allotrope_allocators::paths::{Report, text};
 use allotrope_files::open_regular;
-use allotrope_text::{Shown, to_json_writer};
+use allotrope_text::Shown;
 use anyhow::{Context, anyhow};
 
-use super::arguments::{Arguments, Format};
+use super::arguments::Arguments;
 use super::limit::FailOn;
-use super::saved::{bytes, refuse_stack_options};
+use super::saved::{self, bytes, refuse_stack_options};
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::message;
-use crate::standard_output;
-use crate::style::style;
 
 /// Whether a file is a saved report. One that cannot be read is none: the other readers say
 /// why.
@@ -38,18 +36,7 @@ pub fn run(arguments: &Arguments, [before, after]: [&Path; 2]) -> Result<u8, Fai
     });
     let limits = limits.collect::<Result<Vec<_>, _>>()?;
     let comparison = compare(&read(before)?, &read(after)?, &limits).status(BAD_INPUT)?;
-    if arguments.format == Format::Json {
-        standard_output::print(|out| {
-            to_json_writer(&mut *out, &comparison)?;
-            writeln!(out)
-        })?;
-    } else {
-        let document = text::comparison(&comparison);
-        match arguments.format {
-            Format::Markdown => standard_output::print(|out| document.write_markdown(out))?,
-            _ => standard_output::print_document(&document, style(arguments.color))?,
-        }
-    }
+    saved::print(arguments, &comparison, || text::comparison(&comparison))?;
     Ok(status(&comparison, !limits.is_empty()))
 }
 

@@ -4,11 +4,15 @@ use std::io::Read;
 use std::path::Path;
 
 use allotrope_files::open_regular;
-use allotrope_text::Shown;
+use allotrope_text::document::Document;
+use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
+use serde::Serialize;
 
 use super::arguments::{Arguments, Format, METRIC, TOP};
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::standard_output;
+use crate::style::style;
 
 /// Refuses the options that are for stacks: a gate whose `--filter` had no effect would be wrong.
 /// `what`: what is compared instead, and how.
@@ -39,6 +43,23 @@ pub fn refuse_stack_options(
             anyhow!("{option} is for stacks; {what}"),
         )),
     }
+}
+
+/// Prints a comparison: the document as text or Markdown, or the JSON of the comparison.
+pub fn print<C: Serialize>(
+    arguments: &Arguments,
+    comparison: &C,
+    document: impl FnOnce() -> Document,
+) -> Result<(), Failure> {
+    match arguments.format {
+        Format::Json => standard_output::print(|out| {
+            to_json_writer(&mut *out, comparison)?;
+            writeln!(out)
+        })?,
+        Format::Markdown => standard_output::print(|out| document().write_markdown(out))?,
+        _ => standard_output::print_document(&document(), style(arguments.color))?,
+    }
+    Ok(())
 }
 
 /// The bytes of a report.

@@ -1,6 +1,6 @@
 //! The functions by which programs use the C library's allocator or one in its place, jemalloc,
-//! tcmalloc and mimalloc: their names, and what their arguments mean. Sources: jemalloc(3), `tcmalloc.h` of gperftools, and
-//! `mimalloc.h`; names of operators are mangled as in the Itanium C++ ABI, §5.1.
+//! tcmalloc and mimalloc: their names, and what their arguments mean. Sources: jemalloc(3),
+//! `tcmalloc.h` of gperftools, and `mimalloc.h`; names of operators are mangled as in the Itanium C++ ABI, §5.1.
 
 use allotrope_shm::numbers::EntryPoint::{self, *};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cpu::events::Quantity;
+use crate::cpu::quantity::Quantity;
 
 /// What a counter has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

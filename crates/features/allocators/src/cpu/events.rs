@@ -8,10 +8,12 @@ use std::os::fd::AsRawFd;
 
 use perf_event::data::parse::Parser;
 use perf_event::data::{Comm, Exit, Lost, Mmap2, RecordMetadata, Sample, Visitor};
-use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
 use perf_event::{Builder, Clock, Counter, SampleFlag, SampleSkid, Sampler};
 use perf_event_open_sys::bindings;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::cpu::counted::{Counted, Reading};
+use crate::cpu::quantity::Quantity;
 
 /// Bytes of the stack that a sample has: the frames of an allocator and its callers fit.
 const STACK: u32 = 8 << 10;
@@ -79,108 +81,6 @@ pub struct Source {
     pub precise: u8,
     /// Whether time in the kernel is sampled, too.
     pub kernel: bool,
-}
-
-/// An event that is counted by sampling it beside the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Quantity {
-    /// The clock: nanoseconds, or cycles.
-    Clock,
-    /// Retired instructions.
-    Instructions,
-    /// Cycles, if they are not the clock.
-    Cycles,
-    /// Accesses to the last level cache.
-    CacheReferences,
-    /// Misses of the last level cache.
-    CacheMisses,
-    /// Loads from the first level's data cache.
-    L1Loads,
-    /// Loads that it did not have.
-    L1LoadMisses,
-    /// Branches.
-    Branches,
-    /// Mispredicted branches.
-    BranchMisses,
-    /// Page faults.
-    PageFaults,
-}
-
-impl Quantity {
-    /// All quantities beside the clock.
-    pub const COUNTERS: [Self; 9] = [
-        Self::Instructions,
-        Self::Cycles,
-        Self::CacheReferences,
-        Self::CacheMisses,
-        Self::L1Loads,
-        Self::L1LoadMisses,
-        Self::Branches,
-        Self::BranchMisses,
-        Self::PageFaults,
-    ];
-    /// How many quantities there are.
-    pub const COUNT: usize = 10;
-
-    /// Returns what a quantity of misses is a part of.
-    pub fn missed_of(self) -> Option<Self> {
-        match self {
-            Self::CacheMisses => Some(Self::CacheReferences),
-            Self::L1LoadMisses => Some(Self::L1Loads),
-            Self::BranchMisses => Some(Self::Branches),
-            _ => None,
-        }
-    }
-
-    /// Returns the quantity's name in reports, which is that of perf(1).
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Instructions => "instructions",
-            Self::Cycles => "cycles",
-            Self::CacheReferences => "cache-references",
-            Self::CacheMisses => "cache-misses",
-            Self::L1Loads => "L1-dcache-loads",
-            Self::L1LoadMisses => "L1-dcache-load-misses",
-            Self::Branches => "branches",
-            Self::BranchMisses => "branch-misses",
-            Self::PageFaults => "page-faults",
-        }
-    }
-
-    /// One of so many is sampled. The periods are fixed, so that samples are spread like what is
-    /// counted; prime, so that they do not follow a loop.
-    pub(crate) fn period(self) -> u64 {
-        match self {
-            Self::Clock | Self::Instructions | Self::Cycles | Self::L1Loads | Self::Branches => {
-                1_000_003
-            }
-            Self::CacheReferences | Self::L1LoadMisses => 100_003,
-            Self::CacheMisses | Self::BranchMisses => 10_007,
-            // A program can have a million a second; each sample has 8 KiB.
-            Self::PageFaults => 251,
-        }
-    }
-
-    fn builder(self) -> Builder<'static> {
-        let l1_loads = |result| Cache {
-            which: CacheId::L1D,
-            operation: CacheOp::READ,
-            result,
-        };
-        match self {
-            Self::Clock => Builder::new(Software::CPU_CLOCK),
-            Self::Instructions => Builder::new(Hardware::INSTRUCTIONS),
-            Self::Cycles => Builder::new(Hardware::CPU_CYCLES),
-            Self::CacheReferences => Builder::new(Hardware::CACHE_REFERENCES),
-            Self::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
-            Self::L1Loads => Builder::new(l1_loads(CacheResult::ACCESS)),
-            Self::L1LoadMisses => Builder::new(l1_loads(CacheResult::MISS)),
-            Self::Branches => Builder::new(Hardware::BRANCH_INSTRUCTIONS),
-            Self::BranchMisses => Builder::new(Hardware::BRANCH_MISSES),
-            Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
-        }
-    }
 }
 
 /// A record of the kernel. Times are of CLOCK_MONOTONIC.
@@ -538,76 +438,6 @@ impl Events {
 
 /// Why a quantity that was opened is unavailable.
 const NEVER: &str = "the processor had no register for it while the program ran (multiplexed)";
-/// What was counted for this part of the time was counted all the time: the kernel's two clocks
-/// differ a little.
-const WHOLE: f64 = 0.99;
-
-/// What an event of a task on one processor has counted. Times are nanoseconds.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    /// The task.
-    task: i32,
-    count: u64,
-    /// While the event was enabled and the task ran, on whichever processor.
-    enabled: u64,
-    /// While the task ran on this event's processor, and the event had one of its registers, of
-    /// which there are fewer than events.
-    running: u64,
-}
-
-/// What the events of a quantity have counted together.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Counted {
-    /// The amount; an estimate unless it was counted all the time.
-    pub(crate) amount: u64,
-    /// The part of the time in which it was counted, 0 to 1.
-    pub(crate) part: f64,
-}
-
-impl Counted {
-    /// Scales the count of each task from the time in which it was counted to the time in which the
-    /// task ran, as perf(1) does. `None` without events, and if no task was ever counted.
-    fn of(readings: &[Reading]) -> Option<Self> {
-        let mut tasks: FxHashMap<i32, Reading> = FxHashMap::default();
-        for it in readings {
-            let sum = tasks.entry(it.task).or_insert(Reading {
-                count: 0,
-                enabled: 0,
-                running: 0,
-                ..*it
-            });
-            sum.count = sum.count.saturating_add(it.count);
-            sum.enabled = sum.enabled.max(it.enabled);
-            sum.running = sum.running.saturating_add(it.running);
-        }
-        let (mut amount, mut enabled, mut running) = (0_u64, 0_u64, 0_u64);
-        for it in tasks.values() {
-            let part = it.running as f64 / it.enabled.max(1) as f64;
-            let scaled = match (it.enabled, it.running) {
-                // A short task between two turns of the registers.
-                (1.., 0) => 0,
-                (1.., _) if part < WHOLE => {
-                    u128::from(it.count) * u128::from(it.enabled) / u128::from(it.running)
-                }
-                _ => u128::from(it.count),
-            };
-            amount = amount.saturating_add(u64::try_from(scaled).unwrap_or(u64::MAX));
-            enabled = enabled.saturating_add(it.enabled);
-            running = running.saturating_add(it.running.min(it.enabled));
-        }
-        if readings.is_empty() || (enabled > 0 && running == 0) {
-            return None;
-        }
-        let part = running as f64 / enabled.max(1) as f64;
-        let part = if enabled == 0 || part >= WHOLE {
-            1.0
-        } else {
-            part
-        };
-        Some(Self { amount, part })
-    }
-}
-
 /// Why a counter cannot be opened, for people (perf_event_open(2), "ERRORS").
 fn why(error: &io::Error) -> String {
     use nix::errno::Errno;
@@ -996,41 +826,6 @@ mod tests {
         }
     }
 
-    /// Readings of a task: count, enabled, running.
-    fn readings(task: i32, all: &[(u64, u64, u64)]) -> Vec<Reading> {
-        let all = all.iter().map(|(count, enabled, running)| Reading {
-            task,
-            count: *count,
-            enabled: *enabled,
-            running: *running,
-        });
-        all.collect()
-    }
-
-    /// By hand: a task that ran for 1000, of these 400 on one processor and 600 on another one, and
-    /// was counted for half of it, has twice what was counted.
-    #[test]
-    fn what_was_counted_for_a_part_of_the_time_is_scaled() {
-        let mut all = readings(1, &[(30, 1000, 200), (50, 1000, 300), (0, 1000, 0)]);
-        let expected = |amount, part| Some(Counted { amount, part });
-        assert_eq!(Counted::of(&all), expected(160, 0.5));
-        // Another task was counted all the time: 1500 of 2000.
-        all.extend(readings(2, &[(7, 1000, 1000), (0, 1000, 0)]));
-        assert_eq!(Counted::of(&all), expected(167, 0.75));
-        // The clocks differ a little: exact.
-        assert_eq!(
-            Counted::of(&readings(1, &[(53_017, 1_000_000, 999_990)])),
-            expected(53_017, 1.0)
-        );
-        // A task that never ran has counted nothing.
-        assert_eq!(Counted::of(&readings(1, &[(0, 0, 0)])), expected(0, 1.0));
-        // Never had a register: nothing is known.
-        assert_eq!(Counted::of(&readings(1, &[(0, 9, 0)])), None);
-        assert_eq!(Counted::of(&[]), None);
-        let most = Counted::of(&readings(1, &[(u64::MAX, u64::MAX, 1)]));
-        assert_eq!(most.unwrap().amount, u64::MAX);
-    }
-
     #[test]
     fn a_counter_that_cannot_be_opened_has_its_reason() {
         let of = |number: nix::errno::Errno| why(&io::Error::from_raw_os_error(number as i32));
@@ -1038,25 +833,6 @@ mod tests {
         assert!(of(nix::errno::Errno::EACCES).contains("perf_event_paranoid"));
         assert!(of(nix::errno::Errno::EMFILE).contains("ulimit -n"));
         assert!(of(nix::errno::Errno::EINVAL).contains("refuses it: Invalid argument"));
-    }
-
-    #[test]
-    fn misses_belong_to_what_can_miss() {
-        let pairs = Quantity::COUNTERS
-            .iter()
-            .filter_map(|it| Some((it.name(), it.missed_of()?.name())));
-        assert_eq!(
-            pairs.collect::<Vec<_>>(),
-            [
-                ("cache-misses", "cache-references"),
-                ("L1-dcache-load-misses", "L1-dcache-loads"),
-                ("branch-misses", "branches"),
-            ]
-        );
-        for (at, quantity) in Quantity::COUNTERS.into_iter().enumerate() {
-            assert_eq!(quantity as usize, at + 1);
-        }
-        assert_eq!(Quantity::COUNTERS.len() + 1, Quantity::COUNT);
     }
 
     #[test]

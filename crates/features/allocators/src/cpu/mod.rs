@@ -46,6 +46,7 @@ pub mod chosen;
 mod code;
 pub mod compare;
 pub mod comparison_text;
+mod counted;
 pub mod counter;
 pub(crate) mod doubts;
 mod events;
@@ -55,6 +56,7 @@ mod names;
 pub mod operations;
 pub mod origin;
 pub mod profile;
+mod quantity;
 pub mod report;
 pub mod rows;
 pub mod saved;
@@ -65,10 +67,11 @@ pub mod text;
 
 pub use breakdown::OwnGroup;
 pub use chosen::{Chosen, Pattern};
-pub use events::{OpenError, Options, Quantity, Source, Target};
+pub use events::{OpenError, Options, Source, Target};
 pub use operations::Operations;
 pub use origin::Origin;
 pub use profile::{Profile, Score, Wanted};
+pub use quantity::Quantity;
 pub use saved::Saved;
 pub use session::Session;
 

@@ -2,9 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cpu::events::{
-    Counted, Events, OpenError, Options, Quantity, Record, SampleRecord, Source, Target,
-};
+use crate::cpu::counted::Counted;
+use crate::cpu::events::{Events, OpenError, Options, Record, SampleRecord, Source, Target};
+use crate::cpu::quantity::Quantity;
 use crate::cpu::space::{Frame, Modules, Space};
 
 /// Largest number of processes whose address spaces are known at once.
