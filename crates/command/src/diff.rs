@@ -185,10 +185,13 @@ pub fn page_of(
 
 /// The metric that is compared: in what programs read allocations, if no other one is asked for.
 fn metric(arguments: &Arguments, sides: &Sides, changes: &[MetricChange]) -> Metric {
-    let is_for_people = arguments.format == Format::Text || arguments.html.is_some();
+    let is_for_people = arguments.format == Format::Text && arguments.flamegraph.is_none();
+    // Which metric `--min` means must not depend on the files, nor what is said about a part of them on
+    // the rest.
+    let is_whole = arguments.min == 0 && !arguments.filter.is_given();
     match arguments.metric {
         Some(metric) => metric,
-        None if is_for_people && sides.sampled.is_none() => leading(sides, changes),
+        None if is_for_people && is_whole && sides.sampled.is_none() => leading(sides, changes),
         None => METRIC,
     }
 }

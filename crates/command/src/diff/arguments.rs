@@ -33,7 +33,8 @@ pub struct Arguments {
     pub after: Vec<PathBuf>,
     /// The metric to compare
     ///
-    /// [default: in text and on the page that which changed most, else allocations]
+    /// [default: in text and on the page that which changed most, else, and with --filter and --min,
+    /// allocations]
     #[arg(long, value_name = "METRIC", value_parser = metric::parser())]
     pub metric: Option<Metric>,
     /// Compare what happened in the window with this name
