@@ -103,7 +103,7 @@ CASE void case_wrapper_of_member() { use(new Outer(one)); }
 // type: Owner@8|int@32
 CASE void case_owner_and_inner() { use(new Owner(one)); }
 
-// type: Slot@16|ANY@24
+// type: Slot@16|^std::_Sp_counted_ptr<Slot*@24
 CASE void case_shared_from_slot() { std::shared_ptr<Slot> s(new Slot(nullptr, one)); use(s.get()); }
 
 // type: Wrapper
