@@ -85,7 +85,7 @@ impl Context<'_> {
     pub(crate) fn callers(&self, sites: &[u32], weight: impl Fn(&Site) -> u64) -> Vec<u32> {
         let paths = sites.iter().map(|&site| {
             let site = self.site(site);
-            let head = self.frames.headline(site);
+            let head = self.frames.own_or_headline(site);
             let mut path: Vec<u32> = Vec::new();
             let mut last = u32::MAX;
             for &frame in site.stack.iter().skip(head).take(64) {

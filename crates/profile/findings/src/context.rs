@@ -128,7 +128,7 @@ impl<'a> Context<'a> {
         };
         let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (index, site) in (0..).zip(&process.sites) {
-            let head = context.frames.head(site);
+            let head = context.frames.own_or_head(site);
             let function = head.map_or(u32::MAX, |head| context.frames.function(head));
             by_function.entry(function).or_default().push(index);
         }
@@ -168,13 +168,17 @@ impl<'a> Context<'a> {
 
     /// The headline frame of a site.
     pub(crate) fn head(&self, site: u32) -> Option<u32> {
-        self.frames.head(self.site(site))
+        self.frames.own_or_head(self.site(site))
     }
 
     /// The innermost frames of the user's code, at most four.
     pub(crate) fn path(&self, site: u32) -> Vec<u32> {
         let site = self.site(site);
-        let own = site.stack.iter().skip(self.frames.headline(site)).copied();
+        let own = site
+            .stack
+            .iter()
+            .skip(self.frames.own_or_headline(site))
+            .copied();
         let own = own.filter(|&frame| self.frames.origin(frame) > Origin::UnnamedLibrary);
         own.take(PATH_FRAMES).collect()
     }

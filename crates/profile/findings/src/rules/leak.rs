@@ -208,7 +208,7 @@ fn parting_frame(context: &Context<'_>, group: &Group, sites: &[u32]) -> Option<
         .iter()
         .max_by_key(|&&site| context.site(site).leaked_allocations)?;
     let site = context.site(*most);
-    let own = site.stack.iter().skip(context.frames.headline(site));
+    let own = site.stack.iter().skip(context.frames.own_or_headline(site));
     let own = own.copied();
     let mut own = own.filter(|&frame| context.frames.origin(frame) > Origin::UnnamedLibrary);
     own.find(|frame| !seen.contains(frame))

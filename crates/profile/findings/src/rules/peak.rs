@@ -50,7 +50,7 @@ fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
         let path = context.path(index).into_iter();
         let functions = path.map(|frame| context.frames.function(frame)).collect();
         let inner = site.stack.iter().copied();
-        let inner = inner.take(context.frames.headline(site));
+        let inner = inner.take(context.frames.own_or_headline(site));
         let inner = inner.filter(|&frame| unnamed.contains(&context.frames.origin(frame)));
         let inner = inner.map(|frame| context.frames.function(frame));
         let inner: Vec<u32> = inner.collect();
