@@ -2,6 +2,8 @@
 
 use allotrope_trace::model::ImageId;
 
+use crate::mended::Mended;
+
 /// A rule: what it looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
@@ -9,8 +11,6 @@ pub enum Rule {
     Queue,
     /// Live bytes that rise during the whole run.
     Growth,
-    /// Much that is allocated at the start and kept.
-    KeptBurst,
     /// Many blocks that are freed before their thread allocates again.
     Temporaries,
     /// Blocks that are reallocated again and again to grow.
@@ -35,10 +35,9 @@ pub enum Rule {
 
 impl Rule {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::Queue,
         Self::Growth,
-        Self::KeptBurst,
         Self::Temporaries,
         Self::GrowthChain,
         Self::SmallBlocks,
@@ -56,7 +55,6 @@ impl Rule {
         match self {
             Self::Queue => "queue",
             Self::Growth => "growth",
-            Self::KeptBurst => "kept-burst",
             Self::Temporaries => "temporaries",
             Self::GrowthChain => "growth-chain",
             Self::SmallBlocks => "small-blocks",
@@ -71,7 +69,12 @@ impl Rule {
     }
 
     /// The rule with this name.
+    ///
+    /// `kept-burst` was a rule of its own; what it said, [`Self::Peak`] says.
     pub fn of_name(name: &str) -> Option<Self> {
+        if name == "kept-burst" {
+            return Some(Self::Peak);
+        }
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 }
@@ -145,4 +148,7 @@ pub struct Finding {
     pub sites: Vec<u32>,
     /// What the text is made of.
     pub numbers: Vec<Number>,
+    /// What the process would be without the mistake; `None` if that is not known, or only the resident
+    /// memory would change.
+    pub mended: Option<Mended>,
 }
