@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_attribution::{Glue, Suppressions};
 use allotrope_diff::chance::add_intervals;
-use allotrope_diff::{Diff, DiffOptions, compare};
+use allotrope_diff::{Diff, DiffOptions, MetricChange, compare, leading_metric, metric_changes};
 use allotrope_formats::Limits;
 use allotrope_profile::{Metric, MetricSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
@@ -28,7 +28,7 @@ use crate::replacing;
 use crate::standard_output;
 use crate::style::style;
 use crate::to_write::ToWrite;
-use arguments::Format;
+use arguments::{Format, METRIC};
 use limit::FailOn;
 use sides::{Input, Sides, Wanted, read, titles};
 
@@ -110,8 +110,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if sides.sampled.is_some() {
         check_sampled(arguments)?;
     }
+    let changes = match sides.sampled {
+        Some(_) => Vec::new(),
+        None => metric_changes(&sides.before, &sides.after),
+    };
     let options = DiffOptions {
-        metric: arguments.metric,
+        metric: metric(arguments, &sides, &changes),
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
         suppressions,
@@ -143,7 +147,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             standard_output::print_log(|out| sections::write(&diff, &selection, out))?
         }
         Format::Text | Format::Markdown => {
-            let options = text_options(arguments, &sides, &selection);
+            let options = DiffTextOptions {
+                changes,
+                ..text_options(arguments, &sides, &selection)
+            };
             standard_output::print_text(|out| text::write(&diff, &options, out))?;
         }
     }
@@ -164,13 +171,8 @@ pub fn page_of(
         limits,
     };
     let (sides, inputs) = read(files.map(std::slice::from_ref), &wanted)?;
-    let sets = || sides.before.iter().chain(&sides.after);
-    let is_given = |metric: &Metric| sets().all(|set| set.known.has(*metric));
     let options = DiffOptions {
-        metric: Metric::OFFERED
-            .into_iter()
-            .find(is_given)
-            .unwrap_or(Metric::Allocations),
+        metric: leading(&sides, &metric_changes(&sides.before, &sides.after)),
         glue,
         suppressions,
         ..DiffOptions::default()
@@ -179,6 +181,25 @@ pub fn page_of(
     inputs.iter().for_each(Input::print_notes);
     sides.notes().iter().for_each(message::print);
     page::bytes(&sides, &inputs, &diff, &options, None)
+}
+
+/// The metric that is compared: in what programs read allocations, if no other one is asked for.
+fn metric(arguments: &Arguments, sides: &Sides, changes: &[MetricChange]) -> Metric {
+    let is_for_people = arguments.format == Format::Text || arguments.html.is_some();
+    match arguments.metric {
+        Some(metric) => metric,
+        None if is_for_people && sides.sampled.is_none() => leading(sides, changes),
+        None => METRIC,
+    }
+}
+
+/// The metric that changed most; the first that all files give if none did.
+fn leading(sides: &Sides, changes: &[MetricChange]) -> Metric {
+    let sets = || sides.before.iter().chain(&sides.after);
+    let is_given = |metric: &Metric| sets().all(|set| set.known.has(*metric));
+    leading_metric(changes, &sides.before, &sides.after)
+        .or_else(|| Metric::OFFERED.into_iter().find(is_given))
+        .unwrap_or(METRIC)
 }
 
 /// The two files, if one is a saved report of this subcommand; `None` if none is.

@@ -189,6 +189,7 @@ fn print_list<'p>(
 ) -> Result<(), Failure> {
     arguments.pager.print(|output| match by {
         By::Function => text::write_by(&attributed(), Grouping::Function, options, output),
+        By::Own => text::write_by(&attributed(), Grouping::Own, options, output),
         By::Module => text::write_by(&attributed(), Grouping::Module, options, output),
         By::Type => text::write_by(&attributed(), Grouping::Type, options, output),
         By::Process => text::write_processes(profile, arguments.merge, options, output),

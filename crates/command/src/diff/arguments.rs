@@ -32,9 +32,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     pub after: Vec<PathBuf>,
     /// The metric to compare
-    #[arg(long, value_name = "METRIC", default_value_t = METRIC,
-          value_parser = metric::parser())]
-    pub metric: Metric,
+    ///
+    /// [default: in text and on the page that which changed most, else allocations]
+    #[arg(long, value_name = "METRIC", value_parser = metric::parser())]
+    pub metric: Option<Metric>,
     /// Compare what happened in the window with this name
     ///
     /// Each run of the window is a run of its side.

@@ -9,7 +9,7 @@ use allotrope_text::{Shown, to_json_writer};
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 
-use super::arguments::{Arguments, Format, METRIC, TOP};
+use super::arguments::{Arguments, Format, TOP};
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::standard_output;
 use crate::style::style;
@@ -22,7 +22,7 @@ pub fn refuse_stack_options(
     what: &str,
 ) -> Result<(), Failure> {
     let options = [
-        ("--metric", arguments.metric != METRIC),
+        ("--metric", arguments.metric.is_some()),
         ("--window", arguments.window.is_some()),
         ("--per", arguments.per.is_some()),
         ("--min", arguments.min > 0),

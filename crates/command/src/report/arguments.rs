@@ -166,7 +166,9 @@ impl Arguments {
 pub(super) enum By {
     /// The functions that head the stacks, whatever their lines
     Function,
-    /// Their modules
+    /// The innermost functions of the program's own code
+    Own,
+    /// The modules of the functions that head the stacks
     Module,
     /// Whole stacks; the list of --lists for one metric
     Stack,

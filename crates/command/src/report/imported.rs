@@ -54,6 +54,7 @@ pub fn report(
             return Ok(FINE);
         }
         Mode::List(By::Function) => (None, Some(Grouping::Function)),
+        Mode::List(By::Own) => (None, Some(Grouping::Own)),
         Mode::List(By::Module) => (None, Some(Grouping::Module)),
         Mode::List(By::Type) => (None, Some(Grouping::Type)),
         Mode::Stacks(tree) => (tree, None),

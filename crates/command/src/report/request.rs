@@ -86,7 +86,7 @@ impl Mode<'_> {
                 ..nothing
             },
             Self::List(by) => Wanted {
-                times: matches!(by, By::Function | By::Thread | By::Type).then_some(&[]),
+                times: matches!(by, By::Function | By::Own | By::Thread | By::Type).then_some(&[]),
                 thread_times: by == By::Thread,
                 site_details: matches!(by, By::Size | By::Entry),
                 ..nothing
@@ -266,7 +266,7 @@ pub fn option_of_events(arguments: &Arguments, time: &TimeArguments) -> Option<&
     let time = time.option();
     let needs_events = matches!(
         arguments.by,
-        Some(By::Function | By::Module | By::Stack | By::Size | By::Type)
+        Some(By::Function | By::Own | By::Module | By::Stack | By::Size | By::Type)
     );
     let needs = [
         (arguments.tree.is_some(), "--tree"),

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use allotrope_attribution::{Code, FrameText, Glue, Heads, Matcher, Origin, Suppressions};
+use allotrope_attribution::{FrameText, Glue, Matcher, Origin, Suppressions};
 use allotrope_symbols::Locator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -294,12 +294,11 @@ impl Watch {
 
 /// The place in a stack of the frame that stands for it.
 fn headline(glue: &Glue, stack: &[Frame]) -> usize {
-    let code = |frame: &Frame| -> Code {
-        let module = frame.module.module.rsplit('/').next().unwrap_or_default();
-        glue.code(frame, module)
-    };
-    let codes: Vec<Code> = stack.iter().map(code).collect();
-    Heads::of(codes.into_iter()).headline as usize
+    let frames = stack.iter().map(|frame| {
+        let module = &*frame.module.module;
+        (frame, module.rsplit('/').next().unwrap_or_default())
+    });
+    allotrope_attribution::headline(glue, frames)
 }
 
 fn is_suppressed(suppressions: &Suppressions, stack: &[Frame]) -> bool {

@@ -12,6 +12,8 @@ use rustc_hash::FxHashMap;
 pub enum Grouping {
     /// The function of the frame that heads the stack.
     Function,
+    /// The function of the user's own frame; that of the head if there is none.
+    Own,
     /// The module of that frame.
     Module,
     /// The type of the blocks, as far as it is known.
@@ -42,8 +44,12 @@ pub(crate) struct Group<'a> {
     pub leaked_blocks: u64,
     /// Temporary allocations.
     pub temporary: u64,
-    /// Bytes at the peak, by the frame that heads the stacks.
-    heads: FxHashMap<u32, u64>,
+    /// Bytes at the peak and blocks, by the frame that heads the stacks, or that is the user's own
+    /// if the line of the head is not known.
+    places: FxHashMap<u32, [u64; 2]>,
+    /// Bytes at the peak and blocks, by the function further out that tells sites of one head
+    /// apart.
+    outer: BTreeMap<&'a str, [u64; 2]>,
 }
 
 impl<'a> Group<'a> {
@@ -60,11 +66,12 @@ impl<'a> Group<'a> {
             leaked_bytes: 0,
             leaked_blocks: 0,
             temporary: 0,
-            heads: FxHashMap::default(),
+            places: FxHashMap::default(),
+            outer: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, process: &'a Process, site: &'a Site, head: Option<u32>) {
+    fn add(&mut self, process: &'a Process, site: &'a Site) {
         let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
         self.sites.push((process, site));
         add(&mut self.allocations, site.allocations);
@@ -74,9 +81,30 @@ impl<'a> Group<'a> {
         add(&mut self.leaked_bytes, site.leaked_bytes);
         add(&mut self.leaked_blocks, site.leaked_allocations);
         add(&mut self.temporary, site.temporary_allocations);
-        if let Some(head) = head {
-            add(self.heads.entry(head).or_default(), site.bytes_at_peak);
+    }
+
+    /// Adds the source line of a site's head, or the user's own further out if it is not known.
+    fn add_places(&mut self, profile: &'a Profile, site: &Site, headlines: &Headlines) {
+        let Some(head) = headlines.head(site) else {
+            return;
+        };
+        let own = headlines.own_or_head(site).unwrap_or(head);
+        let frame = |index: u32| profile.frames.get(index as usize);
+        let has_line = frame(head).is_some_and(|frame| frame.line > 0);
+        let place = if has_line { head } else { own };
+        add_weight(self.places.entry(place).or_default(), weight(site));
+        let outer = headlines.told_apart_by(site);
+        let outer = outer.filter(|&it| headlines.function(it) != headlines.function(head));
+        if let Some(outer) = outer.and_then(frame) {
+            add_weight(self.outer.entry(&outer.function).or_default(), weight(site));
         }
+    }
+
+    /// The function further out through which most of the group comes, and whether there are
+    /// others: the user's own, or one with a name if the head has none.
+    pub(crate) fn outer(&self) -> Option<(&'a str, bool)> {
+        let (name, _) = self.outer.iter().max_by_key(|&(_, weight)| weight)?;
+        Some((name, self.outer.len() > 1))
     }
 
     /// The value of a metric and the number of blocks that it counts.
@@ -95,19 +123,30 @@ impl<'a> Group<'a> {
     /// The source file with the most bytes at the peak and its lines, the one with the
     /// most first; `None` if no line is known.
     pub(crate) fn lines(&self, profile: &'a Profile) -> Option<(&'a str, Vec<u32>)> {
-        let mut lines: BTreeMap<(&str, u32), u64> = BTreeMap::new();
-        for (&head, &bytes) in &self.heads {
-            let frame = profile.frames.get(head as usize);
+        let mut lines: BTreeMap<(&str, u32), [u64; 2]> = BTreeMap::new();
+        for (&place, weight) in &self.places {
+            let frame = profile.frames.get(place as usize);
             if let Some(frame) = frame.filter(|frame| frame.line > 0) {
                 let line = lines.entry((&frame.file, frame.line)).or_default();
-                *line = line.saturating_add(bytes);
+                add_weight(line, *weight);
             }
         }
-        let (&(file, _), _) = lines.iter().max_by_key(|&(_, &bytes)| bytes)?;
+        let (&(file, _), _) = lines.iter().max_by_key(|&(_, &weight)| weight)?;
         let of_file = lines.iter().filter(|((of, _), _)| *of == file);
-        let mut lines: Vec<(u64, u32)> = of_file.map(|(&(_, line), &it)| (it, line)).collect();
-        lines.sort_by_key(|&(bytes, line)| (std::cmp::Reverse(bytes), line));
+        let mut lines: Vec<([u64; 2], u32)> = of_file.map(|(&(_, line), &it)| (it, line)).collect();
+        lines.sort_by_key(|&(weight, line)| (std::cmp::Reverse(weight), line));
         Some((file, lines.into_iter().map(|(_, line)| line).collect()))
+    }
+}
+
+/// What decides which lines and functions of a group are named: bytes at the peak, then blocks.
+fn weight(site: &Site) -> [u64; 2] {
+    [site.bytes_at_peak, site.allocations]
+}
+
+fn add_weight(sum: &mut [u64; 2], weight: [u64; 2]) {
+    for (sum, value) in sum.iter_mut().zip(weight) {
+        *sum = sum.saturating_add(value);
     }
 }
 
@@ -125,7 +164,10 @@ pub(crate) fn groups<'a>(
     let mut type_numbers: FxHashMap<String, u32> = FxHashMap::default();
     for process in processes {
         for site in &process.sites {
-            let index = headlines.head(site);
+            let index = match grouping {
+                Grouping::Own => headlines.own_or_head(site),
+                _ => headlines.head(site),
+            };
             let frame = index.and_then(|index| profile.frames.get(index as usize));
             let type_name = types.as_ref().and_then(|types| types.of(site));
             let key = match (index, frame) {
@@ -151,7 +193,14 @@ pub(crate) fn groups<'a>(
                     ..Group::new(frame, key.0)
                 });
             }
-            groups[group].add(process, site, index);
+            groups[group].add(process, site);
+            match (grouping, index) {
+                (Grouping::Own, Some(own)) => {
+                    let place = groups[group].places.entry(own).or_default();
+                    add_weight(place, weight(site));
+                }
+                _ => groups[group].add_places(profile, site, headlines),
+            }
         }
     }
     groups

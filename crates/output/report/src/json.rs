@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_attribution::{Attributed, BlockTypes, Rule, Suppressions};
+use allotrope_attribution::{Attributed, BlockTypes, Headlines, Rule, Suppressions};
 use allotrope_findings::Finding;
 use allotrope_profile::warnings::{all_warnings, waits};
 use allotrope_profile::{Frame, FrameForm, Process, Profile, SizeFigures, Totals};
@@ -91,7 +91,7 @@ pub fn write(
             process,
             profile,
             options.per(process),
-            (&mut rules, &types),
+            (&mut rules, &types, &attributed.headlines),
             &numbers,
             &mut out,
         )?;
@@ -122,7 +122,7 @@ fn write_process(
     process: &Process,
     profile: &Profile,
     per: Option<f64>,
-    (rules, types): (&mut RuleFinder<'_>, &BlockTypes<'_>),
+    (rules, types, headlines): (&mut RuleFinder<'_>, &BlockTypes<'_>, &Headlines),
     numbers: &Numbers,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -159,6 +159,7 @@ fn write_process(
         rules: &rules,
         per,
         types,
+        headlines,
         duration_us: process.duration_us,
     };
     json_sites::write(&process.sites, &additions, numbers, out)?;

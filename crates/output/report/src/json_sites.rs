@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread;
 
-use allotrope_attribution::{BlockTypes, Rule};
+use allotrope_attribution::{BlockTypes, Headlines, Rule};
 use allotrope_profile::{Metric, Site};
 
 use crate::json_append::{append_float, append_lifetimes, append_number};
@@ -39,6 +39,8 @@ pub(crate) struct Additions<'a> {
     pub(crate) per: Option<f64>,
     /// The types of blocks.
     pub(crate) types: &'a BlockTypes<'a>,
+    /// The frames that stand for the stacks.
+    pub(crate) headlines: &'a Headlines,
     /// Duration of the process, in microseconds.
     pub(crate) duration_us: u64,
 }
@@ -162,6 +164,13 @@ impl Additions<'_> {
             duration => site.lifetimes.mean_us() / duration as f64,
         };
         append_float("lifetime_share", share, text);
+        if let Some(head) = self.headlines.head(site) {
+            append_number("head", head.into(), text);
+        }
+        let own = self.headlines.own(site);
+        if let Some(&own) = own.and_then(|own| site.stack.get(own)) {
+            append_number("own", own.into(), text);
+        }
         if let Some(per) = self.per {
             append_float("allocations_each", site.allocations as f64 / per, text);
             let bytes = site.allocated_bytes as f64;
@@ -186,6 +195,7 @@ impl Additions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allotrope_attribution::Glue;
     use allotrope_profile::{Profile, Stack};
 
     #[test]
@@ -204,6 +214,7 @@ mod tests {
                 rules: &[],
                 per: Some(2.0),
                 types: &types,
+                headlines: &Headlines::new(&profile, &Glue::none()),
                 duration_us: 0,
             };
             write(&sites, &additions, &Numbers::new(3), &mut text).unwrap();

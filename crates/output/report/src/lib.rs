@@ -8,6 +8,7 @@
 
 mod block_figures;
 mod block_records;
+mod common_caller;
 pub mod diff;
 pub mod flame_graph;
 mod free_frames;

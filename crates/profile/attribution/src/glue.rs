@@ -169,9 +169,12 @@ impl Glue {
             return Origin::Glue;
         }
         let is_generated = frame.generated || own_code::is_generated_by_swift(function);
-        let is_library = own_code::is_library(module);
+        let is_interpreter = own_code::is_interpreter(module);
+        let is_library = own_code::is_library(module) || is_interpreter;
         match (file.is_empty(), own_code::is_unnamed(module, function)) {
-            (false, _) if is_generated || own_code::is_dependency(file) => Origin::Library,
+            (false, _) if is_generated || is_interpreter || own_code::is_dependency(file) => {
+                Origin::Library
+            }
             (false, _) => match &self.repository {
                 Some(files) if files.contains(file) => Origin::Repository,
                 _ => Origin::Own,

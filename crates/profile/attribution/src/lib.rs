@@ -7,7 +7,8 @@
 //!
 //! - `own_code`: origins by the paths of source files and the names of modules.
 //! - `glue`, `names`: origins by patterns on function names, after normalising these.
-//! - `wrappers`, `roots`: functions that say nothing about a stack; [`Heads`] chooses.
+//! - `generic_names`, `passing`, `wrappers`, `roots`: functions that say nothing about a stack.
+//! - `heads`: which frame heads a stack in a list. Differences are headed by [`Heads`].
 //! - `block_types`: which types the names in a stack prove.
 //! - `headlines`, `attributed`: all of this for the frames and stacks of one profile.
 #![forbid(unsafe_code)]
@@ -15,10 +16,13 @@
 mod attributed;
 mod block_types;
 mod error;
+mod generic_names;
 mod glue;
 mod headlines;
+mod heads;
 pub mod names;
 mod own_code;
+mod passing;
 mod roots;
 mod suppressions;
 mod wrappers;
@@ -27,7 +31,7 @@ pub use crate::attributed::Attributed;
 pub use crate::block_types::BlockTypes;
 pub use crate::error::ListError;
 pub use crate::glue::Glue;
-pub use crate::headlines::Headlines;
+pub use crate::headlines::{Headlines, headline};
 pub use crate::own_code::{Code, Origin};
 pub use crate::roots::mark_roots;
 pub use crate::suppressions::{FrameText, Matcher, Rule, Suppressions};

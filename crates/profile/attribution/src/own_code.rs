@@ -210,8 +210,10 @@ fn is_versioned_go(file: &str) -> bool {
 
 /// Whether a source file belongs to a dependency, or to a package that is installed.
 pub(crate) fn is_dependency(file: &str) -> bool {
-    // `cargo:`: as budgets normalise the path of a crate's source.
+    // `cargo:`: as budgets normalise the path of a crate's source. `node:`: what Node.js has
+    // within itself.
     file.starts_with("cargo:")
+        || file.starts_with("node:")
         || DEPENDENCY.iter().any(|part| {
             // A path relative to the repository begins without the slash.
             file.contains(part) || file.starts_with(part.trim_start_matches('/'))
@@ -275,6 +277,19 @@ pub(crate) fn is_c_library(module: &str) -> bool {
 /// Whether a module's file name is that of a shared library.
 pub(crate) fn is_library(module: &str) -> bool {
     module.contains(".so") || module.ends_with(".dylib") || module == "linux-vdso"
+}
+
+/// Whether a module is an interpreter, or the library of one: what it runs is the user's, but it
+/// is not, also where its source is known.
+pub(crate) fn is_interpreter(module: &str) -> bool {
+    const NAMES: &[&str] = &["node", "nodejs", "python", "ruby"];
+    let name = module.strip_prefix("lib").unwrap_or(module);
+    // `python3.11`, `libpython3.11.so.1.0`, `libruby-3.1.so.3.1`.
+    let name = name.split(".so").next().unwrap_or(name);
+    let end = name.find(|c: char| !c.is_ascii_alphabetic());
+    let (name, version) = name.split_at(end.unwrap_or(name.len()));
+    let is_version = |c: char| c.is_ascii_digit() || ".-_dm".contains(c);
+    NAMES.contains(&name) && version.chars().all(is_version)
 }
 
 /// Whether a shared library may be a part of the program: installed libraries have a version
@@ -376,9 +391,36 @@ mod tests {
             "/home/me/proj/build/_deps/fmt-src/include/fmt/core.h",
             "_deps/fmt-src/include/fmt/core.h",
             "node_modules/addon/addon.cc",
+            "node:internal/modules/cjs/loader",
         ] {
             assert!(is_dependency(file), "{file}");
             assert!(!is_standard_library(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn interpreters_are_known_by_their_names() {
+        for module in [
+            "python3.11",
+            "python3",
+            "libpython3.11.so.1.0",
+            "libpython3.12d.so.1.0",
+            "ruby",
+            "ruby3.1",
+            "libruby-3.1.so.3.1",
+            "node",
+        ] {
+            assert!(is_interpreter(module), "{module}");
+        }
+        for module in [
+            "_imaging.cpython-311-x86_64-linux-gnu.so",
+            "python-thing",
+            "noded",
+            "rubygems.so",
+            "app",
+            "",
+        ] {
+            assert!(!is_interpreter(module), "{module}");
         }
     }
 

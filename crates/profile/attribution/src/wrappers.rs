@@ -143,8 +143,8 @@ pub struct Requests<I> {
 
 /// Marks the functions as wrappers that only pass requests on:
 ///
-/// - in every stack they are the innermost function that is neither glue nor a wrapper of
-///   the list, so nothing that they call allocates but allocators;
+/// - in more than nine of ten of their stacks they are the innermost function that is neither glue
+///   nor a wrapper of the list, so hardly anything that they call allocates but allocators;
 /// - at least eight functions call them; and
 /// - the callers choose the size: their mean sizes differ, at least half as many as there
 ///   are callers. So a function that makes one kind of object is no wrapper.
@@ -164,37 +164,62 @@ pub fn mark_forwarding<I>(
     });
     let numbers: Vec<Option<u32>> = numbers.collect();
     let count = functions.iter().max().map_or(0, |&last| last as usize + 1);
-    // By function: whether it calls another one, or nothing calls it.
-    let mut calls = vec![false; count];
+    let mut stacks_of = vec![StacksOf::default(); count];
     // By function and caller: blocks and bytes.
     let mut requests: FxHashMap<(u32, u32), [u64; 2]> = FxHashMap::default();
-    for stack in stacks {
+    for (stack_number, stack) in (1..).zip(stacks) {
         let number = |frame: u32| numbers.get(frame as usize).copied().flatten();
         let mut functions = stack.frames.filter_map(number);
         let Some(innermost) = functions.next() else {
             continue;
         };
+        stacks_of[innermost as usize].add(stack_number, true);
         let mut outer = functions.skip_while(|&function| function == innermost);
         let Some(caller) = outer.next() else {
             // A `main`.
-            calls[innermost as usize] = true;
+            stacks_of[innermost as usize].is_outermost = true;
             continue;
         };
         let sums = requests.entry((innermost, caller)).or_default();
         sums[0] = sums[0].saturating_add(stack.blocks);
         sums[1] = sums[1].saturating_add(stack.bytes);
-        calls[caller as usize] = true;
-        outer.for_each(|function| calls[function as usize] = true);
+        stacks_of[caller as usize].add(stack_number, false);
+        outer.for_each(|function| stacks_of[function as usize].add(stack_number, false));
     }
     let mut callers: FxHashMap<u32, Vec<[u64; 2]>> = FxHashMap::default();
     for ((function, _), sums) in requests {
-        if !calls[function as usize] {
+        if stacks_of[function as usize].is_innermost() {
             callers.entry(function).or_default().push(sums);
         }
     }
     callers.retain(|_, sums| forwards(sums));
     for (code, function) in codes.iter_mut().zip(functions) {
         code.is_wrapper |= code.origin > Origin::Glue && callers.contains_key(function);
+    }
+}
+
+/// The stacks of a function.
+#[derive(Debug, Clone, Copy, Default)]
+struct StacksOf {
+    all: u32,
+    /// Of these, those of which it is the innermost function.
+    innermost: u32,
+    /// The number of the last one.
+    last: u32,
+    /// Nothing calls it in one of them.
+    is_outermost: bool,
+}
+
+impl StacksOf {
+    fn add(&mut self, stack: u32, is_innermost: bool) {
+        if std::mem::replace(&mut self.last, stack) != stack {
+            self.all += 1;
+            self.innermost += u32::from(is_innermost);
+        }
+    }
+
+    fn is_innermost(self) -> bool {
+        !self.is_outermost && u64::from(self.innermost) * 10 > u64::from(self.all) * 9
     }
 }
 

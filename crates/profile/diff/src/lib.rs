@@ -24,6 +24,8 @@
 //! 9. `blame`, `call_changes`: group the remaining differences by cause.
 //! 10. `entries`, `differing_frame`: build the result.
 //!
+//! `leading` says which metrics differ at all, and which of them to compare first.
+//!
 //! The result does not depend on the order of the input, and exchanging the
 //! sides exchanges the result.
 #![forbid(unsafe_code)]
@@ -41,6 +43,7 @@ mod error;
 mod frames;
 mod hungarian;
 mod keys;
+mod leading;
 mod match_by_name;
 mod match_level;
 mod net;
@@ -52,6 +55,7 @@ mod staying;
 use std::fmt;
 
 pub use error::DiffError;
+pub use leading::{MetricChange, leading_metric, metric_changes};
 
 pub use crate::chance::Interval;
 use allotrope_attribution::{FrameText, Glue, Matcher, Origin, Rule, Suppressions};

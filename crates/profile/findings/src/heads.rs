@@ -30,7 +30,7 @@ const ALLOCATORS: [&str; 7] = [
 pub(crate) fn of(profile: &Profile, sites: &[Site], frames: &Headlines) -> Vec<u32> {
     let mut heads: Vec<u32> = sites
         .iter()
-        .map(|site| frames.headline(site) as u32)
+        .map(|site| frames.own_or_headline(site) as u32)
         .collect();
     for _ in 0..MAX_ROUNDS {
         let mut handing_on = handing_on(sites, frames, &heads);

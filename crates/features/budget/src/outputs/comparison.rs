@@ -92,6 +92,7 @@ fn stacks(case: &ComparedCase, options: &ComparisonOptions, out: &mut dyn Write)
                 moved: None,
                 ..Hints::default()
             },
+            changes: Vec::new(),
             titles: [Vec::new(), Vec::new()],
             remarks: remarks.map(|(_, remark)| remark.clone()).collect(),
         };

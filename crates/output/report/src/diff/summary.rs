@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, Kind, Noise};
+use allotrope_diff::{Diff, Entry, Kind, MetricChange, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text_options::DiffTextOptions;
@@ -37,6 +37,7 @@ pub(super) fn write(
     if !options.titles.iter().all(Vec::is_empty) {
         writeln!(out)?;
     }
+    changes(diff, options, out)?;
     table(diff, options, out)?;
     noise(diff, options, out)?;
     if let Some(interval) = &diff.interval {
@@ -72,6 +73,40 @@ pub(super) fn line(
 ) -> io::Result<()> {
     let text = cut_middle(&clean(text), options.style.columns());
     writeln!(out, "{}", options.style.paint(role, &text))
+}
+
+/// The metrics that changed, if there are others than the one that is compared: that first, then the
+/// others.
+fn changes(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let (mut all, others): (Vec<&MetricChange>, Vec<&MetricChange>) = options
+        .changes
+        .iter()
+        .partition(|it| it.metric == diff.metric);
+    if others.is_empty() {
+        return Ok(());
+    }
+    all.extend(others);
+    line("What changed", Role::Title, options, out)?;
+    let titles = ["before", "after", "change"].map(right);
+    let mut table = Table::new([left("")].into_iter().chain(titles));
+    for change in all {
+        let relative = change.relative() * 100.0;
+        let relative = match relative {
+            _ if relative.is_infinite() => "new".to_owned(),
+            // Not `+0.0 %` for what changed.
+            _ if relative.abs() < 0.05 => signed(change.difference()),
+            _ if relative >= 1000.0 => format!("{:.1} times", relative / 100.0 + 1.0),
+            _ => format!("{relative:+.1} %"),
+        };
+        table.row([
+            change.metric.words().to_owned(),
+            count(change.before),
+            count(change.after),
+            relative,
+        ]);
+    }
+    write_lines(out, table.lines(options.style))?;
+    writeln!(out)
 }
 
 fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What the text of a comparison shows, and how.
 
 use super::selection::Selection;
+use allotrope_diff::MetricChange;
 use allotrope_text::Style;
 
 /// What a text shows.
@@ -14,6 +15,8 @@ pub struct DiffTextOptions {
     pub top: usize,
     /// Whole stacks, a frame a line, allocators' and runtimes' frames too.
     pub all_frames: bool,
+    /// The metrics that changed, for the head.
+    pub changes: Vec<MetricChange>,
     /// The names of the runs before, and of those after.
     pub titles: [Vec<String>; 2],
     /// The options of the command that show what is left out.
@@ -49,6 +52,7 @@ impl Default for DiffTextOptions {
             selection: Selection::default(),
             top: 20,
             all_frames: false,
+            changes: Vec::new(),
             titles: [Vec::new(), Vec::new()],
             hints: Hints::default(),
             remarks: Vec::new(),

@@ -34,13 +34,14 @@ pub fn write_by(
     let whole: u64 = all.iter().map(|group| group.value(metric)[0]).sum();
     let by = match grouping {
         Grouping::Function => "function",
+        Grouping::Own => "function of the program's own code",
         Grouping::Module => "module",
         Grouping::Type => "type of blocks",
     };
     let title = format!("{}, by {by}", capitalised(describe(metric, options)));
     let top: Vec<&Group<'_>> = all.iter().take(options.top).collect();
     let lines = match grouping {
-        Grouping::Function => rows(profile, &title, &top, metric, whole, options),
+        Grouping::Function | Grouping::Own => rows(profile, &title, &top, metric, whole, options),
         Grouping::Module => module_rows(profile, &title, &top, metric, whole, options),
         Grouping::Type => type_rows(&title, &top, metric, whole, options),
     };
@@ -110,13 +111,21 @@ fn type_rows(
     lay_out(title, groups, metric, whole, options, &name)
 }
 
+/// Between a function and the one further out that tells what it was called for.
+const CALLED_BY: &str = " ← ";
+
 fn function(profile: &Profile, group: &Group<'_>) -> String {
-    match group.frame {
+    let name = match group.frame {
         Some(frame) if group.is_unnamed => {
             format!("{} (no names)", profile.module_name(frame))
         }
         Some(frame) => frame.function.to_string(),
         None => "[no stack]".to_owned(),
+    };
+    match group.outer() {
+        Some((outer, false)) => format!("{name}{CALLED_BY}{outer}"),
+        Some((outer, true)) => format!("{name}{CALLED_BY}{outer}, …"),
+        None => name,
     }
 }
 
@@ -149,10 +158,14 @@ fn short_location(location: &str, room: usize) -> String {
 
 /// A function's name that is indented by two columns.
 fn short_name(name: &str, room: usize) -> String {
-    format!(
-        "  {}",
-        shorten::name(name.trim_start(), room.saturating_sub(2))
-    )
+    let (name, room) = (name.trim_start(), room.saturating_sub(2));
+    let Some((head, own)) = name.split_once(CALLED_BY) else {
+        return format!("  {}", shorten::name(name, room));
+    };
+    let room = room.saturating_sub(columns(CALLED_BY));
+    let head = shorten::name(head, room.saturating_sub(columns(own).min(room / 2)));
+    let own = shorten::name(own, room.saturating_sub(columns(&head)));
+    format!("  {head}{CALLED_BY}{own}")
 }
 
 /// `name` gives the name and the location of a group.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use allotrope_profile::{Frame, Profile};
 
 use crate::numbers::plural;
-use crate::shorten::name;
+use crate::shorten::{clean, name};
 use crate::text::lists;
 use crate::text::options::TextOptions;
 use allotrope_text::{Role, Style, columns, cut};
@@ -26,6 +26,24 @@ pub(super) fn line(profile: &Profile, frame: &Frame, before: &str, style: Style)
     line.trim_end().to_owned()
 }
 
+/// What the frames further in than the first that is shown are; `None` if there are none.
+fn further_in(profile: &Profile, frames: &[u32]) -> Option<String> {
+    let mut modules: Vec<String> = Vec::new();
+    for &frame in frames {
+        let frame = profile.frames.get(frame as usize)?;
+        let module = clean(&profile.module_name(frame));
+        if !module.is_empty() && !modules.contains(&module) {
+            modules.push(module);
+        }
+    }
+    let number = plural(frames.len(), "frame", "frames");
+    let of = match modules.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", modules.join(", ")),
+    };
+    (!frames.is_empty()).then(|| format!("… {number}{of} further in (--all-frames)"))
+}
+
 /// Writes the frames of a stack from the first one that is shown, with a mark at the one
 /// that heads it.
 pub(super) fn write_frames(
@@ -40,6 +58,10 @@ pub(super) fn write_frames(
         true => 0,
         false => first_shown,
     };
+    if let Some(text) = further_in(profile, stack.get(..first).unwrap_or_default()) {
+        let text = cut(&format!("      {text}"), width);
+        writeln!(out, "{}", options.style.paint(Role::Location, &text))?;
+    }
     for (index, &frame) in stack.iter().enumerate().skip(first) {
         let Some(frame) = profile.frames.get(frame as usize) else {
             continue;

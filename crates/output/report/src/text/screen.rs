@@ -11,6 +11,7 @@ use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
 
+use crate::common_caller::common_caller;
 use crate::groups::{Group, Grouping, groups};
 use crate::numbers::{bytes, count, duration, plural};
 use crate::selection::processes;
@@ -352,6 +353,16 @@ fn held(
         [_] => "Held at the peak, by function",
         _ => "Held at the peaks, by function",
     };
+    let common = match shown {
+        [one] => common_caller(profile, one, &screen.attributed.headlines),
+        _ => None,
+    };
+    let common = common.and_then(|common| {
+        let frame = profile.frames.get(common.frame as usize)?;
+        let before = format!("  {:.0} % of it was allocated below ", common.share * 100.0);
+        Some(frames::line(profile, frame, &before, options.style))
+    });
+    let room = room.saturating_sub(usize::from(common.is_some()));
     let mut lines = vec![String::new()];
     let rows: Vec<&Group<'_>> = all.iter().take(room).collect();
     lines.extend(by::rows(
@@ -362,6 +373,7 @@ fn held(
         whole,
         options,
     ));
+    lines.extend(common);
     lines
 }
 

@@ -249,6 +249,7 @@ impl Text<'_> {
             selection: Selection::default(),
             top: self.options.top,
             all_frames: self.options.stacks,
+            changes: Vec::new(),
             titles: [Vec::new(), Vec::new()],
             hints: Hints {
                 stacks: Some("--stacks"),
