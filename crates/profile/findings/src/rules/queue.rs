@@ -4,7 +4,7 @@
 //! in other threads overtake each other: 60 %) if
 //!
 //! - at least 32 of the blocks, and 5 % of the peak or 1 MiB, were live at a time, and at most
-//!   half is live at the end;
+//!   three quarters are live at the end;
 //! - those that were freed had waited for at least 5 % of the run on average;
 //! - they are served bit by bit: without the eight buckets of time (of 256) in which the most are
 //!   freed, at least 32, and 2 %, that waited for 2.5 % of the run are freed in at least eight
@@ -42,7 +42,7 @@ const MIN_SERVED: f64 = 0.02;
 const AT_ONCE: usize = 8;
 const MIN_MOMENTS: usize = 8;
 /// The largest part of the blocks that is live at the end: more are not waiting, but lost.
-const MAX_LEFT: f64 = 0.5;
+const MAX_LEFT: f64 = 0.75;
 const NEARLY_FULL: f64 = 0.85;
 const BOUNDED: f64 = 0.5;
 
