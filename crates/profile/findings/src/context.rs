@@ -10,9 +10,8 @@ use allotrope_profile::{
 use rustc_hash::FxHashMap;
 
 use crate::FindingOptions;
-use crate::curve::Curve;
-use crate::hump::Hump;
-use crate::{families, heads};
+use crate::curve::{Curve, Hump};
+use crate::heads;
 
 /// Frames of a path.
 const PATH_FRAMES: usize = 4;
@@ -114,7 +113,8 @@ pub(crate) struct Context<'a> {
     heads: Vec<u32>,
     /// One for each function.
     pub groups: Vec<Group>,
-    /// The same, with those that are parts of one object put together.
+    /// The same, with those that are parts of one object put together: see
+    /// [`families`](crate::families), which sets them.
     pub families: Vec<Group>,
     pub(crate) cached: Cached,
     pub start_ns: u64,
@@ -163,7 +163,6 @@ impl<'a> Context<'a> {
         let mut groups: Vec<Group> = groups.collect();
         groups.sort_by_key(|group| group.sites.first().copied());
         context.groups = groups;
-        context.families = families::of(&context);
         Some(context)
     }
 

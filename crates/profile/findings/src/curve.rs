@@ -52,6 +52,31 @@ impl Curve {
     }
 }
 
+/// The rise of a process's live bytes to their peak, above what is usually live.
+pub(crate) struct Hump {
+    /// The median of the live bytes while the program allocates.
+    pub usual: u64,
+    /// When they first are above a quarter of the rise, in nanoseconds.
+    pub from_ns: u64,
+    /// For how long they are above it, in nanoseconds, in one piece or several.
+    pub above_ns: u64,
+    /// Whether it happens within one step of the program: what else the program does again and
+    /// again, it does not in this time.
+    pub in_one_step: bool,
+    /// Whether they fall below it again before the end.
+    pub falls: bool,
+    /// The most that is live apart from the rise and its flanks.
+    pub rest: u64,
+    /// The buckets of the time table in which they are not above it.
+    pub below: Vec<usize>,
+}
+
+/// The median; 0 without values.
+pub(crate) fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
 /// The times at which these parts (0 to 1) of the weights have passed: the ends of the
 /// weights' buckets, whose order is given.
 pub(crate) fn quantiles<const N: usize>(weights: &[(u64, u64)], parts: [f64; N]) -> [u64; N] {

@@ -2,8 +2,6 @@
 
 use allotrope_trace::model::ImageId;
 
-use crate::mended::Mended;
-
 /// A rule: what it looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
@@ -120,6 +118,26 @@ pub struct Number {
     pub name: &'static str,
     /// Value of the number.
     pub value: Value,
+}
+
+/// Figures of the process if the mistake were mended.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Mended {
+    /// The largest number of live bytes.
+    pub peak_bytes: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// The live bytes, summed up over time, in bytes times seconds.
+    pub byte_seconds: f64,
+    /// The parts of the process's peak, allocations and byte-seconds that go away, from 0 to 1.
+    pub less: [f64; 3],
+}
+
+impl Mended {
+    /// How much mending brings: the largest part of any of the figures.
+    pub(crate) fn value(&self) -> f64 {
+        self.less.iter().copied().fold(0.0, f64::max)
+    }
 }
 
 /// Something that stands out in a process.

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::context::{Context, Group};
+use crate::curve::{Hump, median};
 use crate::numbers::ratio;
 
 /// Largest part of its time in which a process that waits for its work allocates anything.
@@ -13,25 +14,6 @@ const OTHERS: f64 = 0.1;
 const FEWER: f64 = 3.0;
 /// A kind of blocks is a rise only if it has this part of the peak.
 const MIN_OF_PEAK: f64 = 0.1;
-
-/// The rise to the peak.
-pub(crate) struct Hump {
-    /// The median of the live bytes while the program allocates.
-    pub usual: u64,
-    /// When they first are above a quarter of the rise, in nanoseconds.
-    pub from_ns: u64,
-    /// For how long they are above it, in nanoseconds, in one piece or several.
-    pub above_ns: u64,
-    /// Whether it happens within one step of the program: what else the program does again and
-    /// again, it does not in this time.
-    pub in_one_step: bool,
-    /// Whether they fall below it again before the end.
-    pub falls: bool,
-    /// The most that is live apart from the rise and its flanks.
-    pub rest: u64,
-    /// The buckets of the time table in which they are not above it.
-    pub below: Vec<usize>,
-}
 
 impl Context<'_> {
     /// The rise to the peak; `None` if it is not above the median.
@@ -132,10 +114,4 @@ impl Context<'_> {
         let some = busy.iter().filter(|&&busy| busy).count();
         ratio(some as u64, busy.len() as u64) <= WAITING
     }
-}
-
-/// The median; 0 without values.
-pub(crate) fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
 }

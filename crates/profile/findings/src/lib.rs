@@ -29,8 +29,7 @@ use std::collections::BTreeSet;
 
 use allotrope_attribution::{Attributed, Suppressions};
 
-pub use finding::{Finding, Number, Rule, Severity, Value};
-pub use mended::Mended;
+pub use finding::{Finding, Mended, Number, Rule, Severity, Value};
 
 use context::Context;
 
@@ -47,15 +46,20 @@ pub struct FindingOptions {
 pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
     let mut found = Vec::new();
     for process in &attributed.profile.processes {
-        let Some(context) = Context::new(attributed, process, options) else {
+        let Some(mut context) = Context::new(attributed, process, options) else {
             continue;
         };
+        context.families = families::of(&context);
         let mut of_process = rules::find(&context);
         of_process.retain(|candidate| !options.off.contains(&candidate.finding.rule));
         for candidate in &mut of_process {
             if let Some(mended) = &candidate.finding.mended {
-                let text = mended.text(candidate.finding.rule);
-                candidate.finding.text += &text;
+                // What only holds memory is perhaps no mistake.
+                let begin = match candidate.finding.rule {
+                    Rule::Peak => "If it were freed early",
+                    _ => "Mended",
+                };
+                candidate.finding.text += &mended::text(mended, begin);
             }
         }
         found.extend(rank::without_repetitions(of_process));

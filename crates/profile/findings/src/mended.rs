@@ -8,7 +8,7 @@
 use allotrope_profile::{LIVE_AT_END, TimeCell};
 
 use crate::context::Context;
-use crate::finding::Rule;
+use crate::finding::Mended;
 use crate::numbers::{percent, ratio};
 
 /// One in so many of what a queue or a cache held at most is what it holds with a limit. Which limit is
@@ -17,42 +17,18 @@ const LIMITED: u64 = 32;
 /// Least change that is worth a word.
 const MIN_CHANGE: f64 = 0.01;
 
-/// Figures of the process if the mistake were mended.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Mended {
-    /// The largest number of live bytes.
-    pub peak_bytes: u64,
-    /// Allocations.
-    pub allocations: u64,
-    /// The live bytes, summed up over time, in bytes times seconds.
-    pub byte_seconds: f64,
-    /// The parts of the process's peak, allocations and byte-seconds that go away, from 0 to 1.
-    pub less: [f64; 3],
-}
-
-impl Mended {
-    /// How much mending brings: the largest part of any of the figures.
-    pub(crate) fn value(&self) -> f64 {
-        self.less.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// ` Mended: peak −44 %, allocations −31 %.`; empty if nothing changes by a hundredth. What only
-    /// holds memory is perhaps no mistake.
-    pub(crate) fn text(&self, rule: Rule) -> String {
-        let begin = match rule {
-            Rule::Peak => "If it were freed early",
-            _ => "Mended",
-        };
-        let names = ["peak", "allocations", "bytes × time"];
-        let changes = names.iter().zip(self.less);
-        let changes = changes.filter(|(_, less)| *less >= MIN_CHANGE);
-        let changes: Vec<String> = changes
-            .map(|(name, less)| format!("{name} −{}", percent(less)))
-            .collect();
-        match changes.is_empty() {
-            true => String::new(),
-            false => format!(" {begin}: {}.", changes.join(", ")),
-        }
+/// ` Mended: peak −44 %, allocations −31 %.` with `Mended` to begin with; empty if nothing
+/// changes by a hundredth.
+pub(crate) fn text(mended: &Mended, begin: &str) -> String {
+    let names = ["peak", "allocations", "bytes × time"];
+    let changes = names.iter().zip(mended.less);
+    let changes = changes.filter(|(_, less)| *less >= MIN_CHANGE);
+    let changes: Vec<String> = changes
+        .map(|(name, less)| format!("{name} −{}", percent(less)))
+        .collect();
+    match changes.is_empty() {
+        true => String::new(),
+        false => format!(" {begin}: {}.", changes.join(", ")),
     }
 }
 

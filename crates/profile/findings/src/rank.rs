@@ -2,8 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::finding::{Finding, Rule};
-use crate::mended::Mended;
+use crate::finding::{Finding, Mended, Rule};
 
 /// The most findings of a rule in a process.
 const MAX_OF_A_RULE: usize = 5;

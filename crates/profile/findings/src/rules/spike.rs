@@ -16,8 +16,8 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::context::{Context, Group};
+use crate::curve::{Hump, median};
 use crate::finding::{Finding, Rule, Severity};
-use crate::hump::{Hump, median};
 use crate::numbers::{bytes, ns, percent, ratio, share, some, time};
 use crate::rank::Candidate;
 
