@@ -321,7 +321,12 @@ fn check_moments<'a>(
 ) -> Result<(), Failure> {
     let known = MetricSet::of_live();
     let limits = arguments.fail_on.iter().filter_map(FailOn::metric);
-    let mut wanted = std::iter::once(arguments.metric).chain(limits.map(|it| it.metric()));
+    // Text and pages without the option compare what the files have.
+    let asked = match arguments.format {
+        Format::Json | Format::Sections => Some(arguments.metric.unwrap_or(METRIC)),
+        _ => arguments.metric,
+    };
+    let mut wanted = asked.into_iter().chain(limits.map(|it| it.metric()));
     let Some(metric) = wanted.find(|metric| !known.has(*metric)) else {
         return Ok(());
     };

@@ -20,6 +20,16 @@ pub(crate) struct FindingForm<'a> {
     /// Numbers of sites, the largest first.
     sites: &'a [u32],
     numbers: Numbers<'a>,
+    /// Null if it is not known.
+    mended: Option<MendedForm>,
+}
+
+/// The figures of the process if the mistake were mended.
+#[derive(Serialize)]
+struct MendedForm {
+    peak: u64,
+    allocations: u64,
+    byte_seconds: f64,
 }
 
 /// The numbers and thresholds by name: counts, bytes, nanoseconds, shares from 0 to 1.
@@ -38,6 +48,11 @@ impl<'a> FindingForm<'a> {
             frame: finding.frame,
             sites: &finding.sites,
             numbers: Numbers(finding),
+            mended: finding.mended.map(|mended| MendedForm {
+                peak: mended.peak_bytes,
+                allocations: mended.allocations,
+                byte_seconds: mended.byte_seconds,
+            }),
         }
     }
 }

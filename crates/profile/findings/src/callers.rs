@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use allotrope_attribution::Origin;
 use allotrope_profile::{Frame, Site};
 use rustc_hash::FxHashMap;
 
@@ -42,6 +41,18 @@ impl Context<'_> {
         let mut numbers: Vec<&Site> = sites.iter().map(|&site| self.site(site)).collect();
         numbers.sort_by_key(|site| std::cmp::Reverse(weight(site)));
         numbers.into_iter().map(|site| site.number).collect()
+    }
+
+    /// The functions that a finding with this frame is about: that of the frame, and the others that
+    /// its sites' blocks are of.
+    pub(crate) fn functions(&self, frame: Option<u32>, sites: &[u32]) -> (Option<u32>, Vec<u32>) {
+        let named = frame.map(|frame| self.frames.function(frame));
+        let heads = sites.iter().filter_map(|&site| self.head(site));
+        let mut others: Vec<u32> = heads.map(|head| self.frames.function(head)).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|&function| Some(function) != named);
+        (named, others)
     }
 
     fn of_frame(&self, frame: Option<u32>) -> Option<&Frame> {
@@ -84,18 +95,16 @@ impl Context<'_> {
     /// through, from the innermost on; without `main`, of which that says nothing.
     pub(crate) fn callers(&self, sites: &[u32], weight: impl Fn(&Site) -> u64) -> Vec<u32> {
         let paths = sites.iter().map(|&site| {
-            let site = self.site(site);
-            let head = self.frames.own_or_headline(site);
             let mut path: Vec<u32> = Vec::new();
             let mut last = u32::MAX;
-            for &frame in site.stack.iter().skip(head).take(64) {
+            for frame in self.own_frames(site).take(64) {
                 let function = self.frames.function(frame);
-                if self.frames.origin(frame) > Origin::UnnamedLibrary && function != last {
+                if function != last {
                     path.push(frame);
                     last = function;
                 }
             }
-            (path, weight(site))
+            (path, weight(self.site(site)))
         });
         let mut paths: Vec<(Vec<u32>, u64)> = paths.collect();
         let all: u64 = paths.iter().map(|(_, weight)| weight).sum();

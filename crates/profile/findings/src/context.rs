@@ -1,5 +1,7 @@
 //! What the rules look at: a process, its groups of sites and their sums.
 
+use std::cell::OnceCell;
+
 use allotrope_attribution::{Attributed, Headlines, Matcher, Origin};
 use allotrope_profile::{
     Evidence, GrowthEvidence, LIVE_AT_END, Lifetimes, Process, Profile, Site, SiteEvidence,
@@ -8,7 +10,8 @@ use allotrope_profile::{
 use rustc_hash::FxHashMap;
 
 use crate::FindingOptions;
-use crate::curve::Curve;
+use crate::curve::{Curve, Hump};
+use crate::heads;
 
 /// Frames of a path.
 const PATH_FRAMES: usize = 4;
@@ -33,6 +36,8 @@ pub(crate) struct Group {
     pub lifetimes: Lifetimes,
     pub freed: u64,
     pub growth: GrowthEvidence,
+    /// How often one of its sites had no live block any more.
+    pub emptied: u64,
     pub smallest: u64,
     pub largest: u64,
 }
@@ -55,6 +60,7 @@ impl Group {
         self.lifetimes.merge(&site.lifetimes);
         self.freed += evidence.freed;
         self.growth.merge(&evidence.growth);
+        self.emptied += site.emptied;
         self.smallest = self.smallest.min(evidence.smallest);
         self.largest = self.largest.max(evidence.largest);
     }
@@ -85,6 +91,15 @@ fn active(table: &TimeTable) -> [u64; 2] {
     ]
 }
 
+/// What several rules ask for, and what takes a pass over the whole time table.
+#[derive(Default)]
+pub(crate) struct Cached {
+    pub waits: OnceCell<bool>,
+    pub hump: OnceCell<Option<Hump>>,
+    /// What is live at the end of each bucket, and the largest number of bytes within it.
+    pub live: OnceCell<Vec<(u64, u64)>>,
+}
+
 /// A process, as the rules look at it.
 pub(crate) struct Context<'a> {
     attributed: &'a Attributed<'a>,
@@ -94,8 +109,14 @@ pub(crate) struct Context<'a> {
     pub evidence: &'a Evidence,
     pub frames: &'a Headlines,
     pub options: &'a FindingOptions,
+    /// By index in [`Process::sites`]: the index in its stack of the frame that findings name.
+    heads: Vec<u32>,
     /// One for each function.
     pub groups: Vec<Group>,
+    /// The same, with those that are parts of one object put together: see
+    /// [`families`](crate::families), which sets them.
+    pub families: Vec<Group>,
+    pub(crate) cached: Cached,
     pub start_ns: u64,
     pub end_ns: u64,
     /// Times of the first allocation and of the last event, in nanoseconds: without the time in
@@ -121,14 +142,17 @@ impl<'a> Context<'a> {
             evidence,
             frames: &attributed.headlines,
             options,
+            heads: heads::of(attributed.profile, &process.sites, &attributed.headlines),
             groups: Vec::new(),
+            families: Vec::new(),
+            cached: Cached::default(),
             start_ns,
             end_ns: table.end_ns,
             active_ns: active(table),
         };
         let mut by_function: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        for (index, site) in (0..).zip(&process.sites) {
-            let head = context.frames.own_or_head(site);
+        for index in 0..process.sites.len() as u32 {
+            let head = context.head(index);
             let function = head.map_or(u32::MAX, |head| context.frames.function(head));
             by_function.entry(function).or_default().push(index);
         }
@@ -166,21 +190,27 @@ impl<'a> Context<'a> {
         evidence.copied().unwrap_or_default()
     }
 
-    /// The headline frame of a site.
-    pub(crate) fn head(&self, site: u32) -> Option<u32> {
-        self.frames.own_or_head(self.site(site))
+    /// The index in a site's stack of the frame that findings name.
+    pub(crate) fn head_index(&self, site: u32) -> usize {
+        self.heads[site as usize] as usize
     }
 
-    /// The innermost frames of the user's code, at most four.
+    /// The frame of a site that findings name.
+    pub(crate) fn head(&self, site: u32) -> Option<u32> {
+        let head = self.head_index(site);
+        self.site(site).stack.get(head).copied()
+    }
+
+    /// The frames of the user's code from the one that findings name on, innermost first.
+    pub(crate) fn own_frames(&self, site: u32) -> impl Iterator<Item = u32> + '_ {
+        let stack = self.site(site).stack.iter();
+        let own = stack.skip(self.head_index(site)).copied();
+        own.filter(|&frame| self.frames.origin(frame) > Origin::UnnamedLibrary)
+    }
+
+    /// The first four of them.
     pub(crate) fn path(&self, site: u32) -> Vec<u32> {
-        let site = self.site(site);
-        let own = site
-            .stack
-            .iter()
-            .skip(self.frames.own_or_headline(site))
-            .copied();
-        let own = own.filter(|&frame| self.frames.origin(frame) > Origin::UnnamedLibrary);
-        own.take(PATH_FRAMES).collect()
+        self.own_frames(site).take(PATH_FRAMES).collect()
     }
 
     /// How long the process ran, in nanoseconds.

@@ -50,36 +50,31 @@ impl Curve {
     pub(crate) fn most_blocks(&self) -> u64 {
         self.live.iter().map(|live| live.blocks).max().unwrap_or(0)
     }
-
-    /// The live bytes at `count + 1` times in equal distances, from `from_ns` to `to_ns`.
-    pub(crate) fn sampled(&self, [from_ns, to_ns]: [u64; 2], count: u64) -> Vec<f64> {
-        let span = to_ns.saturating_sub(from_ns);
-        let time = |step: u64| {
-            let passed = u128::from(span) * u128::from(step) / u128::from(count.max(1));
-            from_ns + passed as u64
-        };
-        let steps = 0..=count;
-        steps.map(|step| self.at(time(step)).bytes as f64).collect()
-    }
 }
 
-/// The coefficient of determination (R²) of a straight line through these values at equal
-/// distances; 0 without a slope.
-pub(crate) fn straightness(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean_x = (count - 1.0) / 2.0;
-    let mean_y = values.iter().sum::<f64>() / count;
-    let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
-    for (x, y) in values.iter().enumerate() {
-        let (x, y) = (x as f64 - mean_x, y - mean_y);
-        xx += x * x;
-        xy += x * y;
-        yy += y * y;
-    }
-    if xx == 0.0 || yy == 0.0 {
-        return 0.0;
-    }
-    xy * xy / (xx * yy)
+/// The rise of a process's live bytes to their peak, above what is usually live.
+pub(crate) struct Hump {
+    /// The median of the live bytes while the program allocates.
+    pub usual: u64,
+    /// When they first are above a quarter of the rise, in nanoseconds.
+    pub from_ns: u64,
+    /// For how long they are above it, in nanoseconds, in one piece or several.
+    pub above_ns: u64,
+    /// Whether it happens within one step of the program: what else the program does again and
+    /// again, it does not in this time.
+    pub in_one_step: bool,
+    /// Whether they fall below it again before the end.
+    pub falls: bool,
+    /// The most that is live apart from the rise and its flanks.
+    pub rest: u64,
+    /// The buckets of the time table in which they are not above it.
+    pub below: Vec<usize>,
+}
+
+/// The median; 0 without values.
+pub(crate) fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 /// The times at which these parts (0 to 1) of the weights have passed: the ends of the
@@ -102,15 +97,6 @@ pub(crate) fn quantiles<const N: usize>(weights: &[(u64, u64)], parts: [f64; N])
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_straight_and_a_constant_is_not_a_rise() {
-        let line: Vec<f64> = (0..50).map(|x| 3.0 + 2.0 * f64::from(x)).collect();
-        assert!((straightness(&line) - 1.0).abs() < 1e-9);
-        assert_eq!(straightness(&[5.0; 20]), 0.0);
-        let saw: Vec<f64> = (0..60).map(|x| f64::from(x % 10)).collect();
-        assert!(straightness(&saw) < 0.2);
-    }
 
     #[test]
     fn quantiles_are_the_times_of_their_weights() {

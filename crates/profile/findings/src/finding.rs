@@ -9,8 +9,6 @@ pub enum Rule {
     Queue,
     /// Live bytes that rise during the whole run.
     Growth,
-    /// Much that is allocated at the start and kept.
-    KeptBurst,
     /// Many blocks that are freed before their thread allocates again.
     Temporaries,
     /// Blocks that are reallocated again and again to grow.
@@ -35,10 +33,9 @@ pub enum Rule {
 
 impl Rule {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::Queue,
         Self::Growth,
-        Self::KeptBurst,
         Self::Temporaries,
         Self::GrowthChain,
         Self::SmallBlocks,
@@ -56,7 +53,6 @@ impl Rule {
         match self {
             Self::Queue => "queue",
             Self::Growth => "growth",
-            Self::KeptBurst => "kept-burst",
             Self::Temporaries => "temporaries",
             Self::GrowthChain => "growth-chain",
             Self::SmallBlocks => "small-blocks",
@@ -71,7 +67,12 @@ impl Rule {
     }
 
     /// The rule with this name.
+    ///
+    /// `kept-burst` was a rule of its own; what it said, [`Self::Peak`] says.
     pub fn of_name(name: &str) -> Option<Self> {
+        if name == "kept-burst" {
+            return Some(Self::Peak);
+        }
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 }
@@ -119,6 +120,26 @@ pub struct Number {
     pub value: Value,
 }
 
+/// Figures of the process if the mistake were mended.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Mended {
+    /// The largest number of live bytes.
+    pub peak_bytes: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// The live bytes, summed up over time, in bytes times seconds.
+    pub byte_seconds: f64,
+    /// The parts of the process's peak, allocations and byte-seconds that go away, from 0 to 1.
+    pub less: [f64; 3],
+}
+
+impl Mended {
+    /// How much mending brings: the largest part of any of the figures.
+    pub(crate) fn value(&self) -> f64 {
+        self.less.iter().copied().fold(0.0, f64::max)
+    }
+}
+
 /// Something that stands out in a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
@@ -145,4 +166,7 @@ pub struct Finding {
     pub sites: Vec<u32>,
     /// What the text is made of.
     pub numbers: Vec<Number>,
+    /// What the process would be without the mistake; `None` if that is not known, or only the resident
+    /// memory would change.
+    pub mended: Option<Mended>,
 }

@@ -4,9 +4,10 @@
 //! the thresholds of the rule, so that whoever reads it can judge it. `docs/findings.md`
 //! has the formula of each rule and how often it was wrong.
 //!
-//! The rules look at *groups*: the sites of a process whose headline frame (the innermost
-//! frame of the user's own code, see [`Origin`](allotrope_attribution::Origin)) is in the same
-//! function. They need a profile with [time tables](allotrope_profile::Options::time_table)
+//! The rules look at *groups*: the sites of a process that findings name by the same function
+//! (`heads.rs`), and at *families*: groups whose blocks are parts of one object (`families.rs`).
+//! For each finding it is computed what the run would have been without the mistake ([`Mended`]);
+//! that decides about the order. The rules need a profile with [time tables](allotrope_profile::Options::time_table)
 //! and [evidence](allotrope_profile::Options::evidence); without them there are no
 //! findings.
 #![forbid(unsafe_code)]
@@ -14,16 +15,21 @@
 mod callers;
 mod context;
 mod curve;
+mod families;
 mod finding;
+mod heads;
+mod hump;
+mod mended;
 mod numbers;
 mod rank;
 mod rules;
+mod shape;
 
 use std::collections::BTreeSet;
 
 use allotrope_attribution::{Attributed, Suppressions};
 
-pub use finding::{Finding, Number, Rule, Severity, Value};
+pub use finding::{Finding, Mended, Number, Rule, Severity, Value};
 
 use context::Context;
 
@@ -40,11 +46,22 @@ pub struct FindingOptions {
 pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
     let mut found = Vec::new();
     for process in &attributed.profile.processes {
-        let Some(context) = Context::new(attributed, process, options) else {
+        let Some(mut context) = Context::new(attributed, process, options) else {
             continue;
         };
+        context.families = families::of(&context);
         let mut of_process = rules::find(&context);
         of_process.retain(|candidate| !options.off.contains(&candidate.finding.rule));
+        for candidate in &mut of_process {
+            if let Some(mended) = &candidate.finding.mended {
+                // What only holds memory is perhaps no mistake.
+                let begin = match candidate.finding.rule {
+                    Rule::Peak => "If it were freed early",
+                    _ => "Mended",
+                };
+                candidate.finding.text += &mended::text(mended, begin);
+            }
+        }
         found.extend(rank::without_repetitions(of_process));
     }
     rank::best_first(found)

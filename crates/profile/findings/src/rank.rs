@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::finding::{Finding, Rule, Severity};
+use crate::finding::{Finding, Mended, Rule};
 
 /// The most findings of a rule in a process.
 const MAX_OF_A_RULE: usize = 5;
@@ -16,6 +16,9 @@ pub(crate) struct Candidate {
     pub function: Option<u32>,
     /// Other functions whose blocks it also explains.
     pub also: Vec<u32>,
+    /// It says less than another rule about the same blocks: growth is named rather than a leak if
+    /// nothing says that the blocks are ever to be freed.
+    pub weak: bool,
     /// The part of the peak, or of all allocations, that it is about: 0 to 1.
     pub stake: f64,
 }
@@ -23,19 +26,28 @@ pub(crate) struct Candidate {
 /// The rules that say the same as this one about a function, and say it better.
 fn stronger(rule: Rule) -> &'static [Rule] {
     match rule {
-        Rule::Growth => &[Rule::Queue],
-        Rule::Leak => &[Rule::Queue, Rule::Growth],
-        Rule::KeptBurst => &[Rule::Queue, Rule::Growth, Rule::Leak],
-        Rule::Spike => &[Rule::Queue, Rule::Growth, Rule::Leak],
+        Rule::Growth | Rule::Leak => &[Rule::Queue],
+        Rule::Spike => &[Rule::Queue, Rule::Growth, Rule::Leak, Rule::Stragglers],
         Rule::Peak => &[
             Rule::Queue,
             Rule::Growth,
-            Rule::KeptBurst,
             Rule::Leak,
+            Rule::Stragglers,
             Rule::Spike,
+            Rule::NotGivenBack,
+            Rule::SmallBlocks,
         ],
         Rule::Temporaries => &[Rule::GrowthChain],
-        Rule::Stragglers => &[Rule::Leak],
+        Rule::Stragglers => &[Rule::Leak, Rule::Growth, Rule::Queue],
+        Rule::NotGivenBack => &[Rule::Queue, Rule::Spike, Rule::Stragglers],
+        Rule::SmallBlocks => &[
+            Rule::Queue,
+            Rule::Growth,
+            Rule::Leak,
+            Rule::Stragglers,
+            Rule::Spike,
+            Rule::NotGivenBack,
+        ],
         _ => &[],
     }
 }
@@ -52,12 +64,17 @@ fn tier(rule: Rule) -> u8 {
         | Rule::ForkCopies
         | Rule::SignalHandler
         | Rule::NotGivenBack => 1,
-        Rule::KeptBurst | Rule::Spike | Rule::Peak => 2,
+        Rule::Spike => 1,
+        Rule::Peak => 2,
     }
 }
 
+/// What mending brings, or, if that is not known, what it is about; weighted by rule.
 fn weight(candidate: &Candidate) -> f64 {
-    let stake = candidate.stake.clamp(0.0, 1.0);
+    let mended = candidate.finding.mended.as_ref();
+    let stake = mended
+        .map_or(candidate.stake, Mended::value)
+        .clamp(0.0, 1.0);
     match candidate.finding.rule {
         Rule::Queue => 4.0 * stake.max(MIN_STAKE),
         Rule::Growth => 2.0 * stake.max(MIN_STAKE),
@@ -69,34 +86,30 @@ fn weight(candidate: &Candidate) -> f64 {
     }
 }
 
-/// Whether the growth of a function is mostly a leak, which names the path as well.
-fn is_leak(growth: &Candidate, leak: &Candidate) -> bool {
-    growth.finding.rule == Rule::Growth
-        && leak.finding.rule == Rule::Leak
-        && leak.finding.severity == Severity::Problem
-        && growth.function == leak.function
-        && leak.stake >= growth.stake / 2.0
+/// Whether another finding of the same process says the same about the candidate's function, and
+/// says it better.
+fn is_said_better(candidate: &Candidate, others: &[(Rule, bool, Option<u32>)]) -> bool {
+    let better = stronger(candidate.finding.rule);
+    let is_better = |rule: Rule, weak: bool| match (rule, candidate.finding.rule) {
+        (Rule::Leak, Rule::Growth) => !weak,
+        (Rule::Growth, Rule::Leak) => candidate.weak,
+        _ => better.contains(&rule),
+    };
+    candidate.function.is_some()
+        && others
+            .iter()
+            .any(|&(rule, weak, function)| function == candidate.function && is_better(rule, weak))
 }
 
 /// The findings of a process without those that others say better.
-pub(crate) fn without_repetitions(found: Vec<Candidate>) -> Vec<Candidate> {
-    let (leaks, mut found): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|it| it.finding.rule == Rule::Leak);
-    found.retain(|growth| !leaks.iter().any(|leak| is_leak(growth, leak)));
-    found.extend(leaks);
+pub(crate) fn without_repetitions(mut found: Vec<Candidate>) -> Vec<Candidate> {
     let said = found.iter().flat_map(|candidate| {
         let functions = candidate.function.iter().chain(&candidate.also);
-        functions.map(|&function| (candidate.finding.rule, Some(function)))
+        let (rule, weak) = (candidate.finding.rule, candidate.weak);
+        functions.map(move |&function| (rule, weak, Some(function)))
     });
-    let said: Vec<(Rule, Option<u32>)> = said.collect();
-    found.retain(|candidate| {
-        let better = stronger(candidate.finding.rule);
-        candidate.function.is_none()
-            || !said
-                .iter()
-                .any(|(rule, function)| *function == candidate.function && better.contains(rule))
-    });
+    let said: Vec<(Rule, bool, Option<u32>)> = said.collect();
+    found.retain(|candidate| !is_said_better(candidate, &said));
     found.sort_by(by_rank);
     let mut counts = [0; Rule::ALL.len()];
     found.retain(|candidate| {
@@ -138,9 +151,11 @@ mod tests {
                 frame: None,
                 sites: Vec::new(),
                 numbers: Vec::new(),
+                mended: None,
             },
             function: Some(function),
             also: Vec::new(),
+            weak: false,
             stake,
         }
     }
@@ -180,7 +195,7 @@ mod tests {
         let found = vec![
             candidate(Rule::Peak, 1, 0.9),
             candidate(Rule::Growth, 1, 0.9),
-            candidate(Rule::KeptBurst, 1, 0.9),
+            candidate(Rule::SmallBlocks, 1, 0.9),
             candidate(Rule::Temporaries, 2, 0.9),
             candidate(Rule::GrowthChain, 2, 0.9),
             candidate(Rule::Peak, 3, 0.6),
@@ -189,15 +204,43 @@ mod tests {
     }
 
     #[test]
-    fn growth_that_is_a_leak_is_one() {
-        let ranked_with = |leaked: f64, severity| {
-            let mut leak = candidate(Rule::Leak, 1, leaked);
-            leak.finding.severity = severity;
+    fn the_cause_is_named_and_not_its_consequence() {
+        let found = vec![
+            candidate(Rule::NotGivenBack, 1, 0.9),
+            candidate(Rule::Spike, 1, 0.9),
+            candidate(Rule::Stragglers, 1, 0.3),
+        ];
+        assert_eq!(ranked(found), [Rule::Stragglers]);
+    }
+
+    #[test]
+    fn a_part_of_what_another_finding_explains_is_no_finding() {
+        let mut leak = candidate(Rule::Leak, 1, 0.5);
+        leak.also = vec![2];
+        let found = vec![leak, candidate(Rule::Growth, 2, 0.9)];
+        assert_eq!(ranked(found), [Rule::Leak]);
+    }
+
+    #[test]
+    fn growth_is_named_if_nothing_says_that_blocks_are_to_be_freed() {
+        let ranked_with = |weak: bool| {
+            let mut leak = candidate(Rule::Leak, 1, 0.9);
+            leak.weak = weak;
             ranked(vec![leak, candidate(Rule::Growth, 1, 0.9)])
         };
-        assert_eq!(ranked_with(0.5, Severity::Problem), [Rule::Leak]);
-        assert_eq!(ranked_with(0.4, Severity::Problem), [Rule::Growth]);
-        assert_eq!(ranked_with(0.5, Severity::Hint), [Rule::Growth]);
+        assert_eq!(ranked_with(false), [Rule::Leak]);
+        assert_eq!(ranked_with(true), [Rule::Growth]);
+    }
+
+    #[test]
+    fn what_mending_brings_decides() {
+        let mut small = candidate(Rule::Temporaries, 1, 0.9);
+        small.finding.mended = Some(Mended {
+            less: [0.0, 0.1, 0.0],
+            ..Mended::default()
+        });
+        let found = vec![small, candidate(Rule::GrowthChain, 2, 0.2)];
+        assert_eq!(ranked(found), [Rule::GrowthChain, Rule::Temporaries]);
     }
 
     #[test]

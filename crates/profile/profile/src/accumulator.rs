@@ -10,7 +10,7 @@ use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::block_key::address_of;
-use crate::evidence::{EvidenceBuilder, HeldPages};
+use crate::evidence::{EvidenceBuilder, HeldPages, Valley};
 use crate::heap_curve::HeapPoint;
 use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
@@ -82,6 +82,7 @@ pub(crate) struct Accumulator<'a> {
     series: Plotter,
     times: Option<Tables>,
     evidence: Option<EvidenceBuilder>,
+    valley: Valley,
     details: Option<DetailsBuilder>,
     implied_losses: u64,
     ambiguous: u64,
@@ -160,6 +161,7 @@ impl<'a> Accumulator<'a> {
             series: Plotter::new(start_ns),
             times: requested.times,
             evidence: requested.evidence.then(EvidenceBuilder::default),
+            valley: Valley::default(),
             details: requested.details,
             implied_losses: 0,
             ambiguous: 0,
@@ -173,10 +175,12 @@ impl<'a> Accumulator<'a> {
     /// Accumulates the next event; `blocks` is its effect on the live blocks.
     #[inline(always)]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
-        self.level.now = self.level.now.max(step.time);
-        if self.series.must_advance(self.level.now) {
-            self.series.advance(self.level.now, self.level.sample());
+        let now = self.level.now.max(step.time);
+        if self.series.must_advance(now) {
+            self.look_for_valley(self.level, now, live);
+            self.series.advance(now, self.level.sample());
         }
+        self.level.now = now;
         self.ambiguous += u64::from(step.ambiguous);
         let change = if step.allocates {
             self.allocate(step, blocks, live)
@@ -185,6 +189,16 @@ impl<'a> Accumulator<'a> {
         };
         self.change_level(change);
         self.note_level(self.level);
+    }
+
+    /// Counts the pages of the blocks that are live, if few are left of a peak.
+    #[cold]
+    fn look_for_valley(&mut self, level: Level, next: u64, live: &LiveBlocks) {
+        if self.evidence.is_some() {
+            let peak = self.totals.peak_allocations;
+            self.valley
+                .look([level.allocations(), peak], [level.now, next], live);
+        }
     }
 
     /// One function for allocations and deallocations, so that the numbers are always
@@ -232,8 +246,9 @@ impl<'a> Accumulator<'a> {
     /// Opens the series' bucket of the time `now`; `level` was live until then.
     #[cold]
     #[inline(never)]
-    fn open_bucket(&mut self, level: Level, now: u64) {
+    fn open_bucket(&mut self, level: Level, now: u64, live: &LiveBlocks) {
         self.note_level(level);
+        self.look_for_valley(level, now, live);
         self.series.advance(now, level.sample());
     }
 
@@ -504,7 +519,14 @@ impl<'a> Accumulator<'a> {
         }
         let (left, most) = (self.level.allocations(), self.totals.peak_allocations);
         let evidence = self.evidence;
-        let evidence = evidence.map(|it| (it, HeldPages::new(live, left, most)));
+        let valley = self.valley;
+        let evidence = evidence.map(|it| {
+            let held = valley.into_held();
+            (
+                it,
+                held.or_else(|| HeldPages::new(live, left, most, end_ns)),
+            )
+        });
         let sites = self.sites.finish();
         let mut totals = self.totals;
         totals.allocations = self.level.allocated;

@@ -8,7 +8,7 @@
 
 mod builder;
 
-pub(crate) use builder::{EvidenceBuilder, HeldPages, Reallocated};
+pub(crate) use builder::{EvidenceBuilder, HeldPages, Reallocated, Valley};
 
 /// Growths from which on blocks are a [chain](self).
 pub const CHAIN_GROWTHS: u32 = 3;
@@ -25,9 +25,12 @@ pub struct Evidence {
     /// Pages in which these blocks began. The allocator writes into a block that it frees,
     /// so the kernel copied these pages for the process, or for its parent.
     pub inherited_pages: u64,
-    /// Pages of 4 KiB in which blocks begin that were live at the end; 0 if more than a
-    /// quarter of the blocks at the peak were.
+    /// Pages of 4 KiB in which blocks begin that were live at [`Self::held_ns`].
     pub held_pages: u64,
+    /// When pages were counted, in nanoseconds since the start of the recording: when not more than a
+    /// quarter of the blocks at the peak were left, and no more were freed for a while; at the end
+    /// if that was only then. 0 if it never was.
+    pub held_ns: u64,
 }
 
 /// Evidence about the blocks of a site.
@@ -55,9 +58,11 @@ pub struct SiteEvidence {
     pub largest: u64,
     /// The growth of its blocks.
     pub growth: GrowthEvidence,
-    /// Pages of 4 KiB in which, at the end, only blocks of this site began; 0 where
-    /// [`Evidence::held_pages`] is.
+    /// Pages of 4 KiB in which, at [`Evidence::held_ns`], only blocks of this site began.
     pub held_pages: u64,
+    /// The site's parts of the other pages in which its blocks begin: half of one in which blocks of one
+    /// other site begin.
+    pub shared_pages: f64,
 }
 
 /// How the blocks of a site grew.

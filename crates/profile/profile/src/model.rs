@@ -246,6 +246,8 @@ pub struct Site {
     pub max_bytes: u64,
     /// Allocations live at that moment; on a tie the latest.
     pub max_allocations: u64,
+    /// How often its last live block was freed: blocks that live and die together do that once.
+    pub emptied: u64,
     /// How long the blocks lived.
     pub lifetimes: Lifetimes,
     /// Entry points, sizes and who frees the blocks, if the aggregation was

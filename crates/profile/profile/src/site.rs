@@ -47,6 +47,8 @@ pub(crate) struct SiteFigures {
     /// Stops at the largest number: fewer blocks than that can be live at once, because
     /// their ids have 32 bits.
     max_allocations: u32,
+    /// How often the last live block was freed; stops at the largest number.
+    emptied: u32,
     pub stack_id: StackId,
 }
 
@@ -110,6 +112,7 @@ impl SiteFigures {
             allocations_at_peak: self.allocations_at_peak,
             max_bytes: self.max_bytes,
             max_allocations: self.max_allocations.into(),
+            emptied: self.emptied.into(),
             lifetimes: self.lifetimes,
             details: None,
         }
@@ -174,6 +177,9 @@ impl Sites {
         figures.note_peak(self.peaks);
         figures.note_maximum();
         figures.deallocations += 1;
+        figures.emptied = figures
+            .emptied
+            .saturating_add(u32::from(figures.live() == 0));
         figures.deallocated_bytes = figures.deallocated_bytes.wrapping_add(size);
         figures.temporary += u64::from(temporary);
         figures.lifetimes.extend(lifetime);
@@ -273,5 +279,21 @@ mod tests {
         let sites = sites.finish();
         assert_eq!(sites[1].allocations_at_peak, 0);
         assert_eq!(sites[1].reallocations, 1);
+    }
+
+    #[test]
+    fn blocks_that_live_and_die_together_empty_the_site_once() {
+        let mut sites = Sites::default();
+        let a = sites.of_stack(8);
+        // Three copies of two blocks each, and a last block that stays.
+        for _ in 0..3 {
+            sites.allocate(a, 10, false);
+            sites.allocate(a, 20, false);
+            sites.deallocate(a, 10, 0, false);
+            sites.deallocate(a, 20, 0, false);
+        }
+        sites.allocate(a, 10, false);
+        let site = sites.finish()[0].with_stack(Stack::default());
+        assert_eq!(site.emptied, 3);
     }
 }

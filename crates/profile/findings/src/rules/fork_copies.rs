@@ -56,11 +56,13 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             share("share_of_inherited_threshold", MIN_SHARE),
             blocks("inherited_freed_blocks", totals.inherited_deallocations),
         ],
+        mended: None,
     };
     vec![Candidate {
         finding,
         function: None,
         also: Vec::new(),
+        weak: false,
         stake: of_inherited.min(1.0),
     }]
 }

@@ -4,9 +4,9 @@
 //! A chain has at least 3 growths ([`GrowthEvidence`](allotrope_profile::GrowthEvidence)).
 //! It speaks if the chains of a function
 //!
-//! - are at least 100, and their growths 1 % of all allocations; or
+//! - are at least 100, and their growths 5 % of all allocations; or
 //! - have at least 1,000 growths, and 5 % of all allocations; or
-//! - copied at least 10 % of all allocated bytes, 256 KiB, and a quarter of the peak.
+//! - copied at least half of all allocated bytes, 256 KiB, and a quarter of the peak.
 //!
 //! It advises a size only if the last sizes are nearly equal: their standard deviation is
 //! at most a quarter of their mean.
@@ -21,10 +21,10 @@ use crate::numbers::{blocks, bytes, number, percent, ratio, share, some};
 use crate::rank::Candidate;
 
 const MIN_CHAINS: u64 = 100;
-const MIN_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.05;
 const MANY_GROWTHS: u64 = 1_000;
 const LARGE_SHARE: f64 = 0.05;
-const COPIED: f64 = 0.1;
+const COPIED: f64 = 0.5;
 const MIN_COPIED: u64 = 256 << 10;
 const COPIED_OF_PEAK: f64 = 0.25;
 const EQUAL_SIZES: f64 = 0.25;
@@ -117,11 +117,13 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
             number("final_variation", variation),
             number("final_variation_threshold", EQUAL_SIZES),
         ],
+        mended: Some(context.with_fewer_allocations(growth.chain_growths)),
     };
     Candidate {
         finding,
         function: Some(group.function),
         also: Vec::new(),
+        weak: false,
         stake: of_all.max(of_bytes),
     }
 }

@@ -1,24 +1,27 @@
 //! A leak: blocks that are live at the end although the program frees their like.
 //!
-//! A *path* is the sites of a function that agree in the four innermost frames of the
+//! A *path* is the sites of a family that agree in the four innermost frames of the
 //! user's code. It speaks about
 //!
 //! - *some of many*: a path of which at least 30 blocks were freed, and of which at least 3
-//!   and at most 20 % live at the end that are older than ten times the life of 99 % of
-//!   the freed ones, and than 2 % of the run;
+//!   are live at the end that are older than ten times the life of 99 % of the freed ones, and than
+//!   2 % of the run;
+//! - *nearly all*: a path of which at least 80 % and 10 blocks are live at the end and others
+//!   were freed: only the last ones are, when the program ends;
 //! - *all of a path*: a path of at least 3 blocks of which none was freed, while of the
-//!   same function's blocks at least 30 were freed and at most 20 % live at the end;
-//! - *all of a function*: at least 10 blocks of which none was freed, although the program
-//!   frees what it has: of the other blocks at the peak at most 10 % (or 8) live at the end,
-//!   and it exited.
+//!   family's blocks at least 30 were;
+//! - *all of a family*: at least 10 blocks of which none was freed. Nothing says that they are ever to
+//!   be freed, so `growth` is named instead if it speaks.
 //!
-//! They must have been allocated in at least 4 tenths of the time from the program's
-//! first allocation to its last event, for the last kind in 6:
-//! what is allocated once at the start is kept on purpose. A program that exits without
-//! freeing what it has leaves everything to the kernel, on purpose, so it is silent; if the
-//! process did not exit, but was killed or is running, it is a hint. Expected leaks (`--suppressions`) are left out.
+//! They must be 4 KiB, 1 % of the peak, and of at least 4 tenths of the time from the program's
+//! first allocation to its last event, for the second and the last kind of 6:
+//! what is allocated once at the start is kept on purpose. A program that exits without freeing what it
+//! has leaves everything to the kernel, on purpose, so it is silent: if more than 10 % of the
+//! blocks at the peak (and 8) are live at the end that are neither such leaks nor from the first
+//! tenth of the time. If the process did not exit, but was killed or is running, only the first and the
+//! third kind are found, of which at most 20 % are live, and as hints. Expected leaks
+//! (`--suppressions`) are left out.
 
-use allotrope_attribution::Origin;
 use allotrope_profile::{LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::Exit;
@@ -30,9 +33,12 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
+const MIN_BYTES: u64 = 4 << 10;
+const MIN_SHARE: f64 = 0.01;
 const FREED: u64 = 30;
 const SURVIVORS: u64 = 3;
 const SURVIVING: f64 = 0.2;
+const NEARLY_ALL: f64 = 0.8;
 const OLDER: u64 = 10;
 const OLDER_OF_RUN: f64 = 0.02;
 const TENTHS: usize = 4;
@@ -44,6 +50,7 @@ const FEW_LEFT: u64 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     SomeOfMany,
+    NearlyAll,
     AllOfPath,
     AllOfFunction,
 }
@@ -53,47 +60,52 @@ struct Leak {
     sites: Vec<u32>,
     blocks: u64,
     bytes: u64,
+    /// How long nearly all of those live that are freed, in nanoseconds; 0 if none is.
+    usual_ns: u64,
 }
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let exited = matches!(context.process.exit, Exit::Status(_));
-    let leaks = |group: &&Group| {
-        group.leaked >= SURVIVORS && (!exited || frees_what_it_has(context, group))
-    };
-    let groups = context.groups.iter().filter(leaks);
-    groups
-        .filter_map(|group| Some(candidate(context, group, &leak(context, group)?)))
+    let is_clean = exited && frees_what_it_has(context);
+    if exited && !is_clean {
+        return Vec::new();
+    }
+    let families = context.families.iter();
+    let floor = ((context.peak_bytes() as f64 * MIN_SHARE) as u64).max(MIN_BYTES);
+    let leaking = families.filter(|family| family.leaked_bytes >= floor);
+    leaking
+        .filter_map(|family| {
+            let leak = leak(context, family)?;
+            (leak.bytes >= floor).then(|| candidate(context, family, &leak, is_clean))
+        })
         .collect()
 }
 
 fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
+    // What a process has that runs on, or was killed, it has not left: then only a few of many are
+    // lost.
+    let exited = matches!(context.process.exit, Exit::Status(_));
+    let few = |group: &Group| ratio(group.leaked, group.allocations) <= SURVIVING;
     if group.freed == 0 {
-        return whole_function(context, group);
+        return exited.then(|| whole_function(context, group)).flatten();
     }
     let mut paths: FxHashMap<Vec<u32>, Vec<u32>> = FxHashMap::default();
     for &site in &group.sites {
         paths.entry(context.path(site)).or_default().push(site);
     }
-    let like = group.freed >= FREED && ratio(group.leaked, group.allocations) <= SURVIVING;
     let mut found: Vec<Leak> = Vec::new();
     for sites in paths.into_values() {
         let path = context.group(sites);
         if path.leaked < SURVIVORS {
             continue;
         }
-        if path.freed >= FREED && ratio(path.leaked, path.allocations) <= SURVIVING {
-            found.extend(some_of_many(context, &path));
-        } else if like && path.leaked == path.allocations {
-            let sites = not_suppressed(context, &path.sites);
-            let of_path = context.group(sites);
-            if of_path.leaked >= SURVIVORS && tenths(context, &of_path.sites) >= TENTHS {
-                found.push(Leak {
-                    kind: Kind::AllOfPath,
-                    blocks: of_path.leaked,
-                    bytes: of_path.leaked_bytes,
-                    sites: of_path.sites,
-                });
-            }
+        if path.freed > 0 && (exited || few(&path)) {
+            let many = path.freed >= FREED;
+            let some = many.then(|| some_of_many(context, &path)).flatten();
+            let nearly = || exited.then(|| nearly_all(context, &path)).flatten();
+            found.extend(some.or_else(nearly));
+        } else if path.freed == 0 && group.freed >= FREED && (exited || few(group)) {
+            found.extend(all_of(context, &path, Kind::AllOfPath, SURVIVORS, TENTHS));
         }
     }
     // One kind: the one with the most blocks.
@@ -103,11 +115,13 @@ fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
         sites: Vec::new(),
         blocks: 0,
         bytes: 0,
+        usual_ns: 0,
     };
-    for leak in found.into_iter().filter(|leak| leak.kind == kind) {
+    for leak in found {
         all.sites.extend(leak.sites);
         all.blocks += leak.blocks;
         all.bytes = all.bytes.saturating_add(leak.bytes);
+        all.usual_ns = all.usual_ns.max(leak.usual_ns);
     }
     all.sites.sort_unstable();
     Some(all)
@@ -169,32 +183,77 @@ fn some_of_many(context: &Context<'_>, path: &Group) -> Option<Leak> {
         sites,
         blocks,
         bytes,
+        usual_ns: usual,
     })
+}
+
+/// Nearly all blocks of a path, of which only the last few are freed, when the program ends.
+fn nearly_all(context: &Context<'_>, path: &Group) -> Option<Leak> {
+    let nearly = ratio(path.leaked, path.allocations) >= NEARLY_ALL;
+    let all = nearly.then(|| {
+        all_of(
+            context,
+            path,
+            Kind::NearlyAll,
+            WHOLE_FUNCTION,
+            TENTHS_OF_FUNCTION,
+        )
+    });
+    all.flatten()
 }
 
 fn whole_function(context: &Context<'_>, group: &Group) -> Option<Leak> {
-    let sites = not_suppressed(context, &group.sites);
-    let group = context.group(sites);
     let reallocated = group.leaked < group.allocations;
-    let holds = group.leaked >= WHOLE_FUNCTION
-        && !reallocated
-        && frees_what_it_has(context, &group)
-        && tenths(context, &group.sites) >= TENTHS_OF_FUNCTION;
+    let all = (!reallocated).then(|| {
+        all_of(
+            context,
+            group,
+            Kind::AllOfFunction,
+            WHOLE_FUNCTION,
+            TENTHS_OF_FUNCTION,
+        )
+    });
+    all.flatten()
+}
+
+/// The blocks of a group that are live at the end, if there are so many from so many tenths of
+/// the time.
+fn all_of(
+    context: &Context<'_>,
+    group: &Group,
+    kind: Kind,
+    least: u64,
+    of_time: usize,
+) -> Option<Leak> {
+    let group = context.group(not_suppressed(context, &group.sites));
+    let holds = group.leaked >= least && tenths(context, &group.sites) >= of_time;
     holds.then_some(Leak {
-        kind: Kind::AllOfFunction,
+        kind,
         blocks: group.leaked,
         bytes: group.leaked_bytes,
         sites: group.sites,
+        usual_ns: 0,
     })
 }
 
-/// Whether the process exits and frees the blocks of other functions before.
-fn frees_what_it_has(context: &Context<'_>, group: &Group) -> bool {
-    let totals = &context.process.totals;
-    let others = totals.peak_allocations.saturating_sub(group.peak_blocks);
-    let left = totals.leaked_allocations.saturating_sub(group.leaked);
-    let few = left <= FEW_LEFT || ratio(left, others) <= LEFT_BY_OTHERS;
-    matches!(context.process.exit, Exit::Status(_)) && few
+/// Whether the process frees what it has before it exits: all but what it allocates at its start,
+/// on purpose, and what leaks, which is left again and again during the run.
+fn frees_what_it_has(context: &Context<'_>) -> bool {
+    let [begin, end] = context.active_ns;
+    let start = begin + end.saturating_sub(begin) / 10;
+    let start = context.table.bucket_at(start);
+    let (mut left, mut others) = (0, context.process.totals.peak_allocations);
+    for (index, site) in (0..).zip(&context.process.sites) {
+        if site.leaked_allocations >= SURVIVORS && tenths(context, &[index]) >= TENTHS {
+            others = others.saturating_sub(site.allocations_at_peak);
+        } else if site.leaked_allocations > 0 {
+            let cells = context.table.cells_of(index).iter();
+            let late = cells
+                .filter(|cell| cell.freed == LIVE_AT_END && usize::from(cell.allocated) > start);
+            left += late.map(|cell| cell.blocks).sum::<u64>();
+        }
+    }
+    left <= FEW_LEFT || ratio(left, others) <= LEFT_BY_OTHERS
 }
 
 /// The innermost frame of the leaking sites through which no block came that was freed:
@@ -207,21 +266,18 @@ fn parting_frame(context: &Context<'_>, group: &Group, sites: &[u32]) -> Option<
     let most = sites
         .iter()
         .max_by_key(|&&site| context.site(site).leaked_allocations)?;
-    let site = context.site(*most);
-    let own = site.stack.iter().skip(context.frames.own_or_headline(site));
-    let own = own.copied();
-    let mut own = own.filter(|&frame| context.frames.origin(frame) > Origin::UnnamedLibrary);
-    own.find(|frame| !seen.contains(frame))
+    context
+        .own_frames(*most)
+        .find(|frame| !seen.contains(frame))
 }
 
-fn candidate(context: &Context<'_>, group: &Group, leak: &Leak) -> Candidate {
+fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) -> Candidate {
     let weight = |site: &Site| site.leaked_bytes.max(site.leaked_allocations);
     let head = context.frame(&leak.sites, weight);
     let frame = match leak.kind {
         Kind::AllOfPath => parting_frame(context, group, &leak.sites).or(head),
         _ => head,
     };
-    let is_clean = frees_what_it_has(context, group);
     let called_by = context.called_by(&leak.sites, weight);
     let name = context.function_name(head);
     let number = some(leak.blocks, "block");
@@ -236,6 +292,13 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak) -> Candidate {
             "Look for a case in which the block is not freed: an error, an early return, an \
              element that is overwritten."
                 .to_owned(),
+        ),
+        Kind::NearlyAll => (
+            format!(
+                "{number} of {name}{called_by} are live at the end, {of} of all: only {freed} \
+                 others of the same path were freed."
+            ),
+            "Free the old one before a new one takes its place.".to_owned(),
         ),
         Kind::AllOfPath => (
             format!(
@@ -256,6 +319,9 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak) -> Candidate {
         ),
     };
     let peak = context.peak_bytes();
+    let (function, also) = context.functions(head, &group.sites);
+    let lost = context.cells(&leak.sites);
+    let lost = lost.filter(|cell| cell.freed == LIVE_AT_END);
     let finding = Finding {
         rule: Rule::Leak,
         severity: match is_clean {
@@ -276,13 +342,14 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak) -> Candidate {
             blocks("freed_blocks", group.freed),
             blocks("freed_blocks_threshold", FREED),
             share("surviving", ratio(leak.blocks, group.allocations)),
-            share("surviving_threshold", SURVIVING),
         ],
+        mended: Some(context.freed_after(lost, leak.usual_ns)),
     };
     Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: leak.kind == Kind::AllOfFunction,
         stake: ratio(leak.bytes, peak),
     }
 }

@@ -3,7 +3,6 @@
 mod fork_copies;
 mod growth;
 mod growth_chain;
-mod kept_burst;
 mod leak;
 mod not_given_back;
 mod peak;
@@ -19,10 +18,9 @@ use crate::rank::Candidate;
 
 /// What all rules find in a process.
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    const RULES: [fn(&Context<'_>) -> Vec<Candidate>; 13] = [
+    const RULES: [fn(&Context<'_>) -> Vec<Candidate>; 12] = [
         queue::find,
         growth::find,
-        kept_burst::find,
         temporaries::find,
         growth_chain::find,
         small_blocks::find,

@@ -1,28 +1,31 @@
 //! Memory that is not given back: the process stays large after its blocks were freed.
 //!
-//! Resident memory has other parts than the heap: the program's files, stacks, the
-//! allocator's own. So what is resident besides the live bytes is measured before the
-//! peak, at its largest, and taken off. Of the rest after the peak it speaks if
+//! It speaks if, since the peak and up to the last sample of resident memory,
 //!
-//! - it is at least as much as the live bytes, a quarter of the peak, and 4 MiB;
-//! - in all samples for at least 10 % of the run, up to its last sample, and in three;
-//! - and it is at most 1.25 times what was freed since the peak. More is memory that the
-//!   program took from the kernel itself, such as the heap of a garbage collector, or pages of
-//!   files.
+//! - at least 15 % of the peak, and 512 KiB, are live no more, in all samples of at least 10 % of the run,
+//!   and in two;
+//! - of these bytes at least 40 %, 15 % of the peak, and 512 KiB are resident still: the largest resident memory
+//!   has not fallen by more than the rest, and is by as much above the least before the peak;
+//! - the rise to the peak is no [spike](super::spike), which is the cause then, nor the program's start.
+//!
+//! It names the kind of blocks of which most was freed since the peak.
 
 use allotrope_text::numbers::bytes as in_bytes;
 
-use crate::context::Context;
+use allotrope_profile::Site;
+
+use crate::context::{Context, Group};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
+use crate::rules::spike::is_short;
 
-const MIN_BYTES: u64 = 4 << 20;
-const OF_PEAK: f64 = 0.25;
+const MIN_BYTES: u64 = 512 << 10;
+const OF_PEAK: f64 = 0.15;
 const MIN_TIME: f64 = 0.1;
-const MIN_SAMPLES: usize = 3;
-/// What is freed takes more than the requested bytes: headers and rounding.
-const OF_FREED: f64 = 1.25;
+const MIN_SAMPLES: usize = 2;
+/// Part of what was freed that stays.
+const OF_FREED: f64 = 0.4;
 
 /// A sample of resident memory beside the live bytes at its time.
 struct Sample {
@@ -56,75 +59,103 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     });
     let samples: Vec<Sample> = samples.collect();
     let peak = context.peak_bytes();
-    let before = samples
-        .iter()
-        .filter(|sample| sample.ns <= context.peak_ns());
-    let other = before.map(|sample| sample.resident.saturating_sub(sample.live));
-    // Without a sample before the peak nothing is known of the other parts.
-    let other = other.max()?;
-    let rest = |sample: &Sample| {
-        sample
-            .resident
-            .saturating_sub(sample.live)
-            .saturating_sub(other)
+    // Without a sample before the peak nothing is known of what was resident without it.
+    let before = samples.iter().take_while(|it| it.ns <= context.peak_ns());
+    let least = before.map(|sample| sample.resident).min()?;
+    // Of the time since the peak, as far as there is nothing else to see: what is live is far below it.
+    let low = |sample: &&Sample| {
+        sample.ns > context.peak_ns() && peak.saturating_sub(sample.live) >= floor(peak)
     };
-    let floor = ((peak as f64 * OF_PEAK) as u64).max(MIN_BYTES);
-    let stays = |sample: &&Sample| {
-        let rest = rest(sample);
-        sample.ns > context.peak_ns() && rest >= floor && rest >= sample.live
-    };
-    let kept: Vec<&Sample> = samples.iter().rev().take_while(stays).collect();
-    let (last, first) = (kept.first()?, kept.last()?);
+    let after: Vec<&Sample> = samples.iter().rev().take_while(low).collect();
+    let (last, first) = (after.first()?, after.last()?);
     let span = last.ns - first.ns;
     let of_run = span as f64 / context.duration_ns() as f64;
-    if kept.len() < MIN_SAMPLES || of_run < MIN_TIME {
+    if after.len() < MIN_SAMPLES || of_run < MIN_TIME {
         return None;
     }
-    let explained = |sample: &&Sample| {
-        rest(sample) as f64 <= OF_FREED * peak.saturating_sub(sample.live) as f64
-    };
-    if !kept.iter().all(explained) {
+    let full = samples.iter().map(|sample| sample.resident).max()?;
+    let live = after.iter().map(|sample| sample.live).max()?;
+    let freed = peak - live.min(peak);
+    // What is resident at the end of this time; a program that gives memory back may do it late.
+    let resident = after.iter().take(MIN_SAMPLES).map(|it| it.resident).min()?;
+    let given_back = full.saturating_sub(resident);
+    // What never became resident is not given back.
+    let kept = freed
+        .saturating_sub(given_back)
+        .min(resident.saturating_sub(least));
+    if kept < floor(peak) || ratio(kept, freed) < OF_FREED {
         return None;
     }
-    let least = kept.iter().map(|sample| rest(sample)).min()?;
-    let stake = ratio(least, peak).min(1.0);
+    // What is only there for a moment is a spike, or the program's start.
+    let hump = context.hump()?;
+    if is_short(context, hump) {
+        return None;
+    }
+    let (group, released) = most_released(context, last.ns)?;
+    let weight = |site: &Site| site.bytes_at_peak;
+    let frame = context.frame(&group.sites, weight);
+    let stake = ratio(kept, peak).min(1.0);
     let text = format!(
-        "For the last {} at least {} more are resident than before the peak, although the \
-         blocks were freed: {} resident, {} live at the end.",
+        "{} of the peak were freed, {} of them blocks of {}{}; for the last {} {} of it are \
+         resident still: {} resident, {} live.",
+        in_bytes(freed),
+        in_bytes(released),
+        context.function_name(frame),
+        context.called_by(&group.sites, weight),
         time(span),
-        in_bytes(least),
+        in_bytes(kept),
         in_bytes(last.resident),
         in_bytes(last.live),
     );
+    let (function, also) = context.functions(frame, &group.sites);
     let finding = Finding {
         rule: Rule::NotGivenBack,
         severity: Severity::Hint,
         title: "freed memory that stays with the process".to_owned(),
-        measure: format!("{}, {} of the peak", in_bytes(least), percent(stake)),
+        measure: format!("{}, {} of the peak", in_bytes(kept), percent(stake)),
         text,
         advice: "Call `malloc_trim(0)` after the peak, or set MALLOC_ARENA_MAX or \
                  MALLOC_TRIM_THRESHOLD_ (glibc); blocks that live on between freed ones hold \
                  pages, see stragglers."
             .to_owned(),
         process: context.process.id,
-        frame: None,
-        sites: Vec::new(),
+        frame,
+        sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
-            bytes("kept_bytes", least),
-            bytes("kept_bytes_threshold", MIN_BYTES),
+            bytes("kept_bytes", kept),
+            bytes("kept_bytes_threshold", floor(peak)),
+            bytes("freed_bytes", freed),
+            share("kept_of_freed", ratio(kept, freed)),
+            share("kept_of_freed_threshold", OF_FREED),
             share("kept_of_peak", stake),
-            share("kept_of_peak_threshold", OF_PEAK),
             ns("kept_for_ns", span),
             share("kept_of_run", of_run),
             share("kept_of_run_threshold", MIN_TIME),
             bytes("resident_bytes", last.resident),
             bytes("live_bytes", last.live),
         ],
+        mended: None,
     };
     Some(Candidate {
         finding,
-        function: None,
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake,
     })
+}
+
+/// The least that must have been freed and stay.
+fn floor(peak: u64) -> u64 {
+    ((peak as f64 * OF_PEAK) as u64).max(MIN_BYTES)
+}
+
+/// The kind of blocks of which most was live at the peak and is not at this time, and how much.
+fn most_released<'c>(context: &'c Context<'_>, ns: u64) -> Option<(&'c Group, u64)> {
+    let families = context.families.iter();
+    let released = families.map(|family| {
+        let live = context.curve(&family.sites).at(ns).bytes;
+        (family, family.peak_bytes.saturating_sub(live))
+    });
+    released.max_by_key(|(_, released)| *released)
 }

@@ -1,6 +1,6 @@
 //! One function holds most of the peak.
 //!
-//! It speaks if a function holds at least half of the live bytes at the peak, and 64 KiB, on
+//! It speaks if a family holds at least a quarter of the live bytes at the peak, and 64 KiB, on
 //! one path: with the same three callers, and through the same functions without names
 //! further in. (Many callers together are an allocation function of the program's, which says
 //! nothing. Nor does an address, or an interpreter's or event loop, of whose
@@ -17,8 +17,10 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
 
-const MIN_SHARE: f64 = 0.5;
+const MIN_SHARE: f64 = 0.25;
 const MIN_BYTES: u64 = 64 << 10;
+/// If it is not needed so long, its blocks are freed after this part of the run.
+const OF_RUN: u64 = 100;
 /// Largest number of functions without names between a function and its allocator.
 const FARTHEST: usize = 3;
 
@@ -30,7 +32,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             && ratio(on_one_path(context, group), peak) >= MIN_SHARE
             && is_named(context, group)
     };
-    let groups = context.groups.iter().filter(holds_most);
+    let groups = context.families.iter().filter(holds_most);
     groups.map(|group| candidate(context, group)).collect()
 }
 
@@ -50,7 +52,7 @@ fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
         let path = context.path(index).into_iter();
         let functions = path.map(|frame| context.frames.function(frame)).collect();
         let inner = site.stack.iter().copied();
-        let inner = inner.take(context.frames.own_or_headline(site));
+        let inner = inner.take(context.head_index(index));
         let inner = inner.filter(|&frame| unnamed.contains(&context.frames.origin(frame)));
         let inner = inner.map(|frame| context.frames.function(frame));
         let inner: Vec<u32> = inner.collect();
@@ -74,6 +76,7 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         are(context.function_name(frame), group.peak_blocks),
         context.called_by(&group.sites, weight),
     );
+    let (function, also) = context.functions(frame, &group.sites);
     let finding = Finding {
         rule: Rule::Peak,
         severity: Severity::Hint,
@@ -97,11 +100,15 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
             share("share_of_peak_threshold", MIN_SHARE),
             blocks("peak_blocks", group.peak_blocks),
         ],
+        mended: Some(
+            context.freed_after(context.cells(&group.sites), context.duration_ns() / OF_RUN),
+        ),
     };
     Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake,
     }
 }

@@ -1,21 +1,23 @@
-//! A queue: blocks that one thread allocates, that wait, and that another thread frees in
-//! the order of their allocation.
+//! A queue: blocks that wait, and are freed in the order of their allocation.
 //!
-//! It speaks about the sites of a function of which at least 90 % of the freed blocks were
-//! freed by another thread and, if that is one thread, 90 % in order (several readers
-//! overtake each other: 60 %), if
+//! It speaks about the sites of a family whose blocks were freed in order (90 %; several readers
+//! in other threads overtake each other: 60 %) if
 //!
-//! - at least 32 of the blocks, and 5 % of the peak or 1 MiB, were live at a time;
-//! - their mean life is at least 5 % of the run;
-//! - the middle half of the deallocations takes at least 5 % of the run (so that it is no
-//!   teardown at the end);
-//! - the queue is not bounded: it is nearly full (75 % of its largest length) for less than
-//!   55 % of the time in which anything waits.
+//! - at least 32 of the blocks, and 5 % of the peak or 1 MiB, were live at a time, and at most
+//!   three quarters are live at the end;
+//! - those that were freed had waited for at least 5 % of the run on average;
+//! - they are served bit by bit: without the eight buckets of time (of 256) in which the most are
+//!   freed, at least 32, and 2 %, that waited for 2.5 % of the run are freed in at least eight
+//!   others (otherwise they are a list that is freed as a whole);
+//! - it is not bounded: the first and the last time when it is nearly full (85 % of its
+//!   largest length) are less than half of the active time apart;
+//! - another thread frees 90 %, or the program allocates in at most 60 % of its time: a loop of events
+//!   hands on work to itself, and other programs their lists.
 //!
-//! Functions whose blocks are handed over by the same threads are one queue: a message and
-//! the node that holds it.
+//! Blocks that the same threads hand over, or that are in step, are one queue: a message and the node
+//! that holds it.
 
-use allotrope_profile::Site;
+use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::callers::Language;
@@ -34,18 +36,28 @@ const MIN_BLOCKS: u64 = 32;
 const MIN_SHARE: f64 = 0.05;
 const MIN_BYTES: u64 = 1 << 20;
 const MIN_WAIT: f64 = 0.05;
-const MIN_SPAN: f64 = 0.05;
-const NEARLY_FULL: f64 = 0.75;
-const BOUNDED: f64 = 0.55;
-/// Less than this part of the largest length is an empty queue.
-const EMPTY: f64 = 0.02;
+/// Part of the blocks that is freed bit by bit: not in the [`AT_ONCE`] buckets of time in which the
+/// most of them are, but in at least so many others.
+const MIN_SERVED: f64 = 0.02;
+const AT_ONCE: usize = 8;
+const MIN_MOMENTS: usize = 8;
+/// The largest part of the blocks that is live at the end: more are not waiting, but lost.
+const MAX_LEFT: f64 = 0.75;
+const NEARLY_FULL: f64 = 0.85;
+const BOUNDED: f64 = 0.5;
 
 struct Queue {
     group: Group,
+    /// The mean life of the blocks that were freed, in nanoseconds.
+    wait: u64,
     handed_over: [Option<u32>; 2],
+    /// Whether other threads free its blocks than allocate them.
+    is_handed_over: bool,
     most_bytes: u64,
     most_blocks: u64,
     full: f64,
+    /// Blocks that were freed bit by bit.
+    served: u64,
     /// When the second and last quarter of the blocks began to be allocated and freed:
     /// 5 %, 25 %, 75 % and 95 %.
     filled: [u64; 4],
@@ -53,17 +65,14 @@ struct Queue {
 }
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    if context.process.threads.len() < 2 {
-        return Vec::new();
-    }
-    let groups = context.groups.iter();
+    let groups = context.families.iter();
     let mut queues: Vec<Queue> = groups.filter_map(|group| queue(context, group)).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.most_bytes));
     let mut found: Vec<(Queue, Vec<Queue>)> = Vec::new();
     for queue in queues {
         let same = found
             .iter_mut()
-            .find(|(first, _)| first.handed_over == queue.handed_over);
+            .find(|(first, _)| is_one(context, first, &queue));
         match same {
             Some((_, others)) => others.push(queue),
             None => found.push((queue, Vec::new())),
@@ -75,16 +84,22 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         .collect()
 }
 
+/// Whether two are one queue: the same threads hand over the blocks, or their blocks are in step.
+fn is_one(context: &Context<'_>, a: &Queue, b: &Queue) -> bool {
+    let same = a.is_handed_over && b.is_handed_over && a.handed_over == b.handed_over;
+    same || context.are_in_step(&a.group.sites, &b.group.sites)
+}
+
 /// The sites of a function that are a queue.
 fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     let of_queue = |&&site: &&u32| {
         let evidence = context.evidence_of(site);
+        let others = ratio(evidence.freed_by_others, evidence.freed) >= OTHER_THREAD;
         let order = match evidence.handed_over[1] {
-            Some(_) => IN_ORDER,
-            None => IN_ORDER_OF_SEVERAL,
+            None if others => IN_ORDER_OF_SEVERAL,
+            _ => IN_ORDER,
         };
         evidence.freed >= MIN_OF_A_SITE
-            && ratio(evidence.freed_by_others, evidence.freed) >= OTHER_THREAD
             && ratio(evidence.freed_in_order, evidence.freed - 1) >= order
     };
     let sites: Vec<u32> = group.sites.iter().filter(of_queue).copied().collect();
@@ -95,12 +110,22 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         .iter()
         .map(|&site| context.evidence_of(site).handed_over);
     let handed_over = handed.reduce(|a, b| [0, 1].map(|at| a[at].filter(|_| a[at] == b[at])))?;
+    let others: u64 = sites
+        .iter()
+        .map(|&site| context.evidence_of(site).freed_by_others)
+        .sum();
     let group = Group {
         function: group.function,
         ..context.group(sites)
     };
+    let is_handed_over = ratio(others, group.freed) >= OTHER_THREAD;
+    // One thread that works without a pause hands its lists to itself.
+    if !is_handed_over && !context.waits() {
+        return None;
+    }
     let duration = context.duration_ns() as f64;
-    if (group.mean_life_ns() as f64) < MIN_WAIT * duration {
+    let wait = waits(context, &group.sites);
+    if ratio(group.leaked, group.allocations) > MAX_LEFT || (wait as f64) < MIN_WAIT * duration {
         return None;
     }
     let curve = context.curve(&group.sites);
@@ -112,7 +137,9 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     if most_blocks < MIN_BLOCKS || !is_large {
         return None;
     }
-    let full = full_share(&curve, curve.most_blocks());
+    let [begin, end] = context.active_ns;
+    let active = end.saturating_sub(begin).max(1) as f64;
+    let full = full_span(&curve) as f64 / active;
     if full >= BOUNDED {
         return None;
     }
@@ -128,28 +155,71 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         quantiles(&weights, [0.05, 0.25, 0.75, 0.95])
     };
     let (filled, emptied) = (by(false), by(true));
-    if ((emptied[2] - emptied[1]) as f64) < MIN_SPAN * duration {
+    let served = served(context, &group.sites);
+    if served < MIN_BLOCKS || ratio(served, group.allocations) < MIN_SERVED {
         return None;
     }
     Some(Queue {
         group,
+        wait,
         handed_over,
+        is_handed_over,
         most_bytes,
         most_blocks,
         full,
+        served,
         filled,
         emptied,
     })
 }
 
-/// The part of the time in which the queue is not empty that it is nearly full.
-fn full_share(curve: &Curve, most: u64) -> f64 {
-    let above = |part: f64| {
-        let live = curve.live().iter();
-        live.filter(|live| live.blocks as f64 > part * most as f64)
-            .count() as u64
-    };
-    ratio(above(NEARLY_FULL), above(EMPTY))
+/// The time from the first to the last moment at which it is nearly full.
+fn full_span(curve: &Curve) -> u64 {
+    let most = curve.most_blocks() as f64;
+    let full = |live: &BlockSum| live.blocks as f64 >= NEARLY_FULL * most;
+    let first = curve.live().iter().position(full);
+    let last = curve.live().iter().rposition(full);
+    match (first, last) {
+        (Some(first), Some(last)) => curve.end_ns(last) - curve.end_ns(first),
+        _ => 0,
+    }
+}
+
+/// The mean life of the blocks that are freed, in nanoseconds, as buckets tell.
+fn waits(context: &Context<'_>, sites: &[u32]) -> u64 {
+    let (mut blocks, mut sum) = (0_u64, 0_u128);
+    for cell in context
+        .cells(sites)
+        .filter(|cell| cell.freed != LIVE_AT_END)
+    {
+        let start = context.table.starts_ns[usize::from(cell.allocated)];
+        let freed = context.table.starts_ns[usize::from(cell.freed)];
+        blocks += cell.blocks;
+        sum += u128::from(freed - start) * u128::from(cell.blocks);
+    }
+    (sum / u128::from(blocks.max(1))) as u64
+}
+
+/// How many blocks that waited long were freed bit by bit, and not with many others: not in the few
+/// buckets of time with the most of them. 0 if that is in a few moments only.
+fn served(context: &Context<'_>, sites: &[u32]) -> u64 {
+    let long = (MIN_WAIT / 2.0 * context.duration_ns() as f64) as u64;
+    let starts = &context.table.starts_ns;
+    let mut freed = vec![0_u64; starts.len()];
+    for cell in context
+        .cells(sites)
+        .filter(|cell| cell.freed != LIVE_AT_END)
+    {
+        if starts[usize::from(cell.freed)] - starts[usize::from(cell.allocated)] >= long {
+            freed[usize::from(cell.freed)] += cell.blocks;
+        }
+    }
+    freed.sort_unstable_by_key(|&blocks| std::cmp::Reverse(blocks));
+    let rest = &freed[AT_ONCE.min(freed.len())..];
+    match rest.iter().filter(|&&blocks| blocks > 0).count() >= MIN_MOMENTS {
+        true => rest.iter().sum(),
+        false => 0,
+    }
 }
 
 /// The finding about a queue, and, without a text of their own, the functions whose blocks
@@ -161,9 +231,10 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
     let most_bytes = queue.most_bytes.saturating_add(all_bytes.sum());
     let weight = |site: &Site| site.allocated_bytes;
     let frame = context.frame(&queue.group.sites, weight);
-    let wait = queue.group.mean_life_ns();
+    let wait = queue.wait;
     let stake = ratio(most_bytes, context.peak_bytes()).min(1.0);
     let name = |thread: Option<u32>| match thread {
+        _ if !queue.is_handed_over => "by the same threads".to_owned(),
         Some(thread) => format!("by {}", context.thread_name(thread)),
         None => "by several threads".to_owned(),
     };
@@ -195,6 +266,7 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
         "Bound it: {bound}; or let the reader take several at once. `allotrope diff BEFORE \
          AFTER --metric peak` shows the effect."
     );
+    let (function, also) = context.functions(frame, &sites);
     let finding = Finding {
         rule: Rule::Queue,
         severity: Severity::Problem,
@@ -218,12 +290,16 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
             ns("emptied_in_ns", empty),
             share("nearly_full", queue.full),
             share("nearly_full_threshold", BOUNDED),
+            share("served", ratio(queue.served, queue.group.allocations)),
+            share("served_threshold", MIN_SERVED),
         ],
+        mended: Some(context.limited(&sites)),
     };
     vec![Candidate {
         finding,
-        function: Some(queue.group.function),
-        also: others.iter().map(|other| other.group.function).collect(),
+        function,
+        also,
+        weak: false,
         stake,
     }]
 }

@@ -74,11 +74,13 @@ fn candidate(context: &Context<'_>, handler: u32, sites: &[u32]) -> Candidate {
         frame: Some(handler),
         sites: context.numbers_of(sites, weight),
         numbers: vec![blocks("allocations", number)],
+        mended: None,
     };
     Candidate {
         finding,
         function: None,
         also: Vec::new(),
+        weak: false,
         stake: 1.0,
     }
 }

@@ -1,8 +1,8 @@
-//! Many small blocks of one size, which the allocator rounds up.
+//! Many small blocks, which the allocator rounds up.
 //!
-//! It speaks about the sites of a function whose blocks all have one size of at most 64
-//! bytes, if at least 2,000 of these blocks are live at the peak, and their rounding and
-//! headers are at least 5 % of the peak and 64 KiB.
+//! It speaks about a family if at least 2,000 of its blocks are live at the peak, their mean size is at
+//! most 48 bytes and the largest has 128, without the sites that have less than 1 % of them (a table that
+//! holds the others), and their rounding and headers are at least 4 % of the peak and 64 KiB.
 //!
 //! glibc gives a request of `s` bytes a chunk of `max(32, (s + 8 + 15) & !15)` bytes
 //! (malloc.c, `request2size`, 64 bits). Other allocators have other classes, so it is
@@ -17,9 +17,15 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
 use crate::rank::Candidate;
 
-const SMALL: u64 = 64;
+/// Blocks that are allocated at once instead.
+const OF_SLAB: u64 = 4096;
+/// Largest mean size, and largest size of all.
+const SMALL: u64 = 48;
+const LARGEST: u64 = 128;
+/// Least part of the blocks that are of one site.
+const MIN_OF_BLOCKS: f64 = 0.01;
 const MIN_BLOCKS: u64 = 2_000;
-const MIN_SHARE: f64 = 0.05;
+const MIN_SHARE: f64 = 0.04;
 const MIN_BYTES: u64 = 64 << 10;
 /// Parts of the names of modules that are other allocators.
 const OTHER_ALLOCATORS: &[&str] = &["jemalloc", "mimalloc", "tcmalloc", "snmalloc", "musl"];
@@ -35,7 +41,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     if !is_glibc(context) {
         return Vec::new();
     }
-    let groups = context.groups.iter();
+    let groups = context.families.iter();
     groups
         .filter_map(|group| of_group(context, group))
         .collect()
@@ -65,20 +71,24 @@ fn is_glibc(context: &Context<'_>) -> bool {
 }
 
 fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
-    let size = |&site: &u32| {
-        context
-            .evidence_of(site)
-            .one_size()
-            .filter(|&size| size <= SMALL)
+    if group.peak_blocks < MIN_BLOCKS {
+        return None;
+    }
+    // Without the few blocks that hold the others, such as a table.
+    let many = |&site: &u32| {
+        ratio(context.site(site).allocations_at_peak, group.peak_blocks) >= MIN_OF_BLOCKS
     };
-    let mut sites: Vec<u32> = group.sites.clone();
-    sites.retain(|site| size(site).is_some());
-    let small = context.group(sites);
-    let chunks = small.sites.iter().map(|&site| {
-        let size = size(&site).unwrap_or(0);
-        context.site(site).allocations_at_peak * (chunk(size) - size)
+    let small = context.group(group.sites.iter().copied().filter(many));
+    let mean = |blocks: u64, bytes: u64| bytes / blocks.max(1);
+    if mean(small.peak_blocks, small.peak_bytes) > SMALL || small.largest > LARGEST {
+        return None;
+    }
+    let lost = small.sites.iter().map(|&site| {
+        let site = context.site(site);
+        let size = mean(site.allocations_at_peak, site.bytes_at_peak);
+        site.allocations_at_peak * (chunk(size) - size)
     });
-    let lost: u64 = chunks.sum();
+    let lost: u64 = lost.sum();
     let of_peak = ratio(lost, context.peak_bytes());
     if small.peak_blocks < MIN_BLOCKS || lost < MIN_BYTES || of_peak < MIN_SHARE {
         return None;
@@ -102,6 +112,7 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
         in_bytes(lost),
         context.called_by(&small.sites, weight),
     );
+    let (function, also) = context.functions(frame, &group.sites);
     let finding = Finding {
         rule: Rule::SmallBlocks,
         severity: Severity::Hint,
@@ -127,11 +138,15 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
             share("rounding_of_peak", of_peak),
             share("rounding_of_peak_threshold", MIN_SHARE),
         ],
+        mended: Some(
+            context.with_fewer_allocations(small.allocations - small.allocations / OF_SLAB),
+        ),
     };
     Some(Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake: of_peak,
     })
 }

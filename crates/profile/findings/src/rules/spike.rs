@@ -1,99 +1,117 @@
-//! A spike: live bytes that rise to the peak for a short time, and one function that is the
+//! A spike: live bytes that rise to the peak for a short time, and one kind of blocks that is the
 //! rise.
 //!
-//! It speaks if the peak is at least one and a half times the live bytes before it and
-//! after it (the median of 5 % of the run on each side), lasts for at most 5 % of the run,
-//! is at least 64 KiB higher, and if one function's blocks are at least half of the rise.
+//! The *usual* live bytes are their median while the program allocates. It speaks if
+//!
+//! - the peak is at least one and a half times as high, and 64 KiB higher;
+//! - the live bytes are above a quarter of the rise for at most 18 % of the active time, in one piece
+//!   or in several; or for 40 % within one step of the program, in which it does not do what it does
+//!   before and after again and again: on a busy machine a step takes longer, and the waiting between
+//!   steps does not;
+//! - that begins after the first 5 % of the time, which is the program's start, and ends before the end;
+//! - the blocks of one family, without their median when the live bytes are low, are at least 40 % of
+//!   the rise.
 
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::context::{Context, Group};
+use crate::curve::{Hump, median};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, some, time};
 use crate::rank::Candidate;
 
 const HIGHER: f64 = 1.5;
-const WIDEST: f64 = 0.05;
-const BESIDE: f64 = 0.05;
+const WIDEST: f64 = 0.18;
+const WIDEST_STEP: f64 = 0.4;
+const BEFORE: f64 = 0.05;
 const MIN_BYTES: u64 = 64 << 10;
-const MIN_SHARE: f64 = 0.5;
-
-struct Spike {
-    from_ns: u64,
-    to_ns: u64,
-    /// Live bytes beside it: the larger of both sides.
-    beside: u64,
-}
+const MIN_SHARE: f64 = 0.4;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let Some(spike) = spike(context) else {
         return Vec::new();
     };
-    let rise = context.peak_bytes() - spike.beside;
-    let groups = context.groups.iter();
-    let large = groups.filter(|group| ratio(group.peak_bytes, rise) >= MIN_SHARE);
+    let rise = context.peak_bytes() - spike.usual;
+    let families = context.families.iter();
+    let large = families.filter(|group| ratio(group.peak_bytes, rise) >= MIN_SHARE);
     let risen = large.filter_map(|group| {
         let curve = context.curve(&group.sites);
-        let beside = curve
-            .at(spike.from_ns)
-            .bytes
-            .max(curve.at(spike.to_ns).bytes);
-        let own = group.peak_bytes.saturating_sub(beside);
-        (ratio(own, rise) >= MIN_SHARE).then(|| candidate(context, group, &spike, own))
+        let below = spike.below.iter().map(|&bucket| curve.live()[bucket].bytes);
+        let own = group.peak_bytes.saturating_sub(median(below.collect()));
+        (ratio(own, rise) >= MIN_SHARE).then(|| candidate(context, group, spike, own))
     });
     risen.collect()
 }
 
-fn spike(context: &Context<'_>) -> Option<Spike> {
-    let series = &context.process.live;
-    let samples = &series.samples;
-    let top = (0..samples.len()).max_by_key(|&at| samples[at].max_bytes)?;
+/// The rise to the peak from what is usually live, if it is short and not the program's start.
+fn spike<'c>(context: &'c Context<'_>) -> Option<&'c Hump> {
+    let hump = context.hump()?;
+    let [begin, end] = context.active_ns;
+    let active = end.saturating_sub(begin).max(1) as f64;
     let peak = context.peak_bytes();
-    let level = (peak as f64 / HIGHER) as u64;
-    let low = |at: usize| samples[at].max_bytes <= level;
-    let first = (0..top).rev().find(|&at| low(at))? + 1;
-    let last = (top + 1..samples.len()).find(|&at| low(at))? - 1;
-    let width = (last + 1 - first) as u64 * series.width_ns;
-    let duration = context.duration_ns() as f64;
-    // A sample is the resolution of the curve.
-    if width as f64 > (WIDEST * duration).max(series.width_ns as f64) {
-        return None;
-    }
-    let side = ((duration * BESIDE / series.width_ns as f64).ceil() as usize).max(1);
-    let before = first.checked_sub(side)?..first;
-    let after = last + 1..last + 1 + side;
-    let median = |range: std::ops::Range<usize>| {
-        let mut bytes: Vec<u64> = samples.get(range)?.iter().map(|it| it.bytes).collect();
-        bytes.sort_unstable();
-        bytes.get(bytes.len() / 2).copied()
-    };
-    let beside = median(before)?.max(median(after)?);
-    let holds = beside <= level && peak - beside >= MIN_BYTES;
-    let at = |sample: usize| series.from_ns + sample as u64 * series.width_ns;
-    holds.then(|| Spike {
-        from_ns: at(first),
-        to_ns: at(last + 1) + context.duration_ns() / 256,
-        beside,
-    })
+    let starts = hump.from_ns.saturating_sub(begin) as f64;
+    let holds = is_short(context, hump)
+        && starts >= BEFORE * active
+        && hump.falls
+        && peak - hump.usual >= MIN_BYTES
+        && peak as f64 >= HIGHER * hump.usual as f64;
+    holds.then_some(hump)
 }
 
-fn candidate(context: &Context<'_>, group: &Group, spike: &Spike, own: u64) -> Candidate {
+/// Whether the rise is short, or within one of the program's steps: that one takes much longer on a
+/// busy machine, and the waiting between the steps does not.
+pub(crate) fn is_short(context: &Context<'_>, hump: &Hump) -> bool {
+    let [begin, end] = context.active_ns;
+    let active = end.saturating_sub(begin).max(1) as f64;
+    let widest = if hump.in_one_step {
+        WIDEST_STEP
+    } else {
+        WIDEST
+    };
+    // A sample is the resolution of the curve.
+    let resolution = context.process.live.width_ns as f64;
+    hump.above_ns as f64 <= (widest * active).max(resolution)
+}
+
+/// The sites of the group, and all others below the function that calls it.
+fn with_caller(context: &Context<'_>, group: &Group) -> Vec<u32> {
+    let callers = context.callers(&group.sites, |site| site.bytes_at_peak);
+    let Some(&caller) = callers.first() else {
+        return group.sites.clone();
+    };
+    let caller = context.frames.function(caller);
+    let is_below = |&site: &u32| {
+        let mut own = context.own_frames(site);
+        group.sites.contains(&site) || own.any(|frame| context.frames.function(frame) == caller)
+    };
+    (0..context.process.sites.len() as u32)
+        .filter(is_below)
+        .collect()
+}
+
+fn candidate(context: &Context<'_>, group: &Group, spike: &Hump, own: u64) -> Candidate {
     let weight = |site: &Site| site.bytes_at_peak;
     let frame = context.frame(&group.sites, weight);
     let peak = context.peak_bytes();
     let stake = ratio(own, peak).min(1.0);
-    let width = spike.to_ns - spike.from_ns;
+    let width = spike.above_ns;
     let text = format!(
         "For {} the live bytes are {} instead of {}: {} of it is {} of {}{}.",
         time(width),
         in_bytes(peak),
-        in_bytes(spike.beside),
+        in_bytes(spike.usual),
         in_bytes(own),
         some(group.peak_blocks, "block"),
         context.function_name(frame),
         context.called_by(&group.sites, weight),
     );
+    let (function, also) = context.functions(frame, &group.sites);
+    // What the same caller allocates besides goes with it.
+    let sites = with_caller(context, group);
+    let curve = context.curve(&sites);
+    let below = spike.below.iter().map(|&bucket| curve.live()[bucket].bytes);
+    let mended = context.without_rise(&sites, median(below.collect()), spike.rest);
     let finding = Finding {
         rule: Rule::Spike,
         severity: Severity::Hint,
@@ -109,18 +127,20 @@ fn candidate(context: &Context<'_>, group: &Group, spike: &Spike, own: u64) -> C
             bytes("rise_bytes", own),
             bytes("rise_bytes_threshold", MIN_BYTES),
             bytes("peak_bytes", peak),
-            bytes("beside_bytes", spike.beside),
+            bytes("usual_bytes", spike.usual),
             ns("width_ns", width),
             share("width_of_run", width as f64 / context.duration_ns() as f64),
             share("width_of_run_threshold", WIDEST),
-            share("share_of_rise", ratio(own, peak - spike.beside)),
+            share("share_of_rise", ratio(own, peak - spike.usual)),
             share("share_of_rise_threshold", MIN_SHARE),
         ],
+        mended: Some(mended),
     };
     Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake,
     }
 }

@@ -1,15 +1,16 @@
 //! Stragglers: few blocks that live on where most others were freed, and hold pages.
 //!
-//! An allocator can give a page back only when no block in it is live. It speaks about a
-//! function if, at the end of the run,
+//! An allocator can give a page back only when no block in it is live. The pages are counted when at most
+//! a quarter of the blocks of the peak are live, and no more are freed for a while. It speaks about a
+//! family if, then,
 //!
-//! - at most a quarter of the blocks of the peak are live;
-//! - only blocks of one of its sites begin in at least 256 pages (1 MiB), and these pages
-//!   are at least 5 % of the peak;
-//! - its live blocks in all are at most a tenth of these pages.
+//! - its blocks begin in at least 64 pages and these are at least 5 % of the peak; a page in which
+//!   others' blocks begin as well counts in part;
+//! - the blocks are at most a quarter of these pages; blocks of a page and more are left out;
+//! - at least half of them stay for another tenth of the time, or to the end.
 
-use allotrope_profile::Site;
 use allotrope_profile::evidence::PAGE_BYTES;
+use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
 use crate::context::{Context, Group};
@@ -17,48 +18,63 @@ use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, ratio, share, some};
 use crate::rank::Candidate;
 
-const MIN_PAGES: u64 = 256;
+const MIN_PAGES: u64 = 64;
 const MIN_SHARE: f64 = 0.05;
-const FILLED: f64 = 0.1;
+const FILLED: f64 = 0.25;
+/// The blocks stay for one part in so many of the time.
+const STAYING: u64 = 10;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let groups = context.groups.iter();
-    groups
-        .filter_map(|group| of_group(context, group))
+    let families = context.families.iter();
+    families
+        .filter_map(|family| of_group(context, family))
         .collect()
 }
 
 fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
-    let sites = group.sites.iter();
-    let pages: u64 = sites
-        .map(|&site| context.evidence_of(site).held_pages)
-        .sum();
-    let held = pages.saturating_mul(PAGE_BYTES);
+    let pages = |site: &u32| {
+        let evidence = context.evidence_of(*site);
+        evidence.held_pages as f64 + evidence.shared_pages
+    };
+    let sites = group.sites.iter().copied();
+    // A block of a page and more fills what it begins in.
+    let is_small = |&site: &u32| {
+        let left = staying(context, &[site]);
+        pages(&site) > 0.0 && left.bytes < left.blocks.saturating_mul(PAGE_BYTES)
+    };
+    let sites: Vec<u32> = sites.filter(is_small).collect();
+    let held_pages = sites.iter().map(pages).sum::<f64>() as u64;
+    let held = held_pages.saturating_mul(PAGE_BYTES);
     let of_peak = ratio(held, context.peak_bytes());
-    let filled = ratio(group.leaked_bytes, held);
-    if pages < MIN_PAGES || of_peak < MIN_SHARE || filled > FILLED {
+    if held_pages < MIN_PAGES || of_peak < MIN_SHARE {
         return None;
     }
-    let weight = |site: &Site| site.leaked_allocations;
+    let left = staying(context, &sites);
+    if left.blocks == 0 {
+        return None;
+    }
+    let filled = ratio(left.bytes, held);
+    if filled > FILLED {
+        return None;
+    }
+    let group = &context.group(sites);
+    let pages = held_pages;
+    let weight = |site: &Site| site.allocations;
     let frame = context.frame(&group.sites, weight);
     let text = format!(
-        "{} of {} ({}) are the only ones at the end in {} pages of 4 KiB, which held much more \
-         before{}.",
-        some(group.leaked, "block"),
+        "{} of {} ({}) are the only ones in {} pages of 4 KiB, which held much more before{}.",
+        some(left.blocks, "block"),
         context.function_name(frame),
-        in_bytes(group.leaked_bytes),
+        in_bytes(left.bytes),
         count(pages),
         context.called_by(&group.sites, weight),
     );
+    let (function, also) = context.functions(frame, &group.sites);
     let finding = Finding {
         rule: Rule::Stragglers,
         severity: Severity::Hint,
         title: "few blocks that keep pages from going back".to_owned(),
-        measure: format!(
-            "{} held by {}",
-            in_bytes(held),
-            in_bytes(group.leaked_bytes)
-        ),
+        measure: format!("{} held by {}", in_bytes(held), in_bytes(left.bytes)),
         text,
         advice: "Allocate what lives long apart from what is freed soon: before it, or in an \
                  arena of its own."
@@ -72,15 +88,43 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
             bytes("held_bytes", held),
             share("held_of_peak", of_peak),
             share("held_of_peak_threshold", MIN_SHARE),
-            bytes("live_bytes", group.leaked_bytes),
+            bytes("live_bytes", left.bytes),
             share("filled", filled),
             share("filled_threshold", FILLED),
         ],
+        mended: None,
     };
     Some(Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake: of_peak.min(1.0),
     })
+}
+
+/// The blocks that were live when pages were counted, if most of them stay for a tenth of the
+/// time, or to the end; otherwise they are only not freed yet, and none is.
+fn staying(context: &Context<'_>, sites: &[u32]) -> BlockSum {
+    let counted = context.evidence.held_ns;
+    let [begin, end] = context.active_ns;
+    let until = counted.saturating_add((end.saturating_sub(begin)) / STAYING);
+    let bucket = context.table.bucket_at(counted);
+    let later = context.table.bucket_at(until);
+    let (mut then, mut stay) = (BlockSum::default(), BlockSum::default());
+    for cell in context.cells(sites) {
+        if usize::from(cell.allocated) > bucket || usize::from(cell.freed) <= bucket {
+            continue;
+        }
+        for sum in std::iter::once(&mut then).chain(
+            (cell.freed == LIVE_AT_END || usize::from(cell.freed) > later).then_some(&mut stay),
+        ) {
+            sum.blocks += cell.blocks;
+            sum.bytes += cell.bytes;
+        }
+    }
+    match stay.blocks * 2 >= then.blocks {
+        true => stay,
+        false => BlockSum::default(),
+    }
 }

@@ -1,11 +1,20 @@
-//! Hot temporaries: a function that allocates very often, and nearly always frees the
-//! block before its thread allocates again.
+//! Temporaries: blocks that are allocated very often, and are gone before the next ones are
+//! allocated.
 //!
-//! It speaks if at least 90 % of the function's allocations are temporary, not counting
-//! blocks that were reallocated, and these are at least 1,000, 1 % of all allocations, and
+//! A site's blocks are short-lived if, not counting blocks that were reallocated,
+//!
+//! - at least 90 % are freed before their thread allocates again; or
+//! - they live for at most 0.5 % of the run on average, and a few die together, as a copy of several
+//!   blocks: at least 100 times the site has no live block any more, and not more than 16
+//!   blocks for each time; or at most 4 are live at any time, and a hundred times as many are
+//!   allocated, as when each text replaces the one before.
+//!
+//! It speaks if 90 % of a family's blocks are short-lived, at least 1,000, and 1 % of all
+//! allocations (20 % if not 90 % are of the first kind), and
 //!
 //! - at 50 ns for each pair of allocation and deallocation, at least 1 % of the run; or
-//! - 10,000, and 10 % of all allocations.
+//! - 30,000, and 10 % of all allocations; or
+//! - 10,000, and half of all allocated bytes, which are five times the peak.
 
 use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
@@ -19,39 +28,97 @@ use crate::rank::Candidate;
 const TEMPORARY: f64 = 0.9;
 const MIN: u64 = 1_000;
 const MIN_SHARE: f64 = 0.01;
-const MANY: u64 = 10_000;
+/// Value of [`MIN_SHARE`] for blocks that are freed a few together.
+const MIN_SHARE_TOGETHER: f64 = 0.2;
+const MANY: u64 = 30_000;
 const LARGE_SHARE: f64 = 0.1;
 /// A pair of `malloc` and `free` of glibc takes 20 to 100 ns.
 const PAIR_NS: u64 = 50;
 const MIN_TIME: f64 = 0.01;
+/// Least bytes, in peaks, and least part of all allocated bytes.
+const MIN_COPIES: u64 = 10_000;
+const OF_PEAK: u64 = 5;
+const OF_BYTES: f64 = 0.5;
+/// Least number of times that a site has no live block any more.
+const MIN_TIMES: u64 = 100;
+/// Most blocks of a site that live together, on average.
+const TOGETHER: u64 = 16;
+/// Most blocks of a site at a time if they replace each other.
+const MOST_REPLACED: u64 = 4;
+/// Longest mean life, as a part of the run.
+const SHORT: f64 = 0.005;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let hot = |group: &&Group| {
-        let number = group.temporary;
-        let others = group.allocations - reallocated(context, group).min(group.allocations);
+    let large = |family: &&Group| {
+        family.allocations >= MIN && ratio(family.allocations, context.allocations()) >= MIN_SHARE
+    };
+    let families = context.families.iter().filter(large);
+    let hot = families.filter_map(|family| {
+        let sites = family.sites.iter().copied();
+        let short = context.group(sites.filter(|&site| is_short(context, site)));
+        let short = Group {
+            function: family.function,
+            ..short
+        };
+        let number = number(context, &short);
+        let others = family.allocations - reallocated(context, family).min(family.allocations);
         let of_all = ratio(number, context.allocations());
         let time = (number * PAIR_NS) as f64 / context.duration_ns() as f64;
-        number >= MIN
+        let least = match ratio(short.temporary, number) >= TEMPORARY {
+            true => MIN_SHARE,
+            false => MIN_SHARE_TOGETHER,
+        };
+        let holds = number >= MIN
             && ratio(number, others) >= TEMPORARY
-            && of_all >= MIN_SHARE
-            && (time >= MIN_TIME || number >= MANY && of_all >= LARGE_SHARE)
-    };
-    let groups = context.groups.iter().filter(hot);
-    groups
-        .map(|group| {
-            let sites = group.sites.iter().copied();
-            let of_it = |&site: &u32| {
-                let number = context.site(site).temporary_allocations;
-                ratio(number, group.temporary) >= MIN_SHARE
-            };
-            let sites = context.group(sites.filter(of_it));
-            let hot = Group {
-                function: group.function,
-                ..sites
-            };
-            candidate(context, &hot)
-        })
-        .collect()
+            && of_all >= least
+            && (time >= MIN_TIME
+                || number >= MANY && of_all >= LARGE_SHARE
+                || copies(context, &short));
+        holds.then(|| candidate(context, &short, number))
+    });
+    hot.collect()
+}
+
+/// Whether the blocks are most of all bytes that are allocated, and many times the peak: long texts
+/// that are made anew again and again.
+fn copies(context: &Context<'_>, group: &Group) -> bool {
+    let totals = &context.process.totals;
+    group.allocations >= MIN_COPIES
+        && group.bytes >= totals.peak_bytes.saturating_mul(OF_PEAK)
+        && ratio(group.bytes, totals.allocated_bytes) >= OF_BYTES
+}
+
+/// Whether nearly all blocks of a site are short-lived: each is freed before its thread
+/// allocates again, or few live together, and die before the next ones are allocated.
+fn is_short(context: &Context<'_>, index: u32) -> bool {
+    let site = context.site(index);
+    let evidence = context.evidence_of(index);
+    let others = site.allocations - evidence.reallocated.min(site.allocations);
+    let temporary = site.temporary_allocations - evidence.reallocated_temporary;
+    if ratio(temporary, others) >= TEMPORARY {
+        return temporary > 0;
+    }
+    let life = ratio(site.lifetimes.total_ns() as u64, site.lifetimes.blocks);
+    let together =
+        site.emptied >= MIN_TIMES && site.allocations <= site.emptied.saturating_mul(TOGETHER);
+    // Each is freed when the next one has taken its place.
+    let replaced = site.max_allocations <= MOST_REPLACED
+        && site.allocations >= site.max_allocations.saturating_mul(MIN_TIMES);
+    (together || replaced) && life <= SHORT * context.duration_ns() as f64
+}
+
+/// The allocations that are saved if the blocks of each site are kept and used again.
+fn fewer(context: &Context<'_>, group: &Group) -> u64 {
+    let kept = group
+        .sites
+        .iter()
+        .map(|&site| context.site(site).max_allocations);
+    number(context, group).saturating_sub(kept.sum())
+}
+
+/// The short-lived blocks of these sites that were not reallocated.
+fn number(context: &Context<'_>, group: &Group) -> u64 {
+    group.allocations - reallocated(context, group).min(group.allocations)
 }
 
 /// Blocks of the group that live on as other blocks.
@@ -62,12 +129,11 @@ fn reallocated(context: &Context<'_>, group: &Group) -> u64 {
         .sum()
 }
 
-fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
-    let weight = |site: &Site| site.temporary_allocations;
+fn candidate(context: &Context<'_>, group: &Group, number: u64) -> Candidate {
+    let weight = |site: &Site| site.allocations;
     let frame = context.frame(&group.sites, weight);
-    let stake = ratio(group.temporary, context.allocations());
-    // Of these blocks alone: the others of the group may have lived through the run.
-    let life = group.temporary_ns / group.temporary.max(1);
+    let stake = ratio(number, context.allocations());
+    let life = group.mean_life_ns();
     let sizes = match group.smallest == group.largest {
         true => format!("{} each", in_bytes(group.largest)),
         false => format!(
@@ -77,9 +143,9 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         ),
     };
     let text = format!(
-        "{} allocations of {} ({sizes}) are freed before their thread allocates again, after \
+        "{} allocations of {} ({sizes}) are freed at once, alone or a few together, after \
          {} on average{}.",
-        count(group.temporary),
+        count(number),
         context.function_name(frame),
         time(life),
         context.called_by(&group.sites, weight),
@@ -99,35 +165,33 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
             in_bytes(largest)
         ),
     };
+    let (function, also) = context.functions(frame, &group.sites);
     let finding = Finding {
         rule: Rule::Temporaries,
         severity: Severity::Hint,
         title: "many blocks that are freed at once".to_owned(),
-        measure: format!(
-            "{} allocations, {} of all",
-            count(group.temporary),
-            percent(stake)
-        ),
+        measure: format!("{} allocations, {} of all", count(number), percent(stake)),
         text,
         advice,
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
         numbers: vec![
-            blocks("temporary_allocations", group.temporary),
+            blocks("temporary_allocations", number),
             blocks("temporary_allocations_threshold", MIN),
             share("share_of_allocations", stake),
             share("share_of_allocations_threshold", MIN_SHARE),
-            share("temporary", ratio(group.temporary, group.allocations)),
-            share("temporary_threshold", TEMPORARY),
+            blocks("emptied", group.emptied),
             ns("mean_life_ns", life),
             bytes("largest_bytes", group.largest),
         ],
+        mended: Some(context.with_fewer_allocations(fewer(context, group))),
     };
     Candidate {
         finding,
-        function: Some(group.function),
-        also: Vec::new(),
+        function,
+        also,
+        weak: false,
         stake,
     }
 }

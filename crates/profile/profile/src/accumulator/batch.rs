@@ -48,10 +48,10 @@ fn take_next(
     let is_live = slot.block != NO_BLOCK;
     match event.kind {
         EventKind::Allocation if !is_live => {
-            sums.advance(batch.time(at));
+            sums.advance(batch.time(at), live);
             let next = batch.events.get(at + 1);
             if let Some(next) = next.filter(|next| frees(next, event)) {
-                sums.take_pair(event, next, batch.time(at + 1));
+                sums.take_pair(event, next, batch.time(at + 1), live);
                 return Some(2);
             }
             let block = sums.allocate(event, false);
@@ -59,7 +59,7 @@ fn take_next(
             Some(1)
         }
         EventKind::Deallocation if is_live => {
-            sums.advance_to_deallocation(batch.time(at));
+            sums.advance_to_deallocation(batch.time(at), live);
             let block = live.remove(slot);
             sums.deallocate(event, &block, slot.block, live);
             Some(1)
@@ -71,10 +71,10 @@ fn take_next(
             if key != block_key(event) && live.contains(key) {
                 return None;
             }
-            sums.advance_to_deallocation(batch.time(at));
+            sums.advance_to_deallocation(batch.time(at), live);
             let old = live.remove(slot);
             let old = sums.begin_reallocation(event, &old, slot.block);
-            sums.advance(batch.time(at + 1));
+            sums.advance(batch.time(at + 1), live);
             let block = sums.allocate(end, true);
             sums.latest = live.fill(live.find(key), block);
             if let Some(evidence) = &mut sums.totals.evidence {
@@ -150,10 +150,10 @@ impl<'l, 'a> BatchSums<'l, 'a> {
     /// the level only rises until the next deallocation, so that only the last level
     /// before that can be a peak.
     #[inline(always)]
-    fn advance(&mut self, time: u64) {
+    fn advance(&mut self, time: u64, live: &LiveBlocks) {
         let now = self.level.now.max(time);
         if now >= self.until {
-            self.totals.open_bucket(self.level, now);
+            self.totals.open_bucket(self.level, now, live);
             self.until = self.totals.series.until();
             self.note_threshold = self.totals.note_threshold();
         }
@@ -162,14 +162,14 @@ impl<'l, 'a> BatchSums<'l, 'a> {
 
     /// Advances to the time of the next event, a deallocation.
     #[inline(always)]
-    fn advance_to_deallocation(&mut self, time: u64) {
+    fn advance_to_deallocation(&mut self, time: u64, live: &LiveBlocks) {
         if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
             self.note_threshold = self.totals.note_threshold();
             // What follows the known peak is later than it.
             self.level.now = self.level.now.max(self.totals.level.now);
         }
-        self.advance(time);
+        self.advance(time, live);
     }
 
     /// Counts an allocation, and returns the record of its block.
@@ -243,10 +243,16 @@ impl<'l, 'a> BatchSums<'l, 'a> {
     /// Counts an allocation, to which [`Self::advance`] has been called, and the
     /// deallocation of its block that follows at once, at `time`.
     #[inline(always)]
-    fn take_pair(&mut self, allocation: &Event, deallocation: &Event, time: u64) {
+    fn take_pair(
+        &mut self,
+        allocation: &Event,
+        deallocation: &Event,
+        time: u64,
+        live: &LiveBlocks,
+    ) {
         let site = self.count_allocation(allocation, false);
         let allocated_ns = self.level.now;
-        self.advance_to_deallocation(time);
+        self.advance_to_deallocation(time, live);
         self.totals.entries[deallocation.entry as usize].deallocations += 1;
         self.latest = NO_BLOCK;
         let block = LiveBlock {

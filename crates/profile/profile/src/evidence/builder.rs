@@ -9,9 +9,14 @@ use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 /// Size from which on glibc's `realloc` may move a block without copying it (mallopt(3),
 /// `M_MMAP_THRESHOLD`).
 const MOVED_BY_KERNEL: u64 = 128 * 1024;
-/// Pages are counted if not more than one in so many of the blocks at the peak are live
-/// at the end.
+/// Pages are counted if not more than one in so many of the blocks at the peak are live.
 const FEW_LEFT: u64 = 4;
+/// Least number of blocks at a peak after which pages are counted before the end.
+const MIN_PEAK: u64 = 512;
+/// The part of the time so far for which nothing happens in a pause.
+const PAUSE: u64 = 64;
+/// The part of the time so far within which a fall may go on after a pause.
+const SOON: u64 = 8;
 /// The most pages of inherited blocks that are counted.
 const MAX_PAGES: usize = 1 << 20;
 
@@ -336,13 +341,15 @@ impl EvidenceBuilder {
                 to.reallocated_temporary = growth.reallocated_temporary;
                 to.growth = growth.growth;
             }
-            to.held_pages = held.by_site.get(site).copied().unwrap_or(0);
+            let [alone, shared] = held.by_site.get(site).copied().unwrap_or_default();
+            (to.held_pages, to.shared_pages) = (alone as u64, shared);
         }
         Evidence {
             sites,
             inherited_freed_bytes: self.inherited_freed_bytes,
             inherited_pages: self.inherited_pages.len() as u64,
             held_pages: held.all,
+            held_ns: held.ns,
         }
     }
 }
@@ -350,38 +357,101 @@ impl EvidenceBuilder {
 /// Pages that live blocks begin in.
 #[derive(Debug, Default)]
 pub(crate) struct HeldPages {
+    /// When they were counted.
+    ns: u64,
     all: u64,
-    /// Pages in which only blocks of a site begin, by site.
-    by_site: Vec<u64>,
+    /// By site: the pages in which only its blocks begin, and its parts of those in which others'
+    /// do as well.
+    by_site: Vec<[f64; 2]>,
 }
 
 impl HeldPages {
-    /// The pages of the blocks that are live, if they are few: `left` of the `most` at the
-    /// peak.
-    pub(crate) fn new(live: &LiveBlocks, left: u64, most: u64) -> Option<Self> {
+    /// The pages of the blocks that are live at `ns`, if they are few: `left` of the `most` at
+    /// the peak.
+    pub(crate) fn new(live: &LiveBlocks, left: u64, most: u64, ns: u64) -> Option<Self> {
         if left.saturating_mul(FEW_LEFT) > most {
             return None;
         }
         let page = |(key, id): (u64, BlockId)| {
-            let site = live.block(id).site;
-            (site != INHERITED).then_some((address_of(key) / PAGE_BYTES, site))
+            let block = live.block(id);
+            // Of the other threads' next events, which are only looked up yet, nothing is written.
+            let is_known = block.site != INHERITED && block != LiveBlock::default();
+            is_known.then_some((address_of(key) / PAGE_BYTES, block.site))
         };
         let mut pages: Vec<(u64, u32)> = live.iter().filter_map(page).collect();
         pages.sort_unstable();
-        let mut held = Self::default();
+        let mut held = Self {
+            ns,
+            ..Self::default()
+        };
         for blocks in pages.chunk_by(|a, b| a.0 == b.0) {
             held.all += 1;
-            let site = blocks[0].1;
             // They are in order of site.
-            if blocks.last().is_some_and(|last| last.1 == site) {
-                let site = site as usize;
+            let sites = blocks.chunk_by(|a, b| a.1 == b.1).count();
+            for of_site in blocks.chunk_by(|a, b| a.1 == b.1) {
+                let site = of_site[0].1 as usize;
                 if held.by_site.len() <= site {
-                    held.by_site.resize(site + 1, 0);
+                    held.by_site.resize(site + 1, [0.0; 2]);
                 }
-                held.by_site[site] += 1;
+                let [alone, shared] = &mut held.by_site[site];
+                match sites {
+                    1 => *alone += 1.0,
+                    _ => *shared += 1.0 / sites as f64,
+                }
             }
         }
         Some(held)
+    }
+}
+
+/// Finds when few of the blocks of a peak are left, to count the pages that they hold: at the
+/// end of the run the program may have freed these as well.
+///
+/// It looks where a bucket of the [series](crate::series) begins. The next count needs a peak of half
+/// as many blocks more, so that the counts of all take no longer than the events between them.
+#[derive(Debug, Default)]
+pub(crate) struct Valley {
+    /// When it looked first.
+    first_ns: Option<u64>,
+    /// Live blocks when it looked last.
+    before: u64,
+    /// Blocks at the peak before the last count, and at that count.
+    peak: u64,
+    left: u64,
+    held: Option<HeldPages>,
+}
+
+impl Valley {
+    /// Looks at how many blocks are live and how many were at the peak, and counts the pages if
+    /// that is due. `now` is the time of the last event, `next` that of the next one.
+    pub(crate) fn look(
+        &mut self,
+        [left, peak]: [u64; 2],
+        [now, next]: [u64; 2],
+        live: &LiveBlocks,
+    ) {
+        let few = left.saturating_mul(FEW_LEFT) <= peak;
+        let is_other = peak >= MIN_PEAK && peak >= self.peak.saturating_add(self.peak / 2);
+        // One in 20 that is freed since is a fall that goes on, unless nothing happens for a while.
+        let since = now.saturating_sub(*self.first_ns.get_or_insert(now));
+        let stays = left.saturating_mul(20) >= self.before.saturating_mul(19)
+            || next.saturating_sub(now) > since / PAUSE;
+        self.before = left;
+        // A pause within the fall: what is freed soon after was not left.
+        let goes_on = self.held.as_ref().is_some_and(|held| {
+            peak == self.peak
+                && now.saturating_sub(held.ns) <= since / SOON
+                && left.saturating_mul(10) <= self.left.saturating_mul(9)
+        });
+        if few && stays && (is_other || goes_on) {
+            (self.peak, self.left) = (peak, left);
+            self.held = HeldPages::new(live, left, peak, now);
+        }
+    }
+
+    /// The pages that were counted before the end.
+    pub(crate) fn into_held(self) -> Option<HeldPages> {
+        self.held
     }
 }
 
