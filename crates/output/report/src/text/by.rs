@@ -117,6 +117,9 @@ fn type_rows(
 /// Between a function and the one further out that tells what it was called for.
 const CALLED_BY: &str = " ← ";
 
+/// After a caller that is one of several.
+const OTHERS: &str = ", …";
+
 fn function(profile: &Profile, group: &Group<'_>) -> String {
     let name = match group.frame {
         Some(frame) if group.is_unnamed => {
@@ -127,7 +130,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
     };
     match group.outer() {
         Some((outer, false)) => format!("{name}{CALLED_BY}{outer}"),
-        Some((outer, true)) => format!("{name}{CALLED_BY}{outer}, …"),
+        Some((outer, true)) => format!("{name}{CALLED_BY}{outer}{OTHERS}"),
         None => name,
     }
 }
@@ -170,13 +173,24 @@ fn short_location(location: &str, room: usize) -> String {
 /// A function's name that is indented by two columns.
 fn short_name(name: &str, room: usize) -> String {
     let (name, room) = (name.trim_start(), room.saturating_sub(2));
-    let Some((head, own)) = name.split_once(CALLED_BY) else {
-        return format!("  {}", shorten::name(name, room));
-    };
+    let short = short_with_caller(name, room);
+    format!("  {}", short.unwrap_or_else(|| shorten::name(name, room)))
+}
+
+/// A function and the one that called it in so many columns, each cut on its own; `None` if there is
+/// no caller.
+fn short_with_caller(name: &str, room: usize) -> Option<String> {
+    let (head, outer) = name.split_once(CALLED_BY)?;
     let room = room.saturating_sub(columns(CALLED_BY));
-    let head = shorten::name(head, room.saturating_sub(columns(own).min(room / 2)));
-    let own = shorten::name(own, room.saturating_sub(columns(&head)));
-    format!("  {head}{CALLED_BY}{own}")
+    let of_head = columns(head).min(room.saturating_sub(columns(outer).min(room / 2)));
+    let head = shorten::name(head, of_head);
+    let (outer, others) = match outer.strip_suffix(OTHERS) {
+        Some(outer) => (outer, OTHERS),
+        None => (outer, ""),
+    };
+    let left = room.saturating_sub(columns(&head) + columns(others));
+    let outer = shorten::name(outer, left);
+    Some(format!("{head}{CALLED_BY}{outer}{others}"))
 }
 
 /// `name` gives the name and the location of a group.
@@ -250,9 +264,11 @@ fn fitted(
     let gap = if location > 0 { GAP } else { 0 };
     let room = width.saturating_sub(others + location + gap).max(MIN_NAME);
     let names: Vec<&str> = named.iter().map(|(name, _)| &**name).collect();
-    let names = shorten::names(&names, room);
+    let short = shorten::names(&names, room);
+    let names = names.iter().zip(short);
+    let names = names.map(|(name, short)| short_with_caller(name, room).unwrap_or(short));
     let locations = named.iter().map(|(_, it)| short_location(it, location));
-    names.into_iter().zip(locations).collect()
+    names.zip(locations).collect()
 }
 
 /// What the sites of a group held over time: of one process only, for the times of others
