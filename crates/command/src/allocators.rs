@@ -21,6 +21,7 @@ use crate::replay::{self, EnvironmentArguments, ProcessArguments};
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -71,15 +72,15 @@ pub struct Arguments {
     environment: EnvironmentArguments,
     /// How often the time of each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = values::whole::<u32>(1..=1000))]
     runs: u32,
     /// Step through about N operations to count instructions
     #[arg(long, alias = "operations", value_name = "N", default_value_t = 6000,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = values::whole::<u64>(1..=1_000_000))]
     sample: u64,
     /// Step through them N times; shows by how much an allocator differs from itself
     #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u32).range(1..=100))]
+          value_parser = values::whole::<u32>(1..=100))]
     stepped_runs: u32,
     /// The allocator with which the program was recorded
     ///
@@ -87,7 +88,7 @@ pub struct Arguments {
     #[arg(long, hide_short_help = true, value_name = "ALLOCATOR")]
     recorded_with: Option<String>,
     /// Rows of each table of text and Markdown
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::whole::<usize>(1..))]
     top: usize,
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -129,7 +130,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .debug_files
         .locator(arguments.input.limits())
         .status(BAD_INPUT)?;
-    let candidates = replay::candidates(&arguments.alloc);
+    let mut named = replay::Candidates::of(&arguments.alloc)?;
+    let candidates = named.take();
+    let recorded_with = replay::named_allocator(arguments.recorded_with.as_ref())?;
     let earlier_ones = allocators(&arguments.earlier);
     let mut read = read_files(&arguments.file, candidates.iter().chain(&earlier_ones));
     read.extend(arguments.cpu.clone());
@@ -144,6 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let program_ns = arguments.program_ns()?;
     let earlier = pairs(&candidates, earlier_ones).status(BAD_INPUT)?;
+    named.say_earlier(&earlier);
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let cannot = "cannot read the operations";
@@ -152,7 +156,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let samples = samples.context(cannot).status(FAILED)?;
     let live = LiveCurve::of(operations, POINTS);
     let live = live.context(cannot).status(FAILED)?;
-    let (with, is_known) = replay::recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
+    let (with, is_known) = replay::recorded_allocator(recorded_with, &process);
     let replayer = replay::replayer(arguments.limit)?;
     let environment = arguments.environment.of_recording(&process);
     let plan = Plan {
@@ -187,7 +191,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(page) = &page {
         write_page(page, &read, &report)?;
     }
-    Ok(replay::refuse(report.refused()))
+    Ok(named.refuse(report.refused()))
 }
 
 /// The files that are not to be overwritten: the recording, and the libraries.

@@ -10,11 +10,10 @@ use anyhow::Context;
 
 use crate::exit_status::{FAILED, FINE, Failure, WithStatus};
 use crate::progress::Progress;
-use crate::replay::{
-    Format, Limit, candidates, print_json, refuse, replayer, text_style, variable,
-};
+use crate::replay::{Candidates, Format, Limit, print_json, replayer, text_style, variable};
 use crate::standard_output;
 use crate::style::{Color, style};
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -57,19 +56,19 @@ pub struct Arguments {
     seconds: Option<f64>,
     /// The sizes of a block in bytes, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [16, 64, 256],
-          value_parser = clap::value_parser!(u64).range(8..=1 << 30))]
+          value_parser = values::whole::<u64>(8..=1 << 30))]
     size: Vec<u64>,
     /// How many threads run at the same time, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 4],
-          value_parser = clap::value_parser!(u32).range(1..=64))]
+          value_parser = values::whole::<u32>(1..=64))]
     threads: Vec<u32>,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = values::whole::<u32>(1..=1000))]
     runs: u32,
     /// How many blocks each thread allocates and frees
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+          value_parser = values::whole::<u64>(1..=1 << 40))]
     blocks: u64,
     /// Whose environment the allocators have
     #[arg(long, value_enum, default_value_t, value_name = "WHOSE")]
@@ -189,6 +188,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         standard_output::print_document(&profiles::document(), style(Color::Never))?;
         return Ok(FINE);
     }
+    let mut candidates = Candidates::of(&arguments.alloc)?;
     let replayer = replayer(arguments.limit)?;
     let environment = match arguments.environment {
         Whose::Own => Environment::of_this_process(),
@@ -205,7 +205,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let progress = Progress::new(arguments.quiet);
     let show = |done, total| progress.show("measuring", done, total);
-    let report = bench(&plan, candidates(&arguments.alloc), &show);
+    let report = bench(&plan, candidates.take(), &show);
     progress.finish();
     let report = report.context("cannot start the replayer").status(FAILED)?;
     match arguments.format {
@@ -213,7 +213,5 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         Format::Json => print_json(&report)?,
     }
     let rows = report.allocators.iter();
-    Ok(refuse(rows.filter_map(|row| {
-        Some((&row.name, row.refused.as_ref()?))
-    })))
+    Ok(candidates.refuse(rows.filter_map(|row| Some((&row.name, row.refused.as_ref()?)))))
 }

@@ -35,6 +35,11 @@ pub struct CommandLine {
 fn with_name_to_record(command: clap::Command) -> clap::Command {
     let name = command.get_name();
     let sentence = format!("To record a program named {name}: allotrope record -- {name}");
+    // A negative number is no option: the parser of the value says what to write.
+    let command = command.mut_args(|it| match it.get_action().takes_values() {
+        true if !it.is_positional() => it.allow_negative_numbers(true),
+        _ => it,
+    });
     let long = match command.get_after_long_help() {
         Some(text) => format!("{text}\n\n{sentence}"),
         None => sentence.clone(),
@@ -281,6 +286,50 @@ mod tests {
         };
         for (old, new) in same {
             assert_eq!(parsed(old), parsed(new), "{old}");
+        }
+    }
+
+    /// What is said about a value of an option that is none of its values.
+    fn refusals(value: &str) -> Vec<(String, String)> {
+        let root = CommandLine::command();
+        let mut all = Vec::new();
+        for command in root.get_subcommands().filter(|it| !it.is_hide_set()) {
+            for option in command.get_arguments() {
+                let requires_equals = option.is_require_equals_set();
+                let option = match option.get_long() {
+                    Some(long) if option.get_action().takes_values() => format!("--{long}"),
+                    _ => continue,
+                };
+                let typed = match requires_equals {
+                    true => vec![format!("{option}={value}")],
+                    false => vec![option, value.to_owned()],
+                };
+                let words = ["allotrope".to_owned(), command.get_name().to_owned()];
+                let words = [&words[..], &typed].concat();
+                if let Err(error) = CommandLine::try_parse_from(&words) {
+                    all.push((words.join(" "), error.to_string()));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_what_to_write() {
+        let words_of_a_library = [
+            "invalid digit",
+            "number too large",
+            "out of range",
+            "invalid float",
+            "is not in ",
+            "unexpected argument",
+            "cannot parse",
+        ];
+        for value in ["abc", "-7", "1.5x", "99999999999999999999999"] {
+            for (typed, said) in refusals(value) {
+                let found = words_of_a_library.iter().find(|it| said.contains(**it));
+                assert_eq!(found, None, "{typed}: {said}");
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use crate::standard_output;
 use crate::style::{Color, style};
 use crate::suppressions::SuppressionArguments;
 use crate::test::{self, Steps, Stop};
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -62,14 +63,14 @@ pub struct Arguments {
     /// Measure N runs of each test
     ///
     /// Whatever the configuration says.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1..=10_000))]
     runs: Option<u32>,
     /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     /// Show at most N entries that explain a number
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = values::whole::<u32>(1..))]
     top: u32,
     #[command(flatten)]
     glue: GlueArguments,

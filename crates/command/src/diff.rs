@@ -18,7 +18,9 @@ use allotrope_diff::chance::add_intervals;
 use allotrope_diff::{Diff, DiffOptions, MetricChange, compare, leading_metric, metric_changes};
 use allotrope_formats::Limits;
 use allotrope_profile::{Metric, MetricSet};
+use allotrope_reading::split;
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
+use allotrope_text::Shown;
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
@@ -106,6 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     for output in [&graph, &page].into_iter().flatten() {
         output.check(read_files())?;
     }
+    check_moments(arguments, read_files())?;
     let (sides, inputs) = read(files, &wanted)?;
     if sides.sampled.is_some() {
         check_sampled(arguments)?;
@@ -185,10 +188,13 @@ pub fn page_of(
 
 /// The metric that is compared: in what programs read allocations, if no other one is asked for.
 fn metric(arguments: &Arguments, sides: &Sides, changes: &[MetricChange]) -> Metric {
-    let is_for_people = arguments.format == Format::Text || arguments.html.is_some();
+    let is_for_people = arguments.format == Format::Text && arguments.flamegraph.is_none();
+    // Which metric `--min` means must not depend on the files, nor what is said about a part of them on
+    // the rest.
+    let is_whole = arguments.min == 0 && !arguments.filter.is_given();
     match arguments.metric {
         Some(metric) => metric,
-        None if is_for_people && sides.sampled.is_none() => leading(sides, changes),
+        None if is_for_people && is_whole && sides.sampled.is_none() => leading(sides, changes),
         None => METRIC,
     }
 }
@@ -274,12 +280,7 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
         return Ok(());
     };
     let every = all().fold(MetricSet::OF_STACKS, |known, set| known.and(set.known));
-    let words = |known: MetricSet| {
-        // In the order of the metrics' numbers. No option takes lifetimes.
-        let offered = |metric: &Metric| Metric::OFFERED.contains(metric) && known.has(*metric);
-        let metrics = Metric::OF_STACKS.into_iter().filter(offered);
-        metrics.map(Metric::name).collect::<Vec<_>>().join(", ")
-    };
+    let words = offered;
     let remedy = match words(every) {
         none if none.is_empty() => {
             let others: Vec<String> = all()
@@ -297,14 +298,46 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
         }
         some => format!("choose with --metric what all files give: {some}"),
     };
-    Err(Failure::new(
-        BAD_INPUT,
-        anyhow!(
-            "{} does not give {}; {remedy}",
-            lacking.title,
-            metric.words()
-        ),
-    ))
+    Err(lacks(&lacking.title, metric, &remedy))
+}
+
+/// The names of the metrics that are offered, in the order of their numbers. No option takes
+/// lifetimes.
+fn offered(known: MetricSet) -> String {
+    let offered = |metric: &Metric| Metric::OFFERED.contains(metric) && known.has(*metric);
+    let metrics = Metric::OF_STACKS.into_iter().filter(offered);
+    metrics.map(Metric::name).collect::<Vec<_>>().join(", ")
+}
+
+fn lacks(title: &str, metric: Metric, remedy: &str) -> Failure {
+    let sentence = anyhow!("{title} does not give {}; {remedy}", metric.words());
+    Failure::new(BAD_INPUT, sentence)
+}
+
+/// Fails for a metric that a moment does not have, before the files are read, which may take long.
+fn check_moments<'a>(
+    arguments: &Arguments,
+    mut files: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    let known = MetricSet::of_live();
+    let limits = arguments.fail_on.iter().filter_map(FailOn::metric);
+    // Text and pages without the option compare what the files have.
+    let asked = match arguments.format {
+        Format::Json | Format::Sections => Some(arguments.metric.unwrap_or(METRIC)),
+        _ => arguments.metric,
+    };
+    let mut wanted = asked.into_iter().chain(limits.map(|it| it.metric()));
+    let Some(metric) = wanted.find(|metric| !known.has(*metric)) else {
+        return Ok(());
+    };
+    match files.find(|path| matches!(split(path), (file, Some(_)) if file.exists())) {
+        Some(path) => {
+            let known = offered(known);
+            let remedy = format!("choose with --metric what a moment gives: {known}");
+            Err(lacks(&path.shown(), metric, &remedy))
+        }
+        None => Ok(()),
+    }
 }
 
 fn text_options(arguments: &Arguments, sides: &Sides, selection: &Selection) -> DiffTextOptions {

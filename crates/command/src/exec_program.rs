@@ -23,9 +23,11 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use allotrope_preflight::executable::Executable;
 use allotrope_text::Shown;
 
 use anyhow::{Context, Result, anyhow};
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 use crate::closed_streams;
@@ -224,8 +226,20 @@ fn execute(request: &Request, path: &Path, command: &[OsString]) -> Result<Infal
     let environment = environment(inherited, &request.additions, &request.order);
     let environment = strings(environment)?;
     let file = CString::new(path.as_os_str().as_bytes())?;
-    nix::unistd::execve(&file, &command, &environment)
-        .with_context(|| format!("cannot execute {}", path.shown()))
+    nix::unistd::execve(&file, &command, &environment).map_err(|errno| {
+        let refusal = Executable::inspect(path).ok().and_then(|it| it.refusal());
+        let why = match (errno, refusal) {
+            (Errno::ENOENT | Errno::ENOEXEC, Some(refusal)) => {
+                format!("{}; {}", refusal.why, refusal.remedy)
+            }
+            // The file exists: the kernel did not find its loader.
+            (Errno::ENOENT, None) if path.exists() => {
+                "the loader that it names does not exist on this machine".to_owned()
+            }
+            (errno, _) => errno.desc().to_owned(),
+        };
+        anyhow!("cannot execute {}: {why}", path.shown())
+    })
 }
 
 fn strings(texts: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>> {

@@ -26,6 +26,7 @@ use crate::replacing::{ForceArguments, Kind};
 use crate::sampled;
 use crate::standard_output;
 use crate::to_write::{ToWrite, is_standard_output};
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -65,7 +66,7 @@ pub struct Arguments {
     /// Write only the process image with this id
     ///
     /// `allotrope report --by process` shows ids.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = values::whole::<ImageId>(..))]
     process: Option<ImageId>,
     /// Divide all figures by N, rounded to whole numbers
     #[arg(long, value_name = "N", value_parser = per::parse)]
@@ -114,6 +115,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         force: arguments.force,
     };
     output.check([file])?;
+    if exporter.is_binary() {
+        output.refuse_terminal(name)?;
+    }
     let wanted = allotrope_reading::Wanted {
         times: (exporter.wanted() == Wanted::Times).then_some(&[]),
         ..allotrope_reading::Wanted::default()

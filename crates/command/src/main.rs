@@ -25,6 +25,7 @@ mod export;
 mod filter;
 mod findings;
 mod glue;
+mod help;
 mod holder;
 mod http;
 mod imported;
@@ -46,6 +47,7 @@ mod progress;
 mod record;
 mod recorder;
 mod recorder_library;
+mod recordings;
 mod replacing;
 mod replay;
 mod report;
@@ -69,17 +71,24 @@ mod view;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use allotrope_text::{Shown, without_commands};
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use command_line::{CommandLine, Subcommand};
 use exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED};
 
 fn main() -> ExitCode {
     signal_state::survive_file_limit();
-    let command_line = match CommandLine::try_parse() {
+    let parsed = CommandLine::try_parse();
+    let parsed = parsed.and_then(|it| match program::recording_to_open(&it) {
+        Some(words) => CommandLine::try_parse_from(words),
+        None => Ok(it),
+    });
+    let command_line = match parsed {
         Ok(command_line) => command_line,
         Err(error) => return usage(&error),
     };
@@ -125,7 +134,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(Failure { status, error }) => {
-            message::print_lines(format_args!("{error:#}"));
+            message::print_lines(message::sentence(&error));
             ExitCode::from(status)
         }
     }
@@ -141,7 +150,23 @@ fn usage(error: &clap::Error) -> ExitCode {
         .iter()
         .map(|argument| without_commands(&argument.shown()).into_owned().into())
         .collect();
-    if let [_, record] = &arguments[..]
+    let words = arguments.get(1..).unwrap_or_default();
+    if words.is_empty() {
+        // A terminal that has gone is no reason to panic.
+        let _ = std::io::stderr().write_all(help::EXAMPLES.as_bytes());
+        return ExitCode::from(BAD_INPUT);
+    }
+    let is_help = error.kind() == ErrorKind::DisplayHelp || words == ["help", "--all"];
+    if is_help && help::print(words) {
+        return ExitCode::from(FINE);
+    }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(sentence) = help::misplaced_options(words)
+    {
+        message::print(sentence);
+        return ExitCode::from(BAD_INPUT);
+    }
+    if let [record] = words
         && record == "record"
     {
         message::print(

@@ -81,9 +81,44 @@ pub fn print_lines(message: impl Display) {
     let _ = writeln!(io::stderr(), "allotrope: {}", without_commands(&message));
 }
 
+/// An error and its causes as one sentence. A cause that is part of what is said already is not
+/// repeated.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut all = String::new();
+    for part in error.chain().map(|it| without_error_number(it.to_string())) {
+        if all.is_empty() {
+            all = part;
+        } else if !all.contains(&part) {
+            all = format!("{all}: {part}");
+        }
+    }
+    all
+}
+
+/// The text without what the standard library adds to the words of the C library.
+fn without_error_number(mut text: String) -> String {
+    const NUMBER: &str = " (os error ";
+    while let Some(at) = text.find(NUMBER) {
+        let Some(end) = text[at..].find(')') else {
+            break;
+        };
+        text.replace_range(at..=at + end, "");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error =
+            anyhow::anyhow!("no such file").context("cannot read x: no such file; name one");
+        assert_eq!(sentence(&error), "cannot read x: no such file; name one");
+        let error = anyhow::anyhow!("no such file (os error 2)").context("cannot read x");
+        assert_eq!(sentence(&error), "cannot read x: no such file");
+    }
 
     #[test]
     fn a_message_is_one_line_except_on_a_terminal() {

@@ -19,6 +19,7 @@ use crate::replay::{self, EnvironmentArguments, Format, ProcessArguments};
 use crate::standard_output;
 use crate::style::{Color, style};
 use crate::to_write::ToWrite;
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -50,20 +51,20 @@ pub struct Arguments {
     alloc: Vec<String>,
     /// Step through about N operations
     #[arg(long, alias = "operations", value_name = "N", default_value_t = 6000,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = values::whole::<u64>(1..=1_000_000))]
     sample: u64,
     /// Step through them N times
     ///
     /// Shows by how much an allocator differs from itself.
     #[arg(long, value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u32).range(1..=100))]
+          value_parser = values::whole::<u32>(1..=100))]
     runs: u32,
     #[command(flatten)]
     process: ProcessArguments,
     #[command(flatten)]
     environment: EnvironmentArguments,
     /// Rows of each table
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::whole::<usize>(1..))]
     top: usize,
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -93,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if let Some(output) = arguments.output() {
         output.check([&arguments.file])?;
     }
+    let mut candidates = replay::Candidates::of(&arguments.alloc)?;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = replay::read(&arguments.file, arguments.process, &progress)?;
     let operations = recorded.operations;
@@ -122,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         progress.show("stepping", done, total);
         true
     };
-    for (allocator, error) in replay::candidates(&arguments.alloc) {
+    for (allocator, error) in candidates.take() {
         let measured = match error {
             Some(error) => Err(format!("cannot be used: {error}")),
             None => match measure(&request, &allocator, &show) {
@@ -143,9 +145,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if !report.allocators.is_empty() {
         arguments.print(&report)?;
     }
-    Ok(replay::refuse(
-        refused.iter().map(|(name, why)| (name, why)),
-    ))
+    Ok(candidates.refuse(refused.iter().map(|(name, why)| (name, why))))
 }
 
 impl Arguments {

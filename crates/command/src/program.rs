@@ -1,7 +1,9 @@
 //! `allotrope PROGRAM ARGS…`: records a program and shows the first screen of the report.
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use allotrope_reading::split;
 use allotrope_text::Shown;
 use anyhow::anyhow;
 use clap::{CommandFactory, Parser};
@@ -9,9 +11,24 @@ use clap::{CommandFactory, Parser};
 use crate::command_line::{CommandLine, Subcommand};
 use crate::exit_status::{Failure, RECORD_FAILED};
 use crate::record;
+use crate::recordings::{has_extension, is_recording};
 
 /// Least similarity (Jaro-Winkler) of a word to the subcommand that may be meant.
 const MIN_SIMILARITY: f64 = 0.8;
+
+/// The words of `allotrope report FILE` if a recording is named in place of a program:
+/// `allotrope FILE`.
+pub fn recording_to_open(command_line: &CommandLine) -> Option<Vec<OsString>> {
+    let Subcommand::Program(command) = &command_line.subcommand else {
+        return None;
+    };
+    let (path, _) = split(Path::new(command.first()?));
+    let is_missing = !path.exists() && has_extension(path);
+    // One that is missing is reported as a recording, unless a program has the name.
+    let is_meant = is_recording(path) || is_missing && record::search(path.as_os_str()).is_err();
+    let report = ["allotrope", "report"].map(OsString::from);
+    is_meant.then(|| report.into_iter().chain(command.iter().cloned()).collect())
+}
 
 /// Records the command with the default options, then shows the first screen.
 pub fn run(command: Vec<OsString>) -> Result<u8, Failure> {

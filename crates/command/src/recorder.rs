@@ -50,6 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         },
         force: arguments.force,
     };
+    file.refuse_terminal("the library")?;
     file.create([], |output| {
         output.write_all(recorder_library::bytes(arguments.cxx_hooks))
     })?;

@@ -1,14 +1,14 @@
 //! `allotrope replay`: repeats a recorded program's calls to its allocator with other
 //! allocators, and compares time and memory. `replay` of `allotrope-allocators` does the work.
 
+mod candidates;
 mod environment;
 mod recorded;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allotrope_allocators::replay::allocators::{self, Allocator};
+use allotrope_allocators::replay::allocators::Allocator;
 use allotrope_allocators::replay::report::{Facts, Report, text};
 use allotrope_allocators::replay::{
     Calibration, LiveCurve, POINTS, Plan, RecordedOperations, Replayer, Touch, calibrate, measure,
@@ -18,16 +18,18 @@ use allotrope_profile::operations::RecordedProcess;
 use allotrope_text::{Style, text_of_os, text_of_path, to_json_writer};
 use anyhow::Context;
 
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::exit_status::{FAILED, Failure, WithStatus};
 use crate::input_limit::InputLimit;
 use crate::message;
 use crate::progress::Progress;
 use crate::recorder_library;
 use crate::standard_output;
 use crate::style::{Color, style};
+use crate::values;
 
+pub use candidates::Candidates;
 pub use environment::{EnvironmentArguments, variable};
-pub use recorded::{ProcessArguments, read, recorded_allocator};
+pub use recorded::{ProcessArguments, named_allocator, read, recorded_allocator};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -64,7 +66,7 @@ pub struct Arguments {
     touch: TouchPolicy,
     /// How often each allocator is measured
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = values::whole::<u32>(1..=1000))]
     runs: u32,
     /// The allocator with which the program was recorded
     ///
@@ -110,14 +112,6 @@ pub enum Format {
     Json,
 }
 
-/// The allocators of the command line, or those that are there.
-pub fn candidates(words: &[String]) -> Vec<allocators::Candidate> {
-    match words.is_empty() {
-        true => allocators::installed_ones(),
-        false => allocators::allocators(words),
-    }
-}
-
 /// How long a process may take.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Limit {
@@ -125,7 +119,7 @@ pub struct Limit {
     ///
     /// Where operations are stepped (paths, allocators), from one of them to the next.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value_t = 600,
-          value_parser = clap::value_parser!(u64).range(1..=604_800))]
+          value_parser = values::whole::<u64>(1..=604_800))]
     timeout: u64,
 }
 
@@ -138,6 +132,8 @@ pub fn replayer(limit: Limit) -> Result<Replayer, Failure> {
 /// Replays and prints.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.file;
+    let mut candidates = Candidates::of(&arguments.alloc)?;
+    let named = named_allocator(arguments.recorded_with.as_ref())?;
     let progress = Progress::new(arguments.quiet);
     let (process, recorded) = read(path, arguments.process, &progress)?;
     let replayer = replayer(arguments.limit)?;
@@ -145,7 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let live = LiveCurve::of(&recorded.operations, POINTS)
         .context(cannot)
         .status(FAILED)?;
-    let (recorded_with, is_known) = recorded_allocator(arguments.recorded_with.as_ref(), &process)?;
+    let (recorded_with, is_known) = recorded_allocator(named, &process);
     let environment = arguments.environment.of_recording(&process);
     let mut plan = Plan {
         operations: &recorded.operations,
@@ -170,7 +166,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let show = |step: allotrope_allocators::replay::Step<'_>| {
         progress.show("replaying", step.done, step.total);
     };
-    let measured = measure(&plan, candidates(&arguments.alloc), &show);
+    let measured = measure(&plan, candidates.take(), &show);
     progress.finish();
     let measured = measured
         .context("cannot start the replayer")
@@ -193,7 +189,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let refused = measured
         .iter()
         .filter_map(|it| Some((&it.allocator.name, it.refusal.as_ref()?)));
-    Ok(refuse(refused))
+    Ok(candidates.refuse(refused))
 }
 
 /// Widest text about a replay.
@@ -237,27 +233,6 @@ pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
         to_json_writer(&mut *out, report)?;
         writeln!(out)
     })
-}
-
-/// Prints a sentence for each reason why allocators were not measured; returns the exit status.
-pub fn refuse<'a>(refused: impl Iterator<Item = (impl Into<Cow<'a, str>>, &'a String)>) -> u8 {
-    // One machine often refuses all of them for one reason.
-    let mut reasons: Vec<(&String, Vec<Cow<'a, str>>)> = Vec::new();
-    for (name, why) in refused {
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, names)) => names.push(name.into()),
-            None => reasons.push((why, vec![name.into()])),
-        }
-    }
-    for (why, names) in &reasons {
-        // The reasons are those of one.
-        let why = match why.strip_prefix("was ") {
-            Some(rest) if names.len() > 1 => format!("were {rest}"),
-            _ => (*why).clone(),
-        };
-        message::print(format_args!("{} {why}", names.join(", ")));
-    }
-    if reasons.is_empty() { FINE } else { BAD_INPUT }
 }
 
 /// How long the process ran, without its waiting for the recording if that is known: of

@@ -50,13 +50,13 @@ no trace, or if the process, window or site that an option names is not in it.";
 /// Reads the recording and prints the report.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     match Task::new(arguments)? {
-        Task::Page { path, out } => write_page(arguments, path, out),
+        Task::Page { path, out } => write_page(arguments, &path, out),
         Task::Show(request) => show(arguments, &request),
     }
 }
 
 fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
-    let path = request.path;
+    let path = &*request.path;
     if let Mode::FlameGraph(out) = request.mode {
         flame::file(arguments, out).check([&path.to_owned()])?;
     }
@@ -94,16 +94,22 @@ fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
         }
         Mode::Json { has_findings } => print_json(arguments, &attributed(), options, has_findings)?,
         Mode::Site { number, blocks } => {
-            site::print(&recording, number, blocks, &attributed(), &options)?;
+            site::print(
+                &recording,
+                request,
+                (number, blocks),
+                &attributed(),
+                &options,
+            )?;
         }
-        Mode::List(by) => print_list(arguments, by, profile, attributed, &options)?,
+        Mode::List(by) => print_list(arguments, request, by, profile, attributed, &options)?,
         Mode::Screen if !profile.is_counts_only() => {
-            screen::print(arguments, path, &attributed(), &options)?;
+            screen::print(arguments, request, &attributed(), &options)?;
         }
-        Mode::Screen => print_stacks(arguments, &attributed(), &options)?,
+        Mode::Screen => print_stacks(arguments, request, &attributed(), &options)?,
         Mode::Stacks(tree) => {
             options.tree = tree;
-            print_stacks(arguments, &attributed(), &options)?;
+            print_stacks(arguments, request, &attributed(), &options)?;
         }
     }
     Ok(FINE)
@@ -173,30 +179,38 @@ fn print_json(
 
 fn print_stacks(
     arguments: &Arguments,
+    request: &Request<'_>,
     attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
     let pager = arguments.pager;
-    pager.print(|output| text::write(attributed, options, output))
+    pager.print(|output| {
+        request.write_newest(output)?;
+        text::write(attributed, options, output)
+    })
 }
 
 fn print_list<'p>(
     arguments: &Arguments,
+    request: &Request<'_>,
     by: By,
     profile: &'p Profile,
     attributed: impl Fn() -> Attributed<'p>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    arguments.pager.print(|output| match by {
-        By::Function => text::write_by(&attributed(), Grouping::Function, options, output),
-        By::Own => text::write_by(&attributed(), Grouping::Own, options, output),
-        By::Module => text::write_by(&attributed(), Grouping::Module, options, output),
-        By::Type => text::write_by(&attributed(), Grouping::Type, options, output),
-        By::Process => text::write_processes(profile, arguments.merge, options, output),
-        By::Thread => text::write_threads(profile, options, output),
-        By::Size => text::write_sizes(profile, options, output),
-        By::Entry => text::write_entries(profile, options, output),
-        By::Stack => text::write(&attributed(), options, output),
+    arguments.pager.print(|output| {
+        request.write_newest(output)?;
+        match by {
+            By::Function => text::write_by(&attributed(), Grouping::Function, options, output),
+            By::Own => text::write_by(&attributed(), Grouping::Own, options, output),
+            By::Module => text::write_by(&attributed(), Grouping::Module, options, output),
+            By::Type => text::write_by(&attributed(), Grouping::Type, options, output),
+            By::Process => text::write_processes(profile, arguments.merge, options, output),
+            By::Thread => text::write_threads(profile, options, output),
+            By::Size => text::write_sizes(profile, options, output),
+            By::Entry => text::write_entries(profile, options, output),
+            By::Stack => text::write(&attributed(), options, output),
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use allotrope_attribution::Attributed;
 use allotrope_findings::Finding;
-use allotrope_profile::{Metric, Options, blocks_of_sites};
+use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
 use allotrope_reading::{Moment, Wanted, recorded_at, split};
 use allotrope_report::sampled::text::SampledTextOptions;
 use allotrope_report::text::{self, Screen, Subject, TextOptions};
@@ -26,6 +26,7 @@ use crate::progress::{Progress, reader};
 use crate::report;
 use crate::sampled;
 use crate::style::{Color, style};
+use crate::values;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
@@ -47,7 +48,7 @@ pub struct Arguments {
     what: Option<String>,
     /// Show at most N stacks, with --blocks N blocks
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = values::whole::<u32>(1..))]
     top: u32,
     #[command(flatten)]
     blocks: blocks::BlockArguments,
@@ -152,6 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
+        top: None,
     };
     let Some(what) = &arguments.what else {
         arguments
@@ -247,6 +249,17 @@ fn finding<'a>(
     })
 }
 
+/// The failure if no site has this number.
+pub fn no_site(number: u32, path: &Path, profile: &Profile) -> Failure {
+    let last: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
+    let known = match last {
+        0 => "it has none".to_owned(),
+        last => format!("its sites are 1 to {last}"),
+    };
+    let sentence = anyhow!("there is no site {number} in {}: {known}", path.shown());
+    Failure::new(BAD_INPUT, sentence)
+}
+
 fn site_subject(
     number: u32,
     path: &Path,
@@ -256,13 +269,7 @@ fn site_subject(
     let profile = attributed.profile;
     let row = sites_of_row(attributed, number, options);
     if row.is_empty() {
-        let last: usize = profile.processes.iter().map(|it| it.sites.len()).sum();
-        let known = match last {
-            0 => "it has none".to_owned(),
-            last => format!("its sites are 1 to {last}"),
-        };
-        let sentence = anyhow!("there is no site {number} in {}: {known}", path.shown());
-        return Err(Failure::new(BAD_INPUT, sentence));
+        return Err(no_site(number, path, profile));
     }
     let in_row = |image, stack| row.contains(&(image, stack));
     let processes = profile.processes.iter();

@@ -11,8 +11,7 @@ mod plot;
 mod rows;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +20,6 @@ use allotrope_formats::Limits;
 use allotrope_profile::{Options, heap_curves};
 use allotrope_reading::Recording;
 use allotrope_text::Shown;
-use allotrope_trace::MAGIC;
 use anyhow::{Context, anyhow};
 use clap::{Args, FromArgMatches};
 
@@ -30,6 +28,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED, WithStatus};
 use crate::message;
 use crate::progress::{Progress, reader};
 use crate::record::{self, LeftBehind, Stat, WhenFull};
+use crate::recordings::is_recording;
 use crate::replacing::{self, ForceArguments, Kind};
 use crate::standard_output;
 use crate::to_write::ToWrite;
@@ -191,13 +190,6 @@ fn with_file_last(behind: usize) -> Result<Arguments, Failure> {
     parsed
         .and_then(|it| Arguments::from_arg_matches(&it))
         .map_err(|error| Failure::new(BAD_INPUT, anyhow!("{}", error.to_string().trim_end())))
-}
-
-fn is_recording(path: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    let is_file = path.metadata().is_ok_and(|it| it.is_file());
-    let read = |mut file: File| file.read_exact(&mut magic);
-    is_file && File::open(path).and_then(read).is_ok() && magic == MAGIC
 }
 
 fn of_file(arguments: &Arguments, path: &Path) -> Result<u8, Failure> {

@@ -1,7 +1,7 @@
 //! A file that a command writes, or the standard output.
 
 use std::fs;
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{self, BufWriter, IntoInnerError, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use allotrope_files::Target;
@@ -31,6 +31,15 @@ impl ToWrite<'_> {
             true => Ok(()),
             false => self.target(inputs).map(drop),
         }
+    }
+
+    /// Refuses to write what is no text, such as a file in this format, to a terminal.
+    pub fn refuse_terminal(&self, what: &str) -> Result<(), Failure> {
+        if !is_standard_output(self.path) || !io::stdout().is_terminal() {
+            return Ok(());
+        }
+        let sentence = anyhow!("{what} is binary, and this is a terminal; name a file with -o");
+        Err(Failure::new(BAD_INPUT, sentence))
     }
 
     fn target<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<Target, Failure> {

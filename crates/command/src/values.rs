@@ -1,8 +1,43 @@
-//! Sizes, times and patterns in options.
+//! Numbers, sizes, times and patterns in options.
 
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 use allotrope_sampling::Period;
+use allotrope_text::numbers::count;
+
+/// The parser of a whole number in a range. Without an upper bound, that is the type's.
+pub fn whole<T>(
+    range: impl RangeBounds<u64> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64> + 'static,
+{
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let least = match range.start_bound() {
+        Included(least) => *least,
+        Excluded(before) => before.saturating_add(1),
+        Unbounded => 0,
+    };
+    let bound = match range.end_bound() {
+        Included(most) => Some(*most),
+        Excluded(after) => Some(after.saturating_sub(1)),
+        Unbounded => None,
+    };
+    move |text| {
+        let number = text.parse::<u64>().ok();
+        let number = number.filter(|it| range.contains(it));
+        let number = number.and_then(|it| T::try_from(it).ok());
+        number.ok_or_else(|| match bound {
+            Some(most) => format!(
+                "write a whole number from {} to {}",
+                count(least),
+                count(most)
+            ),
+            None => format!("write a whole number such as 12, at least {}", count(least)),
+        })
+    }
+}
 
 /// Bytes of a size such as `512KiB`, `1 MiB`, `64k` or `4096`; units are powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
@@ -87,6 +122,22 @@ fn split(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_have_a_range() {
+        let depth = whole::<u32>(1..=4096);
+        assert_eq!(depth("1"), Ok(1));
+        assert_eq!(depth("4096"), Ok(4096));
+        for text in ["0", "4097", "-1", "1.5", "abc", "", "1 "] {
+            let wrong = "write a whole number from 1 to 4,096";
+            assert_eq!(depth(text), Err(wrong.to_owned()), "{text}");
+        }
+        let id = whole::<u32>(..);
+        assert_eq!(id("0"), Ok(0));
+        // One more than an id can be.
+        let wrong = Err("write a whole number such as 12, at least 0".to_owned());
+        assert_eq!(id("4294967296"), wrong);
+    }
 
     #[test]
     fn sizes_have_binary_units() {

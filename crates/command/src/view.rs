@@ -34,6 +34,7 @@ use crate::signal_state;
 use crate::standard_output;
 use crate::suppressions::SuppressionArguments;
 use crate::tcp_owner::Owner;
+use crate::values;
 use browser::open;
 
 /// Shown at the end of the subcommand's help.
@@ -61,7 +62,7 @@ pub struct Arguments {
     #[arg(value_name = "OTHER", conflicts_with_all = ["source", "all_leaks", "off", "files"])]
     other: Option<PathBuf>,
     /// Listen at this port [default: a free one]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = values::whole::<u16>(1..=65_535))]
     port: Option<u16>,
     /// Print the URL and do nothing else with it
     #[arg(long)]

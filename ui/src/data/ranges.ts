@@ -100,7 +100,7 @@ export function bucketsIn(process: Process, range: Range): [number, number] | nu
 function hasEnded(process: Process, time: number): boolean {
   // The last bucket may end later than the process was seen to, and what it had is alive there.
   const ended = Math.floor(Math.max(process.started + process.duration, process.details?.end ?? 0) / 1e3);
-  return process.exit !== "running" && ended < Math.floor(time / 1e3) - 1;
+  return process.exit !== "running" && process.exit !== "cut" && ended < Math.floor(time / 1e3) - 1;
 }
 
 /** The figures of sites in a range. What was live when a process ended is kept, but alive

@@ -8,6 +8,7 @@ use allotrope_allocators::cpu::{OwnGroup, Pattern};
 use crate::debug_files::DebugFiles;
 use crate::input_limit::InputLimit;
 use crate::replacing::ForceArguments;
+use crate::values;
 
 /// Arguments of `allotrope cpu`.
 #[derive(Debug, clap::Args)]
@@ -19,15 +20,15 @@ pub struct Arguments {
     ///
     /// At most until it ends or Ctrl-C.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+          value_parser = values::whole::<u64>(1..=86_400))]
     pub seconds: u64,
     /// Samples per second of CPU time
     #[arg(long, value_name = "HZ", default_value_t = 997,
-          value_parser = clap::value_parser!(u64).range(1..=20_000))]
+          value_parser = values::whole::<u64>(1..=20_000))]
     pub frequency: u64,
     /// Calls of the allocator in the run, to divide by
     #[arg(long, alias = "operations", value_name = "N", hide_short_help = true,
-          value_parser = clap::value_parser!(u64).range(1..),
+          value_parser = values::whole::<u64>(1..),
           conflicts_with_all = ["recording", "count"])]
     pub divide_by: Option<u64>,
     /// Take the number of calls from a recording of the same run
@@ -82,7 +83,7 @@ pub struct Arguments {
     #[arg(long, value_name = "OUT.svg")]
     pub flamegraph: Option<PathBuf>,
     /// Rows of each table
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::whole::<usize>(1..))]
     pub top: usize,
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]

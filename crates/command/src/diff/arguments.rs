@@ -9,9 +9,11 @@ use crate::filter::FilterArguments;
 use crate::glue::GlueArguments;
 use crate::input_limit::InputLimit;
 use crate::metric;
+use crate::per;
 use crate::replacing::ForceArguments;
 use crate::style::Color;
 use crate::suppressions::SuppressionArguments;
+use crate::values;
 
 /// The metric unless `--metric` names another.
 pub const METRIC: Metric = Metric::Allocations;
@@ -33,7 +35,8 @@ pub struct Arguments {
     pub after: Vec<PathBuf>,
     /// The metric to compare
     ///
-    /// [default: in text and on the page that which changed most, else allocations]
+    /// [default: in text and on the page that which changed most, else, and with --filter and --min,
+    /// allocations]
     #[arg(long, value_name = "METRIC", value_parser = metric::parser())]
     pub metric: Option<Metric>,
     /// Compare what happened in the window with this name
@@ -44,14 +47,14 @@ pub struct Arguments {
     /// Show differences divided by N, too
     ///
     /// [default with --window: the iterations of a run, if all runs declare the same number]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = per::parse)]
     pub per: Option<f64>,
     /// Sum up entries with a difference below N
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::whole::<u64>(..))]
     pub min: u64,
     /// Show at most N entries that changed and N that moved
     #[arg(long, value_name = "N", default_value_t = TOP,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = values::whole::<u32>(1..))]
     pub top: u32,
     /// The format to print
     ///

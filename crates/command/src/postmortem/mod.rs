@@ -28,6 +28,7 @@ use crate::replacing::replaceable_by_profile;
 use crate::standard_output;
 use crate::style;
 use crate::suppressions::SuppressionArguments;
+use crate::values;
 use crate::watch::output::{Format, Output};
 use crate::watch::save;
 
@@ -47,7 +48,7 @@ pub struct Arguments {
     target: Option<PathBuf>,
     /// Most stacks of the report
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u16).range(..=1000))]
+          value_parser = values::whole::<u16>(0..=1000))]
     top: u16,
     /// The format to print
     ///

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::named_allocators;
 use crate::debug_files::DebugFiles;
+use crate::values;
 
 /// Arguments of `allotrope record`.
 #[derive(Debug, clap::Args)]
@@ -63,7 +64,7 @@ pub struct Arguments {
     pub quiet: bool,
     /// Cut call stacks at N frames
     #[arg(long, value_name = "N", default_value_t = 4096, hide_short_help = true,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
+          value_parser = values::whole::<u32>(1..=4096))]
     pub depth: u32,
     /// Follow frame pointers where code has no unwind information
     ///

@@ -75,6 +75,9 @@ impl Program {
         };
         if let Kind::Program(program) = &executable.image().kind
             && program.loader.as_ref().is_some_and(|it| !it.exists())
+            // What prevents a recording says more: a 32-bit program lacks its loader on most
+            // machines.
+            && executable.refusal().is_none()
         {
             return Err(no_loader(&path));
         }
@@ -330,6 +333,44 @@ mod tests {
         assert_eq!(status(file.as_os_str()), NOT_FOUND);
         assert_eq!(status(file.join("below").as_os_str()), NOT_FOUND);
         assert_eq!(status(OsStr::new("")), NOT_FOUND);
+    }
+
+    /// A program of another machine that names a loader which is not here.
+    fn foreign_program(class: u8, machine: u16) -> Vec<u8> {
+        let (header, segment) = if class == 1 { (52, 32) } else { (64, 56) };
+        let mut bytes = vec![0; header + segment];
+        bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
+        bytes[16] = 2;
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        // The offset of the segments, their size and number, and the one that names the loader.
+        let (offset, size) = if class == 1 { (28, 42) } else { (32, 54) };
+        bytes[offset] = u8::try_from(header).unwrap();
+        bytes[size] = u8::try_from(segment).unwrap();
+        bytes[size + 2] = 1;
+        bytes[header] = 3;
+        let loader = b"/lib/no-such-loader.so\0";
+        let (at, length) = if class == 1 { (4, 16) } else { (8, 32) };
+        bytes[header + at] = u8::try_from(header + segment).unwrap();
+        bytes[header + length] = u8::try_from(loader.len()).unwrap();
+        bytes.extend(loader);
+        bytes
+    }
+
+    #[test]
+    fn a_program_of_another_machine_is_refused_for_that() {
+        const I386: u16 = 3;
+        const AARCH64: u16 = 183;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("program");
+        for (class, machine, why) in [(1, I386, "it is a 32-bit program"), (2, AARCH64, "it is ")] {
+            fs::write(&file, foreign_program(class, machine)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            let failure = Program::find(vec![file.clone().into_os_string()]).unwrap_err();
+            assert_eq!(failure.status, RECORD_FAILED);
+            let sentence = failure.error.to_string();
+            assert!(sentence.contains(why), "{sentence}");
+            assert!(!sentence.contains("loader"), "{sentence}");
+        }
     }
 
     #[test]

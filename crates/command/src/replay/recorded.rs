@@ -19,6 +19,7 @@ use anyhow::{Context, anyhow};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure, WithStatus};
 use crate::message;
 use crate::progress::{Progress, reader};
+use crate::values;
 
 /// Which process of a recording is replayed; without an option, the one with the most calls.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -26,10 +27,11 @@ pub struct ProcessArguments {
     /// The process image with this id [default: that with the most calls]
     ///
     /// `allotrope report --by process` shows ids.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = values::whole::<ImageId>(..))]
     process: Option<ImageId>,
     /// The process by the id that it had while it ran; an older spelling
-    #[arg(long, value_name = "PID", hide = true, conflicts_with = "process")]
+    #[arg(long, value_name = "PID", hide = true, conflicts_with = "process",
+          value_parser = values::whole::<u32>(..))]
     pid: Option<u32>,
 }
 
@@ -159,29 +161,35 @@ fn choose(
     Ok(process.clone())
 }
 
-/// The allocator that the program used, as the user or the recording names it, and whether
-/// that is known.
+/// The allocator that `--recorded-with` names, if it is given.
+pub fn named_allocator(word: Option<&String>) -> Result<Option<Allocator>, Failure> {
+    let Some(word) = word else { return Ok(None) };
+    let found = allocators::allocators(std::slice::from_ref(word));
+    match found.into_iter().next() {
+        Some((allocator, None)) => Ok(Some(allocator)),
+        Some((allocator, Some(error))) => {
+            let sentence = anyhow!("--recorded-with {}: {error}", shown(&allocator.name));
+            Err(Failure::new(BAD_INPUT, sentence))
+        }
+        None => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("--recorded-with names nothing"),
+        )),
+    }
+}
+
+/// The allocator that the program used, as the user (`named`) or the recording names it, and
+/// whether that is known.
 pub fn recorded_allocator(
-    named: Option<&String>,
+    named: Option<Allocator>,
     process: &RecordedProcess,
-) -> Result<(Allocator, bool), Failure> {
-    if let Some(word) = named {
-        let found = allocators::allocators(std::slice::from_ref(word));
-        return match found.into_iter().next() {
-            Some((allocator, None)) => Ok((allocator, true)),
-            Some((allocator, Some(error))) => {
-                let sentence = anyhow!("--recorded-with {}: {error}", shown(&allocator.name));
-                Err(Failure::new(BAD_INPUT, sentence))
-            }
-            None => Err(Failure::new(
-                BAD_INPUT,
-                anyhow!("--recorded-with names nothing"),
-            )),
-        };
+) -> (Allocator, bool) {
+    if let Some(allocator) = named {
+        return (allocator, true);
     }
     let modules = process.modules.iter();
     let mut known = modules.filter_map(|path| Some((allocators::known_name(path)?, path)));
-    Ok(match known.next() {
+    match known.next() {
         Some((name, library)) => {
             let allocator = Allocator {
                 name: name.to_owned(),
@@ -199,7 +207,7 @@ pub fn recorded_allocator(
                 false,
             )
         }
-    })
+    }
 }
 
 #[cfg(test)]

@@ -18,12 +18,14 @@ use crate::replacing::ForceArguments;
 use crate::style::Color;
 use crate::suppressions::SuppressionArguments;
 use crate::time::TimeArguments;
+use crate::values;
 
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A recording or what another tool wrote; FILE@MOMENT: what was live then
-    #[arg(value_name = "FILE", required_unless_present = "tree")]
+    /// A recording or what another tool wrote; FILE@MOMENT: what was live then [default: your
+    /// newest recording in this folder]
+    #[arg(value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
     /// The format to print
     ///
@@ -65,10 +67,10 @@ pub struct Arguments {
     /// The order of the tree; an older spelling
     #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
     pub(super) direction: Option<Way>,
-    /// Show at most N sites of a list [default: 10]
+    /// Show at most N findings and functions, or sites of a list [default: 10]
     ///
     /// And N branches at a node of the tree.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1..))]
     pub(super) top: Option<u32>,
     #[command(flatten)]
     pub(super) filter: FilterArguments,
@@ -82,14 +84,14 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "suppressions", hide_short_help = true)]
     pub(super) all_leaks: bool,
     /// Show only the process image with this id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = values::whole::<u32>(..))]
     pub(super) process: Option<u32>,
     /// Show only what happened in this window
     #[arg(long, value_name = "NAME", conflicts_with = "events")]
     pub(super) window: Option<String>,
     /// Show the Nth run of the window [default: the one with the fewest allocations]
     #[arg(long, alias = "run", value_name = "N", requires = "window", hide_short_help = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = values::whole::<u32>(1..))]
     pub(super) nth: Option<u32>,
     #[command(flatten)]
     pub(super) time: TimeArguments,
@@ -105,16 +107,17 @@ pub struct Arguments {
     #[arg(long, alias = "destroyed")]
     pub(super) freed_only: bool,
     /// Show the site with this number in full
-    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "metric", "filter"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "metric", "filter"], hide = true,
+          value_parser = values::whole::<u32>(..))]
     pub(super) site: Option<u32>,
     /// With --site: show its single allocations
     ///
     /// Each with its time, size, lifetime and thread.
-    #[arg(long, requires = "site")]
+    #[arg(long, requires = "site", hide = true)]
     pub(super) events: bool,
     /// Stop after N allocations
-    #[arg(long, value_name = "N", requires = "events", hide_short_help = true,
-          value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "events", hide = true,
+          value_parser = values::whole::<u64>(1..))]
     pub(super) limit: Option<u64>,
     /// Show the lines of code of each stack
     ///
@@ -180,7 +183,7 @@ pub(super) enum By {
     Size,
     /// Types of blocks, where the names in their stacks prove them
     Type,
-    /// Processes, those that allocated most first
+    /// Processes, those with the largest peaks first
     Process,
 }
 

@@ -47,7 +47,7 @@ pub fn report(
         Mode::FlameGraph(output) => {
             let metric = stacks.one_metric(metric)?;
             let set = stacks.set.clone();
-            return flame::write(arguments, request.path, set, metric, None, output);
+            return flame::write(arguments, &request.path, set, metric, None, output);
         }
         Mode::Json { .. } => {
             stacks.print_json()?;

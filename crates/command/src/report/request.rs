@@ -2,16 +2,18 @@
 //! are refused here; what the recording itself rules out is refused when it is read.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use allotrope_reading::{Wanted, split};
 use allotrope_report::RecordFormat;
 use allotrope_report::text::TreeOrder;
-use allotrope_text::Shown;
+use allotrope_text::{Shown, quoted};
 use anyhow::anyhow;
 
 use super::arguments::{Arguments, By, Format, Way};
 use crate::exit_status::{BAD_INPUT, Failure};
+use crate::recordings::recordings;
 use crate::time::TimeArguments;
 
 /// What is to be done.
@@ -19,7 +21,7 @@ pub enum Task<'a> {
     /// Write the page of a recording.
     Page {
         /// The recording.
-        path: &'a Path,
+        path: PathBuf,
         /// The page.
         out: &'a Path,
     },
@@ -30,7 +32,9 @@ pub enum Task<'a> {
 /// What is to be shown of a recording.
 pub struct Request<'a> {
     /// Its file, without a moment.
-    pub path: &'a Path,
+    pub path: PathBuf,
+    /// The file was not named: it is the newest one here.
+    pub is_newest: bool,
     /// What is made of it.
     pub mode: Mode<'a>,
     /// The range of time or the moment, also that of `FILE@MOMENT`.
@@ -66,6 +70,20 @@ pub struct BlockOptions {
     pub limit: u64,
 }
 
+impl Request<'_> {
+    /// Writes a first line that names the recording if the command line did not.
+    pub fn write_newest(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.is_newest {
+            true => writeln!(
+                out,
+                "{}, the newest recording here",
+                quoted(self.path.as_os_str())
+            ),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Mode<'_> {
     /// What the profile needs besides its figures.
     pub fn wanted(self) -> Wanted<'static> {
@@ -99,24 +117,35 @@ impl<'a> Task<'a> {
     /// Decides, or refuses with a sentence.
     pub fn new(arguments: &'a Arguments) -> Result<Self, Failure> {
         check_format(arguments)?;
-        let (path, tree) = path_and_tree(arguments)?;
+        let (named, tree) = path_and_tree(arguments)?;
+        let is_newest = named.is_none();
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => newest(arguments)?,
+        };
         if let Some(out) = &arguments.html {
             check_page(arguments)?;
             return Ok(Self::Page { path, out });
         }
-        let (path, moment) = split(path);
+        let (path, moment) = split(&path);
         let others = [
             (arguments.window.is_some(), "--window"),
             (arguments.events, "--events"),
         ];
         let time = arguments.time.with_moment(moment, &others)?;
         let mode = mode(arguments, &time, tree);
-        if arguments.format == Format::Markdown && !matches!(mode, Mode::Screen) {
+        let is_refined = refines(arguments) || arguments.source;
+        if arguments.format == Format::Markdown && (is_refined || !matches!(mode, Mode::Screen)) {
             return Err(refuse(
                 "--format markdown writes the first screen; leave out the options that select or rank stacks",
             ));
         }
-        Ok(Self::Show(Request { path, mode, time }))
+        Ok(Self::Show(Request {
+            path: path.to_owned(),
+            is_newest,
+            mode,
+            time,
+        }))
     }
 }
 
@@ -148,39 +177,46 @@ fn mode<'a>(arguments: &'a Arguments, time: &TimeArguments, tree: Option<TreeOrd
 
 /// Whether the first screen is wanted: no option chooses anything else.
 fn is_screen(arguments: &Arguments, time: &TimeArguments) -> bool {
-    !(selects(arguments, time)
-        || arguments.source
-        || arguments.suppressions.is_given()
-        || arguments.all_leaks)
+    !(chooses(arguments, time) || arguments.suppressions.is_given() || arguments.all_leaks)
 }
 
 /// Whether an option chooses a part of the recording, or how text shows it.
 fn selects(arguments: &Arguments, time: &TimeArguments) -> bool {
+    chooses(arguments, time) || refines(arguments)
+}
+
+/// Whether an option chooses something else than the first screen.
+fn chooses(arguments: &Arguments, time: &TimeArguments) -> bool {
     arguments.lists
         || arguments.by.is_some()
         || arguments.metric.is_some()
         || arguments.tree.is_some()
-        || arguments.top.is_some()
-        || arguments.filter.is_given()
         || arguments.window.is_some()
         || time.option().is_some()
-        || arguments.per.is_some()
-        || arguments.leaked_only
         || arguments.freed_only
         || arguments.site.is_some()
-        || arguments.all_frames
         || arguments.flamegraph.is_some()
+}
+
+/// Whether an option chooses what the first screen, or a list, shows.
+fn refines(arguments: &Arguments) -> bool {
+    arguments.top.is_some()
+        || arguments.filter.is_given()
+        || arguments.per.is_some()
+        || arguments.leaked_only
+        || arguments.all_frames
 }
 
 /// The recording and the order of the tree, from `FILE` and `--tree [ORDER]` together: without an
 /// order, the parser takes `FILE` for the value of `--tree`.
-fn path_and_tree(arguments: &Arguments) -> Result<(&Path, Option<TreeOrder>), Failure> {
+fn path_and_tree(arguments: &Arguments) -> Result<(Option<&Path>, Option<TreeOrder>), Failure> {
     let bottom_up = OsStr::new("bottom-up");
+    let is_order = |word: &OsStr| word == bottom_up || word == OsStr::new("top-down");
     let (path, order) = match (&arguments.trace, arguments.tree.as_deref()) {
-        (Some(path), order) => (path.as_path(), order),
-        (None, Some(path)) => (Path::new(path), Some(bottom_up)),
-        // The parser refuses this.
-        (None, None) => (Path::new(""), None),
+        (Some(path), order) => (Some(path.as_path()), order),
+        (None, Some(order)) if is_order(order) => (None, Some(order)),
+        (None, Some(path)) => (Some(Path::new(path)), Some(bottom_up)),
+        (None, None) => (None, None),
     };
     let order = match order.map(|order| (order, order.to_str())) {
         None => None,
@@ -194,17 +230,38 @@ fn path_and_tree(arguments: &Arguments) -> Result<(&Path, Option<TreeOrder>), Fa
             return Err(Failure::new(BAD_INPUT, sentence));
         }
     };
-    if path == bottom_up || path == OsStr::new("top-down") {
-        return Err(refuse(
-            "no trace is named; name its file after --tree and the order",
-        ));
-    }
     let tree = order.map(|order| match arguments.direction {
         None => order,
         Some(Way::Outwards) => TreeOrder::BottomUp,
         Some(Way::Inwards) => TreeOrder::TopDown,
     });
     Ok((path, tree))
+}
+
+/// The user's newest recording in the current folder. What is written to a file or for a program is
+/// not to depend on which that is.
+fn newest(arguments: &Arguments) -> Result<PathBuf, Failure> {
+    let found = recordings(Path::new("."));
+    let Some(newest) = found.iter().find(|it| it.is_own()) else {
+        return Err(refuse(
+            "no recording is named, and you have none in this folder; `allotrope record PROGRAM` makes one, `allotrope report FILE` shows one",
+        ));
+    };
+    let options = [
+        (arguments.html.is_some(), "--html"),
+        (arguments.flamegraph.is_some(), "--flamegraph"),
+        (arguments.format != Format::Text, "--format"),
+    ];
+    match options.into_iter().find(|(given, _)| *given) {
+        Some((_, option)) => {
+            let sentence = anyhow!(
+                "with {option} name the recording; the newest in this folder is {}",
+                quoted(newest.path.as_os_str())
+            );
+            Err(Failure::new(BAD_INPUT, sentence))
+        }
+        None => Ok(newest.path.clone()),
+    }
 }
 
 /// Refuses options that the page does not have.

@@ -19,7 +19,7 @@ pub fn report(
     request: &Request<'_>,
     mut profile: SampledProfile,
 ) -> Result<u8, Failure> {
-    let path = request.path;
+    let path = &*request.path;
     let refused = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.by.is_some(), "--by"),

@@ -11,6 +11,7 @@ use allotrope_report::text::{self, Screen, TextOptions};
 use allotrope_text::quoted;
 
 use super::arguments::{Arguments, Format};
+use super::request::Request;
 use crate::exit_status::Failure;
 use crate::findings::FindingArguments;
 use crate::pager::PagerArguments;
@@ -33,6 +34,7 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
         findings: &findings,
         trace: quoted(path.as_os_str()),
         merge: false,
+        top: None,
     };
     PagerArguments::default().print(|output| text::write_screen(&screen, &options, output))
 }
@@ -40,7 +42,7 @@ pub fn first_screen(path: &Path) -> Result<(), Failure> {
 /// Prints the first screen of a profile, which has [evidence](Wanted::FINDINGS).
 pub fn print(
     arguments: &Arguments,
-    path: &Path,
+    request: &Request<'_>,
     attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
@@ -48,16 +50,18 @@ pub fn print(
     let screen = Screen {
         attributed,
         findings: &findings,
-        trace: quoted(path.as_os_str()),
+        trace: quoted(request.path.as_os_str()),
         merge: arguments.merge,
+        top: arguments.top.map(|_| arguments.top()),
     };
     match arguments.format {
         Format::Markdown => {
             standard_output::print_log(|output| markdown::write(&screen, options, output))
         }
-        _ => arguments
-            .pager
-            .print(|output| text::write_screen(&screen, options, output)),
+        _ => arguments.pager.print(|output| {
+            request.write_newest(output)?;
+            text::write_screen(&screen, options, output)
+        }),
     }
 }
 

@@ -7,32 +7,29 @@ use allotrope_profile::{AggregateError, Block, Options, blocks_of_sites};
 use allotrope_reading::Recording;
 use allotrope_report::text::{self, BlockList, TextOptions};
 use allotrope_report::{BlockRecords, sites_of_row};
-use allotrope_text::Shown;
 use allotrope_trace::TraceReader;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 
-use super::request::BlockOptions;
-use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use super::request::{BlockOptions, Request};
+use crate::exit_status::{FAILED, FINE, Failure, WithStatus};
+use crate::show::no_site;
 use crate::standard_output;
 
 /// Prints one site in full and, with `--events`, its blocks.
 pub fn print(
     recording: &Recording,
-    number: u32,
-    blocks: Option<BlockOptions>,
+    request: &Request<'_>,
+    (number, blocks): (u32, Option<BlockOptions>),
     attributed: &Attributed<'_>,
     options: &TextOptions,
 ) -> Result<(), Failure> {
     let sites = sites_of_row(attributed, number, options);
     if sites.is_empty() {
-        let sentence = anyhow!(
-            "there is no site {number} in {}; `allotrope report` shows their numbers",
-            recording.path().shown()
-        );
-        return Err(Failure::new(BAD_INPUT, sentence));
+        return Err(no_site(number, recording.path(), attributed.profile));
     }
     if blocks.is_none_or(|it| it.format.is_none()) {
         standard_output::print_text(|output| {
+            request.write_newest(output)?;
             text::write_site(attributed, number, options, output)?;
             if blocks.is_some() {
                 writeln!(output)?;

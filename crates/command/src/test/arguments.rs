@@ -11,6 +11,7 @@ use crate::glue::GlueArguments;
 use crate::replacing::{ForceArguments, Kind};
 use crate::style::Color;
 use crate::suppressions::SuppressionArguments;
+use crate::values;
 
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ pub struct Arguments {
     /// Measure N runs of each test
     ///
     /// Whatever the configuration says.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1..=10_000))]
     pub runs: Option<u32>,
     /// Accept the measured numbers: write them as the new budgets
     #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
@@ -66,7 +67,7 @@ pub struct Arguments {
     pub samples: bool,
     /// Show at most N entries that explain a number
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = values::whole::<u32>(1..))]
     pub top: u32,
     #[command(flatten)]
     pub glue: GlueArguments,

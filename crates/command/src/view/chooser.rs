@@ -1,7 +1,6 @@
 //! `allotrope view` without a file: the recordings of the current folder. On a terminal one is
 //! chosen; elsewhere a sentence names the newest.
 
-use std::fs::Metadata;
 use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,16 +11,10 @@ use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, Failure};
 use crate::message;
+use crate::recordings::recordings;
 
 /// The most recordings that are listed.
 const MAX: usize = 9;
-
-/// A recording of the folder.
-struct Recording {
-    path: PathBuf,
-    modified: SystemTime,
-    bytes: u64,
-}
 
 /// The recording to view.
 ///
@@ -80,57 +73,5 @@ pub fn choose() -> Result<PathBuf, Failure> {
             "no recording was chosen; name one: allotrope view {}",
             quoted(newest.path.as_os_str())
         )),
-    }
-}
-
-/// The recordings of a folder by their names, the newest first.
-fn recordings(folder: &Path) -> Vec<Recording> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let recording = |entry: std::fs::DirEntry| {
-        let name = PathBuf::from(entry.file_name());
-        // Hidden ones are not finished.
-        let is_hidden = name.as_os_str().as_encoded_bytes().starts_with(b".");
-        let is_recording = name.extension().is_some_and(|it| it == "allotrope") && !is_hidden;
-        let metadata = std::fs::metadata(entry.path()).ok();
-        let metadata = metadata
-            .filter(Metadata::is_file)
-            .filter(|_| is_recording)?;
-        Some(Recording {
-            path: name,
-            modified: metadata.modified().ok()?,
-            bytes: metadata.len(),
-        })
-    };
-    let mut all: Vec<Recording> = entries.filter_map(recording).collect();
-    all.sort_by(|a, b| (b.modified, &a.path).cmp(&(a.modified, &b.path)));
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn recordings_are_listed_with_the_newest_first() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        for (name, age) in [
-            ("old.allotrope", 60),
-            ("new.allotrope", 5),
-            (".part.allotrope", 1),
-            ("x.txt", 2),
-        ] {
-            let path = folder.path().join(name);
-            let file = std::fs::File::create(&path).expect("writable");
-            let then = SystemTime::now() - Duration::from_secs(age);
-            file.set_modified(then).expect("its time can be set");
-        }
-        std::fs::create_dir(folder.path().join("folder.allotrope")).expect("writable");
-        let found = recordings(folder.path());
-        let names: Vec<_> = found
-            .iter()
-            .map(|it| it.path.to_string_lossy().into_owned())
-            .collect();
-        assert_eq!(names, ["new.allotrope", "old.allotrope"]);
     }
 }

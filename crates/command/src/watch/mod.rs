@@ -66,7 +66,7 @@ are passed to it.";
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Processes to watch
-    #[arg(value_name = "PID", conflicts_with = "all")]
+    #[arg(value_name = "PID", conflicts_with = "all", value_parser = values::whole::<u32>(1..))]
     processes: Vec<u32>,
     /// Watch every prepared process, later ones, too
     ///
@@ -110,7 +110,7 @@ pub struct Arguments {
     log: Option<PathBuf>,
     /// Most stacks of a report
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u16).range(..=1000))]
+          value_parser = values::whole::<u16>(0..=1000))]
     top: u16,
     /// Report which blocks are live by the output of perf(1)
     ///

@@ -1,11 +1,13 @@
-//! Types of blocks: `programs/types/tuned.*` and `held.*`, whose comments have the type of each
+//! Types of blocks: `programs/types/*tuned.*` and `*held.*`, whose comments have the type of each
 //! case's blocks. No type may be wrong; how many are known depends on the compiler.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Text, allotrope, compiled_with, record, source_path};
+use crate::support::{Text, allotrope, compiled_with, record, skip, source_path};
 
 /// The types that the blocks of each case may have, as the source says.
 fn truth(source: &str) -> BTreeMap<String, String> {
@@ -44,8 +46,12 @@ fn is_right(types: &str, name: &str, size: u64) -> bool {
 
 /// How many sites of the cases have their right type, and how many none.
 fn judged(source: &str, flags: &[&str]) -> (u64, u64) {
+    judged_program(source, compiled_with(source, flags), flags)
+}
+
+fn judged_program(source: &str, program: PathBuf, flags: &[&str]) -> (u64, u64) {
     let truth = truth(source);
-    let report = record(compiled_with(source, flags)).run().ok().report();
+    let report = record(program).run().ok().report();
     let json = &report.json;
     let function = |frame: &Value| {
         let frame = &json["frames"][frame.as_u64().unwrap_or(0) as usize];
@@ -85,12 +91,44 @@ fn no_type_of_the_cpp_cases_is_wrong_and_most_are_known_with_debug_information()
     for source in ["types/tuned.cc", "types/held.cc"] {
         for level in ["-O0", "-O2"] {
             let (right, unknown) = judged(source, &["-std=c++17", level]);
-            // `new T` and malloc are unknown by design.
+            // malloc and types without a constructor are unknown by design.
             assert!(
                 right > unknown,
                 "{source} {level}: {right}, {unknown} unknown"
             );
             judged(source, &["-std=c++17", level, "-g0"]);
+        }
+    }
+}
+
+#[test]
+fn no_type_of_new_is_wrong_and_most_are_known_from_the_constructors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (compiler, level) in [
+        ("g++", "-O0"),
+        ("g++", "-O1"),
+        ("g++", "-O2"),
+        ("clang++", "-O0"),
+        ("clang++", "-O1"),
+        ("clang++", "-O2"),
+    ] {
+        for source in ["types/new_tuned.cc", "types/new_held.cc"] {
+            let program = folder.path().join("cases");
+            let flags = ["-std=c++17", "-g", level];
+            let mut command = Command::new(compiler);
+            command.args(flags).arg("-o").arg(&program);
+            match command.arg(source_path(source)).output() {
+                Ok(output) => assert!(output.status.success(), "{output:?}"),
+                Err(error) => {
+                    skip(&format!("{compiler}: {error}"));
+                    continue;
+                }
+            }
+            let (right, unknown) = judged_program(source, program, &[compiler, level]);
+            assert!(
+                right > 2 * unknown,
+                "{source} {compiler} {level}: {right}, {unknown} unknown"
+            );
         }
     }
 }
@@ -105,8 +143,12 @@ fn no_type_of_the_rust_cases_is_wrong_and_most_are_known_with_names_that_have_th
                 right > unknown,
                 "{source} {level}: {right}, {unknown} unknown"
             );
-            // The scheme that the compiler chooses by itself.
-            judged(source, &[level]);
+            // The scheme that the compiler chooses by itself, whose names lack the types.
+            let (right, unknown) = judged(source, &[level]);
+            assert!(
+                right > unknown,
+                "{source} {level}: {right}, {unknown} unknown"
+            );
         }
     }
 }

@@ -83,9 +83,11 @@ fn orders_and_ranges_choose_blocks() {
     assert_eq!(sizes(&longest), [5000]);
     let (_, first) = blocks(&recording, &[]);
     assert_eq!(sizes(&first), (1..=10).collect::<Vec<u64>>());
-    // The last block comes 50 ms after the others, which come at once.
-    let at = json["blocks"][0]["allocated_us"].as_f64().expect("a time");
-    let before = format!("{}us", at - 25_000.0);
+    // The last block comes 50 ms after the others and more.
+    let (all, _) = blocks(&recording, &["--top", "200"]);
+    let at = |block: usize| all["blocks"][block]["allocated_us"].as_f64();
+    let [last_but_one, last] = [99, 100].map(|it| at(it).expect("a time"));
+    let before = format!("{}us", (last_but_one + last) / 2.0);
     let (json, late) = blocks(&recording, &["--from", &before]);
     assert_eq!(sizes(&late), [5000]);
     assert_eq!(json["blocks_in_range"], 1);

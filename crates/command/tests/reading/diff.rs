@@ -208,7 +208,8 @@ fn every_metric_adds_up() {
 
 #[test]
 fn the_text_has_counts_functions_and_lines() {
-    let printed = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
+    let allocations = ["--per", "100", "--metric", "allocations"];
+    let printed = text(&BEFORE.trace, &AFTER.trace, &allocations);
     printed.has_all([
         "new +700 (+7.00 each)  planted",
         "0 before, 700 after",
@@ -218,10 +219,53 @@ fn the_text_has_counts_functions_and_lines() {
         "Noise is unknown with one run a side",
         "+702",
     ]);
-    assert!(!printed.contains('%'), "no ratio: {printed}");
+    let (_, entries) = printed.split_once("\nAllocations").expect("a table");
+    assert!(!entries.contains('%'), "no ratio: {printed}");
     assert!(!printed.contains('\u{1b}'), "no colour in a pipe");
     let whole = text(&BEFORE.trace, &AFTER.trace, &["--all-frames"]);
     whole.has_all(["planted", "times", "main"]);
+}
+
+/// A file of one stack with so many allocations and bytes at the peak.
+fn one_stack(folder: &TempDir, name: &str, [allocations, peak]: [u64; 2]) -> PathBuf {
+    let text = format!(
+        r#"{{"format":"allotrope-stacks/1","title":"","metrics":["allocations","bytes_at_peak"],
+        "frames":[{{"function":"f","signature":"","module":"","file":"","line":0,"column":0,"offset":0,"inlined":false}}],
+        "stacks":[{{"stack":[0],"figures":[{allocations},{peak}]}}]}}"#
+    );
+    file(folder, name, text.as_bytes())
+}
+
+#[test]
+fn the_metric_that_changed_most_leads() {
+    let folder = folder();
+    let before = one_stack(&folder, "before", [12_000, 20_000_000]);
+    let after = one_stack(&folder, "after", [11_842, 280_000]);
+    let printed = text(&before, &after, &[]);
+    let lines: Vec<&str> = printed.lines().filter(|line| !line.is_empty()).collect();
+    let title = lines
+        .iter()
+        .position(|it| *it == "What changed             before    after   change");
+    let title = title.unwrap_or_else(|| panic!("no head: {printed}"));
+    assert_eq!(
+        lines[title + 1],
+        "  bytes at the peak  20,000,000  280,000  -98.6 %"
+    );
+    assert_eq!(
+        lines[title + 2],
+        "  allocations            12,000   11,842   -1.3 %"
+    );
+    assert!(
+        lines[title + 3].starts_with("Bytes at the peak"),
+        "{printed}"
+    );
+    // An option has the last word, and what programs read stays.
+    let asked = text(&before, &after, &["--metric", "allocations"]);
+    asked.has_all(["\nAllocations", "bytes at the peak"]);
+    assert_eq!(json(&before, &after, &[])["metric"], "allocations");
+    // If nothing else changed, the table of the metric says it.
+    let other = one_stack(&folder, "other", [11_842, 20_000_000]);
+    text(&before, &other, &[]).lacks("What changed");
 }
 
 #[test]
@@ -229,7 +273,8 @@ fn thresholds_hide_and_do_not_change_sums() {
     let printed = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
     printed.lacks("  grown\n");
     printed.has_all(["1 more entry below 10 with +2", "+702"]);
-    let printed = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
+    let one = ["--top", "1", "--metric", "allocations"];
+    let printed = text(&BEFORE.trace, &AFTER.trace, &one);
     printed.has("1 more entry with +2");
     let all = json(&BEFORE.trace, &AFTER.trace, &["--min", "10", "--top", "1"]);
     assert_eq!(entries(&all), expected());
@@ -510,7 +555,10 @@ fn bad_input_is_refused_in_one_sentence() {
     let only_bytes = bad("bytes.json", bytes);
     let folded = bad("folded", b"main;f 5\n");
     expect_refusal(&only_bytes, &folded, &["bytes.json", "nothing to compare"]);
-    diff(&only_bytes, &only_bytes, &[]).fails(2, "all files give: bytes");
+    let json = ["--format", "json"];
+    diff(&only_bytes, &only_bytes, &json).fails(2, "all files give: bytes");
+    // Text compares what both give.
+    text(&only_bytes, &only_bytes, &[]).has("Allocated bytes");
     allotrope(["diff".as_ref(), good.as_os_str()]).code(2);
 }
 

@@ -28,8 +28,16 @@ fn the_first_screen_fits_a_terminal() {
     for recording in [&*CHAIN, &*FORWARDING] {
         for columns in [40, 60, 80, 160] {
             let text = run(recording, "report", &[], &columns.to_string()).text();
-            assert!(text.lines().count() <= 23, "{text}");
-            let widths = text.lines().map(|line| line.chars().count());
+            // A command is never cut, so that it can be pasted; a terminal breaks its line.
+            let (next, others): (Vec<&str>, Vec<&str>) =
+                text.lines().partition(|line| line.starts_with("next: "));
+            assert_eq!(next.len(), 1, "{text}");
+            assert!(next[0].starts_with("next: allotrope "), "{text}");
+            let trace = recording.trace.to_str().expect("UTF-8");
+            assert!(next[0].contains(trace), "{text}");
+            let broken = next[0].chars().count().div_ceil(columns);
+            assert!(others.len() + broken <= 22, "{columns}\n{text}");
+            let widths = others.iter().map(|line| line.chars().count());
             assert!(widths.max().unwrap_or(0) <= columns, "{columns}\n{text}");
         }
     }
@@ -40,15 +48,76 @@ fn the_first_screen_fits_a_terminal() {
         "exit 0",
         "▲",
         "leaf",
+        "resident up to",
         "--lists",
     ]);
+}
+
+/// Options choose what the first screen shows; it stays the first screen.
+#[test]
+fn options_refine_the_first_screen() {
+    let heading = "Held at the peak, by function";
+    let rows = |text: &str| {
+        let rows = text
+            .lines()
+            .skip_while(|it| !it.starts_with(heading))
+            .skip(1);
+        rows.take_while(|it| it.starts_with("  ")).count()
+    };
+    let all = printed(&FORWARDING, "report", &[]);
+    for options in [
+        &["--top", "2"][..],
+        &["--filter", "caller_3"],
+        &["--per", "2"],
+        &["--all-frames"],
+        &["--source"],
+    ] {
+        let text = printed(&FORWARDING, "report", options);
+        text.has_all([heading, "▲", "next: allotrope "]);
+        text.lacks("By allocations");
+    }
+    assert_eq!(rows(&printed(&FORWARDING, "report", &["--top", "2"])), 2);
+    assert!(rows(&all) > 2, "{all}");
+    let filtered = printed(&FORWARDING, "report", &["--filter", "caller_3"]);
+    assert!(rows(&filtered) < rows(&all), "{filtered}");
+    filtered.has("caller_3").lacks("caller_4");
+    // 5 allocations: 3 blocks of 11 bytes and 2 of 13.
+    printed(&CHAIN, "report", &["--per", "2"]).has("5 allocations, 2.50 each");
+    // The frames of a stack, and the line that allocates.
+    printed(&CHAIN, "report", &["--all-frames"]).has_all(["▸ ", "main"]);
+    printed(&CHAIN, "report", &["--source"]).has("│ ");
+    let leaked = printed(&CHAIN, "report", &["--leaked-only"]);
+    let title = "live at the end";
+    assert!(leaked.to_lowercase().contains(title), "{leaked}");
+    // Markdown has no options of its own.
+    run(
+        &CHAIN,
+        "report",
+        &["--format", "markdown", "--top", "3"],
+        "80",
+    )
+    .fails(2, "--format markdown writes the first screen");
+}
+
+/// The processes are sorted by their peaks, and the proposed command leads to the largest.
+#[test]
+fn the_process_with_the_largest_peak_is_first() {
+    let program = compiled("attribution.c");
+    let script = format!("{0} nothing; {0} chain; true", program.display());
+    let recording = record("/bin/sh").args(["-c", &script]).run().ok();
+    let text = printed(&recording, "report", &[]);
+    let report = recording.report();
+    let processes = report.processes();
+    let largest = processes.iter().max_by_key(|it| it.total("peak_bytes"));
+    let largest = largest.expect("there are three").number("id");
+    text.has(format!("more: report --process {largest} "));
 }
 
 #[test]
 fn a_program_without_allocations_has_a_screen() {
     let nothing = record(compiled("attribution.c")).arg("nothing").run();
     let text = printed(&nothing, "report", &[]);
-    assert!(text.lines().count() <= 23, "{text}");
+    assert!(text.lines().count() <= 22, "{text}");
 }
 
 /// The caller heads what a wrapper allocated; the wrapper stays visible.

@@ -16,6 +16,7 @@ mod exports;
 mod figures_agree;
 mod findings;
 mod first_screen;
+mod front_door;
 mod imported;
 mod marks;
 mod metrics;

@@ -39,5 +39,5 @@ mod what_if;
 
 pub use commands::Invocation;
 pub use document::document;
-pub use measure::{PairError, Request, Stage, measure, pairs};
+pub use measure::{Pair, PairError, Request, Stage, measure, pairs};
 pub use report::Report;

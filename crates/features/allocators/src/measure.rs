@@ -59,7 +59,7 @@ pub enum PairError {
 }
 
 /// An allocator's name and its earlier version.
-type Pair = (String, Candidate);
+pub type Pair = (String, Candidate);
 
 /// Pairs earlier versions with allocators: by name, or the only ones with each other.
 ///

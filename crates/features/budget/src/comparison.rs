@@ -264,9 +264,9 @@ impl Comparer<'_> {
 
     /// The configuration of a worktree: its own file, or the given one if it has none.
     fn configuration(&self, worktree: &Worktree) -> Result<Configuration, ComparisonError> {
-        let here = self.config.canonicalize().map_err(|source| {
+        let here = self.config.canonicalize().map_err(|error| {
             let file = self.config.to_owned();
-            ConfigurationError::Unreadable { file, source }
+            ConfigurationError::Unreadable { file, error }
         })?;
         let root = self.repository.root();
         let inside = here

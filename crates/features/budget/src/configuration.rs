@@ -37,12 +37,15 @@ pub const STARTING_FILE: &str = include_str!("configuration/starting.toml");
 #[derive(Debug, Error)]
 pub enum ConfigurationError {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}; `allotrope test --init` writes a starting file", file.shown())]
+    #[error(
+        "{}; `allotrope test --init` writes one to start from",
+        unreadable(file, error)
+    )]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The cause.
-        source: std::io::Error,
+        /// The cause, which is part of the sentence.
+        error: std::io::Error,
     },
     /// The file is no valid TOML, or has an invalid value.
     #[error("{}:{line}: {}{problem}", file.shown(), prefix(key))]
@@ -57,6 +60,13 @@ pub enum ConfigurationError {
         /// The problem and its remedy.
         problem: String,
     },
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no {}", file.shown()),
+        _ => format!("cannot read {}: {error}", file.shown()),
+    }
 }
 
 fn prefix(key: &str) -> String {
@@ -246,9 +256,9 @@ impl Configuration {
     /// # Errors
     /// A file that cannot be read.
     pub fn text_of(file: &Path) -> Result<String, ConfigurationError> {
-        read_stored_text(file, MAX_BYTES).map_err(|source| {
+        read_stored_text(file, MAX_BYTES).map_err(|error| {
             let file = file.to_owned();
-            ConfigurationError::Unreadable { file, source }
+            ConfigurationError::Unreadable { file, error }
         })
     }
 
@@ -275,7 +285,7 @@ impl Configuration {
         }
         let unreadable = |file: &Path| {
             let file = file.to_owned();
-            |source| ConfigurationError::Unreadable { file, source }
+            |error| ConfigurationError::Unreadable { file, error }
         };
         let entries = std::fs::read_dir(&self.folder).map_err(unreadable(&self.folder))?;
         for entry in entries {

@@ -31,7 +31,7 @@ pub fn encode(
     tables: &[TimeTable],
     names: &mut Names,
 ) {
-    figures(columns, all, names);
+    figures(columns, page.profile, all, names);
     gaps::encode(columns, all);
     curves(columns, page.profile, carried);
     columns.numbers(
@@ -56,7 +56,7 @@ pub fn encode(
     columns.numbers("mark.name", marks);
 }
 
-fn figures(columns: &mut Columns, all: &[&Process], names: &mut Names) {
+fn figures(columns: &mut Columns, profile: &Profile, all: &[&Process], names: &mut Names) {
     let indexes: FxHashMap<u32, u64> = all.iter().map(|it| it.id).zip(0..).collect();
     let mut column = |name: &str, of: &mut dyn FnMut(&Process) -> u64| {
         let values: Vec<u64> = all.iter().map(|it| of(it)).collect();
@@ -80,7 +80,7 @@ fn figures(columns: &mut Columns, all: &[&Process], names: &mut Names) {
     column("command", &mut |it| {
         names.number(&allotrope_profile::command_text(&it.command))
     });
-    column("exit", &mut |it| names.number(&exit(it.exit)));
+    column("exit", &mut |it| names.number(&exit(profile, it.exit)));
     column("started_us", &mut |it| it.started_us);
     column("duration_us", &mut |it| it.duration_us);
     column("lost", &mut |it| it.lost_events);
@@ -101,8 +101,9 @@ fn figures(columns: &mut Columns, all: &[&Process], names: &mut Names) {
     total("inherited_bytes", |it| it.inherited_bytes);
 }
 
-fn exit(exit: Exit) -> String {
+fn exit(profile: &Profile, exit: Exit) -> String {
     match exit {
+        Exit::Running if profile.cut.is_some() => "cut".to_owned(),
         Exit::Status(status) => format!("exit {status}"),
         Exit::Signal(signal) => signal_name(signal),
         Exit::Exec => "exec".to_owned(),

@@ -157,13 +157,24 @@ pub(crate) fn groups<'a>(
     headlines: &Headlines,
     grouping: Grouping,
 ) -> Vec<Group<'a>> {
+    groups_of(profile, processes, headlines, grouping, &|_| true)
+}
+
+/// The same for those sites that are wanted.
+pub(crate) fn groups_of<'a>(
+    profile: &'a Profile,
+    processes: impl Iterator<Item = &'a Process>,
+    headlines: &Headlines,
+    grouping: Grouping,
+    is_wanted: &dyn Fn(&Site) -> bool,
+) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     // By whether it is a module, and the number of the function or module.
     let mut by_key: FxHashMap<(bool, u32), usize> = FxHashMap::default();
     let types = (grouping == Grouping::Type).then(|| BlockTypes::new(profile));
     let mut type_numbers: FxHashMap<String, u32> = FxHashMap::default();
     for process in processes {
-        for site in &process.sites {
+        for site in process.sites.iter().filter(|site| is_wanted(site)) {
             let index = match grouping {
                 Grouping::Own => headlines.own_or_head(site),
                 _ => headlines.head(site),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_profile::warnings::warnings;
-use allotrope_profile::{Frame, Process, command_text};
+use allotrope_profile::{Frame, Process, Profile, command_text};
 use allotrope_text::Role;
 use allotrope_text::document::{Document, Table, Text, left, right};
 
@@ -34,21 +34,21 @@ pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) ->
         .into_iter()
         .for_each(|warning| document.warning(warning));
     match shown.as_slice() {
-        [one] => totals(one, &mut document),
-        many => document.table(process_table(many)),
+        [one] => totals(profile, one, &mut document),
+        many => document.table(process_table(profile, many)),
     }
     findings(screen, options, &mut document);
     functions(screen, &shown, &mut document);
     document.write_markdown(out)
 }
 
-fn totals(process: &Process, document: &mut Document) {
+fn totals(profile: &Profile, process: &Process, document: &mut Document) {
     let totals = &process.totals;
     let before = format!(
         "{} · {} allocations · {} · peak ",
         duration(process.duration_us as f64),
         count(totals.allocations),
-        how_it_ended(process),
+        how_it_ended(profile, process),
     );
     let after = format!(
         " after {} · {} live at the end",
@@ -66,9 +66,9 @@ fn totals(process: &Process, document: &mut Document) {
     }
 }
 
-fn process_table(shown: &[&Process]) -> Table {
+fn process_table(profile: &Profile, shown: &[&Process]) -> Table {
     let mut sorted = shown.to_vec();
-    sorted.sort_by_key(|process| Reverse(process.totals.allocated_bytes));
+    sorted.sort_by_key(|process| Reverse(process.totals.peak_bytes));
     let rows = sorted.iter().map(|process| {
         [
             process.id.to_string().into(),
@@ -76,7 +76,7 @@ fn process_table(shown: &[&Process]) -> Table {
             count(process.totals.allocations).into(),
             bytes(process.totals.allocated_bytes).into(),
             bytes(process.totals.peak_bytes).into(),
-            how_it_ended(process).into(),
+            how_it_ended(profile, process).into(),
         ]
     });
     let numbers = ["allocations", "bytes", "peak"].map(right);

@@ -1,7 +1,7 @@
 //! Shortens names, paths and stacks to a number of columns and escapes control
 //! characters in them, so that a hostile name cannot control the terminal.
 
-use allotrope_text::{columns, cut_middle, cut_start, shown, wrap as wrapped};
+use allotrope_text::{columns, cut, cut_middle, cut_start, shown, wrap as wrapped};
 
 /// The text with control characters escaped: names come from files that anybody
 /// may have written.
@@ -26,6 +26,51 @@ pub(crate) fn name(function: &str, room: usize) -> String {
         }
     }
     cut_middle(&collapse(&function, outermost), room)
+}
+
+/// The names of several functions, each in at most `room` columns as by [`name`]. Where that makes
+/// different ones alike, they keep the part in which they differ.
+pub(crate) fn names(functions: &[&str], room: usize) -> Vec<String> {
+    let short = functions.iter().map(|function| name(function, room));
+    let short: Vec<String> = short.collect();
+    let alike = |at: usize| {
+        let others = functions.iter().zip(&short);
+        let others =
+            others.filter(|(function, it)| **it == short[at] && **function != functions[at]);
+        others.map(|(function, _)| *function).collect::<Vec<_>>()
+    };
+    let told_apart = short.iter().enumerate().map(|(at, it)| match alike(at) {
+        none if none.is_empty() => it.clone(),
+        others => told_apart(functions[at], &others, room),
+    });
+    told_apart.collect()
+}
+
+/// A name in at most `room` columns with the part in which it differs from all others.
+fn told_apart(function: &str, others: &[&str], room: usize) -> String {
+    let text = clean(function);
+    let common = |other: &&str| {
+        let other = clean(other);
+        let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+        same.map(|(a, _)| a.len_utf8()).sum::<usize>()
+    };
+    let differs = others.iter().map(common).max().unwrap_or(0);
+    // From the start of the word in which the difference is.
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let start = text[..differs]
+        .rfind(|c| !is_part(c))
+        .map_or(0, |at| at + 1);
+    let start = (start..=differs).find(|at| text.is_char_boundary(*at));
+    let start = start.unwrap_or(differs);
+    let head = room / 3;
+    match columns(&text[..start]) <= head {
+        true => cut_middle(&text, room),
+        false => format!(
+            "{}{}",
+            cut(&text, head),
+            cut_middle(&text[start..], room - head)
+        ),
+    }
 }
 
 /// A path in at most `room` columns: its start is left out if needed.
@@ -147,6 +192,26 @@ mod tests {
         assert_eq!(name(long, 40), "std::map<int, std::vector<…>>::insert");
         assert_eq!(name(long, 25), "std::map<…>::insert");
         assert_eq!(columns(&name(long, 10)), 10);
+    }
+
+    #[test]
+    fn names_that_would_read_alike_keep_their_difference() {
+        let long = [
+            "std::vector<app::parser::Instruction, std::allocator<app::parser::Instruction>>::push_back",
+            "std::vector<app::parser::Declaration, std::allocator<app::parser::Declaration>>::push_back",
+            "std::vector<app::lexer::Token, std::allocator<app::lexer::Token>>::push_back",
+            "main",
+        ];
+        let short = names(&long, 44);
+        assert_eq!(short[3], "main");
+        for (at, word) in [(0, "Instr"), (1, "Decl"), (2, "Token")] {
+            assert!(short[at].contains(word), "{short:?}");
+            assert!(short[at].ends_with("push_back"), "{short:?}");
+            assert!(columns(&short[at]) <= 44, "{short:?}");
+        }
+        // One name twice stays as it is: it is one function.
+        let twice = names(&["a::<u8>::f", "a::<u8>::f"], 8);
+        assert_eq!(twice, [name("a::<u8>::f", 8), name("a::<u8>::f", 8)]);
     }
 
     #[test]

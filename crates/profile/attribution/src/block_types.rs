@@ -1,5 +1,5 @@
-//! The types of blocks, as far as the names in a stack prove them, and the C++ operator that
-//! asked for them.
+//! The types of blocks, as far as the names in a stack or the debug information prove them, and the
+//! C++ operator that asked for them.
 //!
 //! From the innermost frame outwards, functions that only pass a request on are skipped. The
 //! first other function decides: if it allocates for objects of one type and nothing else, and
@@ -12,13 +12,18 @@
 //!   `make_shared` and `allocate_shared` call; the members of `basic_string`, which allocate
 //!   characters only; `make_unique`, if the line is one of its own.
 //! - Rust: `Box<T>` and `RawVec<T>` where names have type arguments, which is so with the mangling
-//!   scheme v0 and not with the older one.
+//!   scheme v0. With the older one, the debug information has them.
+//!
+//! Where names prove nothing and the function is the one that called `operator new`, the recording
+//! may have the class whose constructor initialises the block there (`block_types` of
+//! `allotrope-symbols`). It counts if all blocks of the site have the size of that class, or of an
+//! array of its objects.
 //!
 //! `docs/report-json.md` has how often this is right on programs that it was not tuned on.
 
 use std::borrow::Cow;
 
-use allotrope_profile::{Frame, Profile, Site};
+use allotrope_profile::{BlockType, Frame, Profile, Site};
 
 /// What a function says of the blocks that it allocates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +35,8 @@ enum Role<'a> {
     Operator(&'static str, bool),
     /// It allocates for objects of this type only.
     Decides(Cow<'a, str>),
+    /// It asks an operator of C++ for blocks that a constructor of this class initialises.
+    Constructs(Cow<'a, str>, &'a BlockType),
     /// Anything else.
     Ends,
 }
@@ -46,6 +53,9 @@ const LIBRARY_FILES: [&str; 8] = [
     "new.cpp",
     "stdlib_new_delete.cpp",
 ];
+
+/// Bytes of the length before an array whose objects have a destructor (Itanium C++ ABI, 2.7).
+const ARRAY_LENGTH: u64 = 8;
 
 /// The most frames that are looked at: a chain of functions that pass requests on is short.
 const MAX_FRAMES: usize = 32;
@@ -75,6 +85,9 @@ impl<'a> BlockTypes<'a> {
             match self.role(frame) {
                 Role::Passes | Role::Operator(_, true) => {}
                 Role::Decides(name) => return Some(name),
+                Role::Constructs(name, of_type) => {
+                    return has_size_of(site, of_type).then_some(name);
+                }
                 Role::Operator(_, false) | Role::Ends => return None,
             }
         }
@@ -111,8 +124,35 @@ fn role(frame: &Frame) -> Role<'_> {
     let decided = cpp_allocator(function)
         .or_else(|| cpp_string(function))
         .or_else(|| cpp_make_unique(function, &frame.file))
-        .or_else(|| rust_type(function));
-    decided.map_or(Role::Ends, |name| Role::Decides(spelled(name)))
+        .or_else(|| rust_type(function))
+        .or_else(|| rust_type_of_debug_information(frame));
+    match (decided, &frame.allocates) {
+        (Some(name), _) => Role::Decides(spelled(name)),
+        (None, Some(of_type)) if of_type.object_bytes > 0 => {
+            Role::Constructs(spelled(&of_type.name), of_type)
+        }
+        (None, _) => Role::Ends,
+    }
+}
+
+/// Whether all blocks of a site can hold objects of a type and nothing else.
+fn has_size_of(site: &Site, of_type: &BlockType) -> bool {
+    let object = of_type.object_bytes;
+    let sizes = match &site.details {
+        Some(details) => [details.smallest_bytes, details.largest_bytes],
+        // All that is known of the sizes is their sum.
+        None if site.allocated_bytes == site.allocations.saturating_mul(object) => [object; 2],
+        None => return false,
+    };
+    let holds = |size: u64| match of_type.is_array {
+        true => {
+            let objects = [Some(size), size.checked_sub(ARRAY_LENGTH)];
+            let mut objects = objects.into_iter().flatten();
+            objects.any(|bytes| bytes > 0 && bytes.is_multiple_of(object))
+        }
+        false => size == object,
+    };
+    sizes.into_iter().all(holds)
 }
 
 /// The operators that allocate, without their parameters.
@@ -227,16 +267,34 @@ fn rust_type(function: &str) -> Option<&str> {
     if let Some(rest) = rest.strip_prefix("alloc::boxed::Box<") {
         let (arguments, member) = arguments(rest)?;
         let member = member.strip_prefix(">::")?;
-        let is_new = ["new", "try_new", "pin"]
-            .iter()
-            .any(|it| member.starts_with(it));
-        return arguments.first().copied().filter(|_| is_new);
+        return arguments.first().copied().filter(|_| makes_box(member));
     }
     let rest = rest.strip_prefix("alloc::raw_vec::RawVec<")?;
     let (arguments, member) = arguments(rest)?;
     member
         .starts_with(">::")
         .then(|| arguments.first().copied())?
+}
+
+/// The type of a `Box` or `RawVec` whose name has a placeholder, `alloc::boxed::Box<T>::new`: with
+/// the older mangling scheme, only the debug information has the type arguments.
+fn rust_type_of_debug_information(frame: &Frame) -> Option<&str> {
+    let of_type = frame.allocates.as_ref()?;
+    let function = &*frame.function;
+    let is_vector = function.starts_with("alloc::raw_vec::RawVec<");
+    let is_box = || {
+        let rest = function.strip_prefix("alloc::boxed::Box<")?;
+        let member = arguments(rest)?.1.strip_prefix("::")?;
+        Some(makes_box(member))
+    };
+    (is_vector || is_box() == Some(true)).then_some(&*of_type.name)
+}
+
+/// Whether a member of `Box` makes one.
+fn makes_box(member: &str) -> bool {
+    ["new", "try_new", "pin"]
+        .iter()
+        .any(|it| member.starts_with(it))
 }
 
 /// The template arguments at the start of a text that follows `<`, and what is behind their `>`.
@@ -276,6 +334,8 @@ fn spelled(name: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use allotrope_profile::SiteDetails;
+
     use super::*;
 
     fn of(stack: &[(&str, &str)]) -> (Option<String>, Option<&'static str>) {
@@ -295,6 +355,79 @@ mod tests {
         };
         let types = BlockTypes::new(&profile);
         (types.of(&site).map(str::to_owned), types.operator(&site))
+    }
+
+    /// The type of blocks of these sizes, which a function asks for with this type.
+    fn of_new(function: &str, of_type: (&str, u64, bool), sizes: [u64; 2]) -> Option<String> {
+        let (name, object_bytes, is_array) = of_type;
+        let functions = ["operator new", function].map(|function| Frame {
+            function: function.into(),
+            ..Frame::default()
+        });
+        let mut profile = Profile {
+            frames: functions.to_vec(),
+            ..Profile::default()
+        };
+        profile.frames[1].allocates = Some(std::sync::Arc::new(BlockType {
+            name: name.into(),
+            object_bytes,
+            is_array,
+        }));
+        let site = Site {
+            stack: vec![0, 1].into(),
+            details: Some(Box::new(SiteDetails {
+                smallest_bytes: sizes[0],
+                largest_bytes: sizes[1],
+                ..SiteDetails::default()
+            })),
+            ..Site::default()
+        };
+        let types = BlockTypes::new(&profile);
+        types.of(&site).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_constructed_class_counts_if_the_blocks_have_its_size() {
+        for (is_array, sizes, is_known) in [
+            (false, [24, 24], true),
+            (false, [24, 48], false),
+            (false, [32, 32], false),
+            (true, [24, 240], true),
+            // With the array's length.
+            (true, [32, 56], true),
+            (true, [25, 48], false),
+            (true, [0, 24], false),
+            (true, [8, 8], false),
+        ] {
+            let found = of_new("main", ("Node", 24, is_array), sizes);
+            assert_eq!(found.is_some(), is_known, "{is_array} {sizes:?}");
+        }
+        assert_eq!(of_new("main", ("Node", 0, false), [0, 0]), None);
+        // The name of the function goes before.
+        let by_name = of_new(
+            "std::__new_allocator<Pod>::allocate",
+            ("Node", 8, false),
+            [8; 2],
+        );
+        assert_eq!(by_name.as_deref(), Some("Pod"));
+        assert_eq!(
+            of_new("main", ("Node<Pod<int> >", 8, false), [8; 2]).as_deref(),
+            Some("Node<Pod<int>>")
+        );
+    }
+
+    #[test]
+    fn rusts_placeholders_have_the_type_of_the_debug_information() {
+        for (function, is_known) in [
+            ("alloc::boxed::Box<T>::new", true),
+            ("alloc::boxed::Box<T,A>::new_uninit_in", true),
+            ("alloc::raw_vec::RawVec<T,A>::grow_one", true),
+            ("alloc::boxed::Box<T>::leak", false),
+            ("demo::make", false),
+        ] {
+            let found = of_new(function, ("demo::Node", 0, false), [16, 64]);
+            assert_eq!(found.is_some(), is_known, "{function}");
+        }
     }
 
     fn type_of(functions: &[&str]) -> Option<String> {

@@ -21,6 +21,9 @@ const ALLOCATION: &[&str] = &[
     "reallocate",
 ];
 
+/// Words that decide alone, whatever words are beside them: `safe_malloc_add_2op_`.
+const MALLOC: &[&str] = &["calloc", "malloc", "realloc", "reallocate"];
+
 /// Words for memory. With one of [`OBTAIN`] they say that a function allocates.
 const MEMORY: &[&str] = &["heap", "mem", "memory"];
 
@@ -53,6 +56,7 @@ const CONTAINER: &[&str] = &[
     "string",
     "strings",
     "table",
+    "tree",
     "variant",
     "vec",
     "vector",
@@ -73,13 +77,13 @@ const MAKE: &[&str] = &[
 
 /// Words that only say how, or of what size.
 const DETAIL: &[&str] = &[
-    "align", "aligned", "arena", "array", "atomic", "aux", "back", "backing", "block", "blocks",
-    "byte", "bytes", "capacity", "checked", "chunk", "clear", "data", "default", "die", "double",
-    "entry", "ex", "external", "fail", "fast", "finish", "fresh", "front", "gc", "helper", "huge",
-    "impl", "in", "int", "internal", "large", "latin", "literal", "node", "nothrow", "obj",
-    "object", "objects", "or", "page", "pages", "pool", "ptr", "raw", "safe", "size", "slow",
-    "small", "space", "storage", "store", "sys", "tiny", "try", "unsafe", "user", "utf", "virtual",
-    "with", "zero", "zeroed",
+    "align", "aligned", "arena", "array", "at", "atomic", "aux", "back", "backing", "block",
+    "blocks", "byte", "bytes", "capacity", "checked", "chunk", "clear", "data", "default", "die",
+    "double", "entries", "entry", "ex", "external", "fail", "fast", "finish", "first", "fresh",
+    "front", "gc", "helper", "huge", "impl", "in", "int", "internal", "large", "last", "latin",
+    "literal", "node", "nothrow", "obj", "object", "objects", "or", "page", "pages", "pool", "ptr",
+    "raw", "safe", "size", "slow", "small", "space", "storage", "store", "sys", "tiny", "try",
+    "unsafe", "user", "utf", "virtual", "with", "zero", "zeroed",
 ];
 
 /// Parts of the names of classes that are containers: one of the first list with any of both.
@@ -169,6 +173,12 @@ pub(crate) fn generic(function: &str) -> Option<GenericName> {
         && !others.is_empty()
     {
         rest = others;
+    }
+    if words.iter().any(|it| MALLOC.contains(&it.as_str())) {
+        return Some(GenericName {
+            says: Says::Allocates,
+            prefix: None,
+        });
     }
     let mut all: Vec<&str> = Vec::new();
     for word in rest {
@@ -320,6 +330,8 @@ mod tests {
             "PyDataMem_UserNEW",
             "PL_malloc_atomic",
             "lsx_realloc",
+            "safe_malloc_add_2op_",
+            "_MagickReallocateResourceLimitedMemory",
             "node::BackingStore::Allocate",
             "app::alloc_block",
             "Minisat::xrealloc",
@@ -335,6 +347,9 @@ mod tests {
             ("sqlite3HashInsert", Says::Changes),
             ("_hashtable_insert", Says::Changes),
             ("strbuf_grow", Says::Changes),
+            ("hash_insert_at", Says::Changes),
+            ("re_node_set_insert_last", Says::Changes),
+            ("wmem_tree_new", Says::MakesContainer),
             ("jv_array_sized", Says::MakesContainer),
             ("createstrobj", Says::MakesContainer),
             ("luaC_newobj", Says::Makes),

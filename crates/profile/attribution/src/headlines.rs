@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::glue::Glue;
 use crate::heads::{HeadFrame, StackHeads};
+use crate::main_crate::mark_main_crates;
 use crate::own_code::{Code, Origin, is_generated_by_swift};
 use crate::passing::{dispatchers, is_generic_alone, mark_generic, mark_inside};
 use crate::wrappers::{Requests, mark_forwarding};
@@ -66,6 +67,7 @@ impl Headlines {
             let function = (&frame.function, frame.module);
             functions.push(*numbers.entry(function).or_insert(next));
         }
+        mark_main_crates(profile, &mut codes);
         let sites = profile.processes.iter().flat_map(|process| &process.sites);
         let requests = sites.clone().map(|site| Requests {
             frames: site.stack.iter().copied(),

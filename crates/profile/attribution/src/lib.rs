@@ -9,6 +9,7 @@
 //! - `glue`, `names`: origins by patterns on function names, after normalising these.
 //! - `generic_names`, `passing`, `wrappers`, `roots`: functions that say nothing about a stack.
 //! - `heads`: which frame heads a stack in a list. Differences are headed by [`Heads`].
+//! - `main_crate`: own code among what cargo downloaded.
 //! - `block_types`: which types the names in a stack prove.
 //! - `headlines`, `attributed`: all of this for the frames and stacks of one profile.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod generic_names;
 mod glue;
 mod headlines;
 mod heads;
+mod main_crate;
 pub mod names;
 mod own_code;
 mod passing;

@@ -33,11 +33,12 @@ impl MetricChange {
         }
     }
 
-    /// How large the change is beside others: the factor between the sides, the larger by the
-    /// smaller, as a logarithm.
-    fn size(&self) -> f64 {
-        let [before, after] = [self.before, self.after].map(|it| (it as f64 + 1.0).ln());
-        (after - before).abs()
+    /// How large the change is beside others: the tenths of the larger side that are not on the other
+    /// one. What is nearly all of a metric is as much as all of another one.
+    fn size(&self) -> u64 {
+        let larger = self.before.max(self.after).max(1) as f64;
+        let tenths = self.difference().unsigned_abs() as f64 * 10.0 / larger;
+        tenths.round() as u64
     }
 }
 
@@ -67,8 +68,9 @@ pub fn metric_changes(before: &[StackSet], after: &[StackSet]) -> Vec<MetricChan
     changes.collect()
 }
 
-/// The metric that changed by the largest factor, of those that are 1 % of the recording or 64 KiB and
-/// more: of the allocations, of the allocated bytes, of the peak. `None` if none is.
+/// The metric of which the largest part changed, in tenths, of those that are 1 % of the recording or
+/// 64 KiB and more: of the allocations, of the allocated bytes, of the peak. Of equal ones the first in
+/// the order of [`Metric::OFFERED`]. `None` if none is.
 pub fn leading_metric(
     changes: &[MetricChange],
     before: &[StackSet],
@@ -92,7 +94,7 @@ pub fn leading_metric(
     };
     // The first of equal ones.
     let counting = changes.iter().rev().filter(counts);
-    let leading = counting.max_by(|a, b| a.size().total_cmp(&b.size()));
+    let leading = counting.max_by_key(|it| it.size());
     leading.map(|change| change.metric)
 }
 
@@ -128,12 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn the_metric_with_the_largest_factor_leads() {
+    fn the_metric_of_which_most_changed_leads() {
         // The peak fell by 98.6 %, allocations by 1 %.
         let found = leading(&[[12_000, 0, 20 << 20, 0]], &[[11_842, 0, 290 << 10, 0]]);
         assert_eq!(found, Some(Metric::PeakBytes));
         // Twice and half are as much: the first metric leads.
         let found = leading(&[[100, 0, 200, 0]], &[[200, 0, 100, 0]]);
+        assert_eq!(found, Some(Metric::Allocations));
+        // All temporary allocations are gone, and nearly all allocations.
+        let found = leading(&[[45_152, 500, 87_104, 0]], &[[102, 0, 84_000, 0]]);
         assert_eq!(found, Some(Metric::Allocations));
         assert_eq!(leading(&[[100, 0, 200, 0]], &[[100, 0, 200, 0]]), None);
     }

@@ -61,6 +61,7 @@ impl From<FrameForm<'_>> for StackFrame {
             offset: form.offset,
             inlined: form.inlined,
             generated: form.generated.unwrap_or(false),
+            allocates: None,
             interrupted: false,
         }
     }

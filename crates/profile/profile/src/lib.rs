@@ -105,7 +105,7 @@ mod window_table;
 pub mod windows;
 
 pub use aggregate::{aggregate, aggregate_readable, block_events, blocks_of_sites};
-pub use allotrope_trace::model::NamedFrame;
+pub use allotrope_trace::model::{BlockType, NamedFrame};
 pub use allotrope_trace::model::{Descriptors, ImageId, LeftOpen, QuietWait, StackId};
 pub use details::{
     FreePlace, FreeStack, FreeingThread, SiteDetails, SiteEntry, SiteThread, SizeClass,

@@ -238,6 +238,16 @@ impl MetricSet {
     /// All metrics of call stacks.
     pub const OF_STACKS: Self = Self((1 << Metric::OF_STACKS.len()) - 1);
 
+    /// The metrics of what was live at a moment.
+    pub fn of_live() -> Self {
+        Self::of(&[
+            Metric::Allocations,
+            Metric::Bytes,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+        ])
+    }
+
     /// The set of these metrics.
     pub fn of(metrics: &[Metric]) -> Self {
         let bits = metrics.iter().map(|&metric| 1 << metric as u16);

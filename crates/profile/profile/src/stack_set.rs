@@ -130,12 +130,7 @@ impl StackSet {
             }
             *figures = live;
         }
-        set.known = MetricSet::of(&[
-            Metric::Allocations,
-            Metric::Bytes,
-            Metric::LeakedAllocations,
-            Metric::LeakedBytes,
-        ]);
+        set.known = MetricSet::of_live();
         set
     }
 

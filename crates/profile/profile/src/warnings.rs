@@ -16,23 +16,33 @@ pub use nameless::{all_sampled_warnings, sampled_warnings};
 /// The warnings about the profile that people see, the most serious first: one sentence
 /// each, on one line, without colour. Little code without names is none.
 pub fn warnings(profile: &Profile) -> Vec<String> {
-    with_nameless(profile, nameless::warnings(profile))
+    with_nameless(profile, nameless::warnings(profile), 0.0)
 }
 
 /// All warnings about the profile, for programs.
 pub fn all_warnings(profile: &Profile) -> Vec<String> {
-    with_nameless(profile, nameless::all_warnings(profile))
+    with_nameless(profile, nameless::all_warnings(profile), 0.0)
 }
 
-fn with_nameless(profile: &Profile, nameless: Vec<String>) -> Vec<String> {
+/// The warnings of [`warnings`] that change a figure by 1 % or more, or by an unknown part of it: for
+/// texts that have room for little.
+pub fn weighty_warnings(profile: &Profile) -> Vec<String> {
+    const MIN_SHARE: f64 = 0.01;
+    with_nameless(profile, nameless::warnings(profile), MIN_SHARE)
+}
+
+/// The warnings. Those about a part of a process are left out if the part is smaller than
+/// `min_share` of it.
+fn with_nameless(profile: &Profile, nameless: Vec<String>, min_share: f64) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
         all.push(format!("Incomplete: {cut}; what precedes is shown."));
     }
     all.extend(not_ended(profile));
-    all.extend(profile.processes.iter().filter_map(lost));
+    let weighs = |it: &&Process| weighs(it.lost_events, events_of(it), min_share);
+    all.extend(profile.processes.iter().filter(weighs).filter_map(lost));
     for process in &profile.processes {
-        all.extend(of_process(process));
+        all.extend(of_process(process, min_share));
     }
     let mut unoptimised: Vec<&Path> = Vec::new();
     for process in &profile.processes {
@@ -151,10 +161,23 @@ fn lost(process: &Process) -> Option<String> {
     ))
 }
 
+/// Whether a part that is not nothing is at least this share of the whole.
+fn weighs(part: u64, whole: u64, min_share: f64) -> bool {
+    part > 0 && part as f64 >= whole as f64 * min_share
+}
+
+/// The events of a process.
+fn events_of(process: &Process) -> u64 {
+    let totals = &process.totals;
+    totals.allocations.saturating_add(totals.deallocations)
+}
+
 /// The warnings about one process, other than about lost events.
-fn of_process(process: &Process) -> Vec<String> {
+fn of_process(process: &Process, min_share: f64) -> Vec<String> {
+    let sites = process.sites.len() as u64;
+    let weighs = |part, whole| weighs(part, whole, min_share);
     let mut all = Vec::new();
-    if process.ambiguous_events > 0 {
+    if weighs(process.ambiguous_events, events_of(process)) {
         all.push(format!(
             "{}: the order of {} among its threads is not certain; totals do not depend \
              on it, the peak and temporary allocations may be off by as many.",
@@ -162,8 +185,13 @@ fn of_process(process: &Process) -> Vec<String> {
             events(process.ambiguous_events)
         ));
     }
-    all.extend(unmatched(process));
-    if process.truncated_stacks > 0 {
+    if weighs(
+        process.unmatched_deallocations,
+        process.totals.deallocations,
+    ) {
+        all.extend(unmatched(process));
+    }
+    if weighs(process.truncated_stacks, sites) {
         all.push(format!(
             "{}: the depth limit cut {} of {} call stacks, shown with a last frame [truncated].",
             subject(process),
@@ -171,7 +199,7 @@ fn of_process(process: &Process) -> Vec<String> {
             count(process.sites.len() as u64)
         ));
     }
-    if process.stacks_without_unwind_information > 0 {
+    if weighs(process.stacks_without_unwind_information, sites) {
         all.push(format!(
             "{}: code without unwind information cut {} of {} call stacks short.",
             subject(process),

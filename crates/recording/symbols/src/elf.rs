@@ -383,6 +383,15 @@ impl ElfFile {
         decompress(format, bytes.get(COMPRESSION_HEADER_SIZE..)?, size)
     }
 
+    /// Up to `most` bytes of a section that is not compressed, from an offset in it on.
+    pub(crate) fn part(&self, section: &Section, from: u64, most: usize) -> Option<Vec<u8>> {
+        let left = section.size.checked_sub(from)?;
+        if section.kind == SHT_NOBITS || section.flags & SHF_COMPRESSED != 0 {
+            return None;
+        }
+        self.read(section.offset.checked_add(from)?, left.min(most as u64))
+    }
+
     /// The debug file that `.gnu_debuglink` names. The checksum follows
     /// the name, aligned to four bytes (GDB manual, "Separate Debug Files").
     pub(crate) fn debug_link(&self) -> Option<DebugLink> {

@@ -13,7 +13,9 @@
 //! This crate reads files and allocates: it must not run in a recorded process.
 #![forbid(unsafe_code)]
 
+mod block_types;
 mod compilers;
+mod constructors;
 mod content;
 mod dwarf;
 mod elf;

@@ -2,6 +2,7 @@
 //! and the debug information are combined into the frames of an address.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use allotrope_demangle::{Demangler, Names, is_mangled};
 use rustc_hash::FxHashMap;
 
+use crate::block_types::{Described, NewBlock, NewBlocks};
 use crate::compilers::with_producers;
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
@@ -21,7 +23,7 @@ use crate::proof::Ran;
 use crate::resolved::Resolved;
 use crate::shared_strings::{Md5, SharedStrings};
 use crate::symbol_table::SymbolTable;
-use allotrope_trace::model::NamedFrame;
+use allotrope_trace::model::{BlockType, NamedFrame};
 
 /// The symbols of one loaded module.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub struct ModuleSymbols {
     compilers: Vec<String>,
     progress: Progress,
     demangler: Arc<Demangler>,
+    /// The module's calls of `operator new`, if it has some.
+    new_blocks: Option<NewBlocks>,
     /// MD5 sums of the source files of the frames resolved so far, by path.
     sources: Mutex<BTreeMap<Arc<str>, Md5>>,
 }
@@ -72,11 +76,9 @@ impl ModuleSymbols {
         let cache = locator.index_cache().filter(|_| !wanted.is_empty());
         if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
             let compilers = with_producers(compilers, index.compilers());
-            return Ok(Self::new(
-                Source::Index(Box::new(index)),
-                compilers,
-                locator,
-            ));
+            let source = Source::Index(Box::new(index));
+            let files = module.ok().into_iter().collect();
+            return Ok(Self::new(source, compilers, locator, files));
         }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
         let debug = if has_dwarf {
@@ -107,21 +109,29 @@ impl ModuleSymbols {
             && let Some(index) =
                 make_index(cache, wanted, information, &symbols, locator.progress())
         {
-            return Ok(Self::new(
-                Source::Index(Box::new(index)),
-                compilers,
-                locator,
-            ));
+            let source = Source::Index(Box::new(index));
+            let files = module.ok().into_iter().chain(debug).collect();
+            return Ok(Self::new(source, compilers, locator, files));
         }
         let source = Source::Files {
             symbols,
             debug_information: debug_information.map(Box::new),
         };
-        Ok(Self::new(source, compilers, locator))
+        // Without debug information no class has a size.
+        let files = match &source {
+            Source::Files {
+                debug_information: None,
+                ..
+            } => Vec::new(),
+            _ => module.ok().into_iter().chain(debug).collect(),
+        };
+        Ok(Self::new(source, compilers, locator, files))
     }
 
-    fn new(source: Source, compilers: Vec<String>, locator: &Locator) -> Self {
+    /// `files`: the module's own and its debug file.
+    fn new(source: Source, compilers: Vec<String>, locator: &Locator, files: Vec<ElfFile>) -> Self {
         Self {
+            new_blocks: NewBlocks::of(files),
             source,
             compilers,
             progress: locator.progress().clone(),
@@ -138,7 +148,9 @@ impl ModuleSymbols {
     /// Each call reads the debug information again, so that none of it stays in
     /// memory: pass all addresses at once.
     pub fn resolve(&self, addresses: &[(u64, bool)]) -> Vec<Resolved> {
+        let blocks = self.new_blocks(addresses);
         let mut lookups: Vec<u64> = addresses.iter().filter_map(lookup).collect();
+        lookups.extend(blocks.iter().flat_map(NewBlock::addresses));
         lookups.sort_unstable();
         lookups.dedup();
         let mut strings = SharedStrings::default();
@@ -153,15 +165,21 @@ impl ModuleSymbols {
                 };
                 self.add_sources(strings.take_sums());
                 let mut resolver = Resolver::new(strings, &self.demangler);
-                in_order(addresses, &lookups, |address, index| {
+                let mut resolved = in_order(addresses, &lookups, |address, index| {
                     let symbol = symbols.containing(lookups[index]);
                     let symbol = symbol.map(|it| (it.address, linkage_name(it.name.into())));
                     resolver.resolve(address, locations[index].clone(), symbol)
-                })
+                });
+                let code = Code {
+                    demangler: &self.demangler,
+                    location: |address| locations[lookups.binary_search(&address).ok()?].clone(),
+                };
+                add_types(&blocks, &code, addresses, &mut resolved);
+                resolved
             }
             Source::Index(index) => {
                 let mut resolver = Resolver::new(strings, &self.demangler);
-                let resolved = in_order(addresses, &lookups, |address, number| {
+                let mut resolved = in_order(addresses, &lookups, |address, number| {
                     let lookup = lookups[number];
                     let symbol = index.symbol(lookup);
                     let symbol =
@@ -170,9 +188,29 @@ impl ModuleSymbols {
                     resolver.resolve(address, location, symbol)
                 });
                 self.add_sources(resolver.strings.take_sums());
+                let strings = RefCell::new(resolver.strings);
+                let code = Code {
+                    demangler: &self.demangler,
+                    location: |address| index.location(address, &mut strings.borrow_mut()),
+                };
+                add_types(&blocks, &code, addresses, &mut resolved);
                 resolved
             }
         }
+    }
+
+    /// The blocks of the calls of `operator new` before those addresses that are return addresses.
+    fn new_blocks(&self, addresses: &[(u64, bool)]) -> Vec<NewBlock> {
+        let Some(blocks) = &self.new_blocks else {
+            return Vec::new();
+        };
+        let mut returns: Vec<u64> = addresses
+            .iter()
+            .filter_map(|(address, exact)| (!exact).then_some(*address))
+            .collect();
+        returns.sort_unstable();
+        returns.dedup();
+        blocks.follow(returns.into_iter())
     }
 
     fn add_sources(&self, sums: BTreeMap<Arc<str>, Md5>) {
@@ -274,6 +312,54 @@ fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
     SymbolTable::read(&files)
 }
 
+/// What the debug information has of code that initialises blocks.
+struct Code<'d, L> {
+    demangler: &'d Demangler,
+    location: L,
+}
+
+impl<'a, L: Fn(u64) -> Option<Location<'a>>> Described<'a> for Code<'_, L> {
+    fn location(&self, address: u64) -> Option<Location<'a>> {
+        (self.location)(address)
+    }
+
+    fn function(&self, name: &Name<'_>) -> String {
+        names_of(name, self.demangler).function
+    }
+}
+
+/// Adds the types of the blocks to the frames of the functions that call `operator new`.
+fn add_types<'a>(
+    blocks: &[NewBlock],
+    code: &impl Described<'a>,
+    addresses: &[(u64, bool)],
+    resolved: &mut [Resolved],
+) {
+    let types: FxHashMap<u64, Arc<BlockType>> = blocks
+        .iter()
+        .filter_map(|it| Some((it.address(), it.of_type(code)?)))
+        .collect();
+    if types.is_empty() {
+        return;
+    }
+    for ((address, exact), resolved) in addresses.iter().zip(resolved) {
+        if let (false, Some(innermost)) = (exact, resolved.frames.first_mut())
+            && let Some(of_type) = types.get(address)
+        {
+            innermost.allocates = Some(of_type.clone());
+        }
+    }
+}
+
+/// A name's function and signature.
+fn names_of(name: &Name<'_>, demangler: &Demangler) -> Names {
+    let text = String::from_utf8_lossy(&name.text);
+    match name.is_linkage {
+        true => demangler.demangle(&text),
+        false => Names::plain(&text),
+    }
+}
+
 /// Builds frames; each name is demangled once.
 struct Resolver<'a> {
     demangler: &'a Demangler,
@@ -336,12 +422,16 @@ impl<'a> Resolver<'a> {
 
     fn frame(&mut self, name: Name<'a>, offset: u64) -> NamedFrame {
         let (strings, demangler) = (&mut self.strings, self.demangler);
+        let allocates = name.objects.as_ref().filter(|it| !it.name.is_empty());
+        let allocates = allocates.map(|it| {
+            Arc::new(BlockType {
+                name: strings.share(&String::from_utf8_lossy(&it.name)),
+                object_bytes: it.bytes.into(),
+                is_array: false,
+            })
+        });
         let (function, signature) = self.names.entry(name).or_insert_with_key(|name| {
-            let text = String::from_utf8_lossy(&name.text);
-            let names = match name.is_linkage {
-                true => demangler.demangle(&text),
-                false => Names::plain(&text),
-            };
+            let names = names_of(name, demangler);
             (
                 strings.share(&names.function),
                 strings.share(&names.signature),
@@ -351,6 +441,7 @@ impl<'a> Resolver<'a> {
             function: function.clone(),
             signature: signature.clone(),
             offset: Some(offset),
+            allocates,
             ..NamedFrame::default()
         }
     }
@@ -360,6 +451,7 @@ fn linkage_name(text: Cow<'_, [u8]>) -> Name<'_> {
     Name {
         text,
         is_linkage: true,
+        objects: None,
     }
 }
 

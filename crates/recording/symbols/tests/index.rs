@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Ran, Resolved};
-use fixture::{C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, instructions};
+use fixture::{C_SOURCE, CPP_SOURCE, NEW_SOURCE, Program, RUST_SOURCE, compile, instructions};
 
 fn program(compiler: &str, options: &[&str], name: &str, source: &'static str) -> Option<Program> {
     let link = match compiler {
@@ -55,6 +55,8 @@ fn an_index_gives_the_frames_of_the_debug_information() {
             "truth.cpp",
             CPP_SOURCE,
         ),
+        ("c++", &["-O0", "-g"], "new.cpp", NEW_SOURCE),
+        ("clang++", &["-O2", "-g"], "new.cpp", NEW_SOURCE),
         ("rustc", &["-g", "-Copt-level=3"], "truth.rs", RUST_SOURCE),
     ] {
         let Some(program) = program(compiler, options, name, source) else {

@@ -4,7 +4,12 @@
 mod fixture;
 
 use allotrope_symbols::{FileIdentity, Locator, ModuleSymbols, NamedFrame, Ran, Resolved};
-use fixture::{C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, run};
+use std::collections::BTreeMap;
+
+use fixture::{
+    C_SOURCE, CPP_SOURCE, NEW_SOURCE, Program, RUST_SOURCE, compile, compile_in_parts,
+    instructions, run,
+};
 
 /// Checks the frames at a mark. `expected` has, innermost first, the function, a text in
 /// the frame's source line, and whether the frame is inlined.
@@ -333,4 +338,67 @@ fn the_error_for_a_missing_module_names_its_path() {
             .starts_with("cannot read /nonexistent/module.so: "),
         "{error}"
     );
+}
+
+/// The types of the blocks that functions allocate, with the bytes of an object.
+fn allocated(program: &Program) -> BTreeMap<String, (String, u64)> {
+    let addresses = instructions(&program.path, 1).expect("binutils come with the compiler");
+    let returns: Vec<_> = addresses.into_iter().map(|it| (it, false)).collect();
+    let symbols =
+        ModuleSymbols::load(&Locator::new(), &program.path, &Ran::unverified(), None).unwrap();
+    let resolved = symbols.resolve(&returns).into_iter();
+    resolved
+        .flat_map(|it| it.frames)
+        .filter_map(|frame| {
+            let of_type = frame.allocates?;
+            let function = frame.function.to_string();
+            assert_eq!(of_type.is_array, function == "make_counted");
+            Some((function, (of_type.name.to_string(), of_type.object_bytes)))
+        })
+        .filter(|(function, _)| function.starts_with("make_"))
+        .collect()
+}
+
+#[test]
+fn blocks_of_new_have_the_class_of_their_constructor() {
+    let expected = [
+        ("make_point", "shop::Point", 16),
+        ("make_apart", "shop::Apart", 40),
+        ("make_named", "shop::Named", 32),
+        // A base of the same size.
+        ("make_derived", "shop::Derived", 16),
+        ("make_counted", "shop::Counted", 8),
+        ("make_nothrow", "shop::Box<int>", 4),
+        // No constructor: `make_plain`, and `make_buffer`, where one follows that constructs
+        // something else.
+    ];
+    let expected: BTreeMap<_, _> = expected
+        .into_iter()
+        .map(|(function, name, bytes)| (function.to_owned(), (name.to_owned(), bytes)))
+        .collect();
+    for compiler in ["g++", "clang++"] {
+        for options in [
+            &["-O0"][..],
+            &["-O1"],
+            &["-O2"],
+            &["-O3", "-gdwarf-4"],
+            &["-O2", "-fno-plt"],
+            &["-O2", "-static"],
+            &["-O0", "-fPIC", "-rdynamic"],
+        ] {
+            let options = [options, &["-g"]].concat();
+            let Some(program) = compile(compiler, &options, "new.cpp", NEW_SOURCE) else {
+                continue;
+            };
+            assert_eq!(allocated(&program), expected, "{compiler} {options:?}");
+        }
+        let split = ["-O2", "-g", "-gsplit-dwarf"];
+        if let Some(program) = compile_in_parts(compiler, &split, "new.cpp", NEW_SOURCE) {
+            assert_eq!(allocated(&program), expected, "{compiler} {split:?}");
+        }
+        let Some(bare) = compile(compiler, &["-O2", "-g1"], "new.cpp", NEW_SOURCE) else {
+            continue;
+        };
+        assert!(allocated(&bare).is_empty(), "sizes are not known");
+    }
 }

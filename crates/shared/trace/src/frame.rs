@@ -32,9 +32,24 @@ pub struct NamedFrame<M = ()> {
     /// The compiler wrote the function: a derived trait's method, an implicit copy
     /// constructor.
     pub generated: bool,
+    /// What the blocks that the function asks for at this call hold, as far as the debug
+    /// information proves it. Whether the blocks of a site have the right size is for its reader
+    /// to check.
+    pub allocates: Option<Arc<BlockType>>,
     /// A signal interrupted the program here: the frames inside of it are those of the
     /// signal's handler. Only of frames in a profile.
     pub interrupted: bool,
+}
+
+/// The objects in blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockType {
+    /// The type of one object, as demanglers write it: `demo::Node<int>`.
+    pub name: Arc<str>,
+    /// Bytes of one object; 0 if unknown.
+    pub object_bytes: u64,
+    /// A block is an array of objects; it may begin with the array's length.
+    pub is_array: bool,
 }
 
 impl<M> NamedFrame<M> {
@@ -50,6 +65,7 @@ impl<M> NamedFrame<M> {
             offset: self.offset,
             inlined: self.inlined,
             generated: self.generated,
+            allocates: self.allocates.clone(),
             interrupted: self.interrupted,
         }
     }

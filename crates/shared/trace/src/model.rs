@@ -18,7 +18,7 @@ mod window;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use crate::frame::NamedFrame;
+pub use crate::frame::{BlockType, NamedFrame};
 pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
 pub use environment::{Environment, MAX_ENVIRONMENT, Variable};

@@ -57,7 +57,7 @@ CASE void case_make_unique_array() { auto u = std::make_unique<Pod[]>(5 + one); 
 // type: Pod*@64|Pod@504
 CASE void case_deque_map() { std::deque<Pod> d; d.push_back(Pod{}); use(&d); }
 
-// type: Made@32|CONTROL@24
+// type: Made@32|^std::_Sp_counted_ptr<Made*@24
 CASE void case_shared_from_new() { std::shared_ptr<Made> s(new Made(one)); use(s.get()); }
 
 // type: void

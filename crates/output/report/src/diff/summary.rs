@@ -86,9 +86,8 @@ fn changes(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::R
         return Ok(());
     }
     all.extend(others);
-    line("What changed", Role::Title, options, out)?;
     let titles = ["before", "after", "change"].map(right);
-    let mut table = Table::new([left("")].into_iter().chain(titles));
+    let mut table = Table::new([left("What changed")].into_iter().chain(titles)).indent(0);
     for change in all {
         let relative = change.relative() * 100.0;
         let relative = match relative {
@@ -99,7 +98,7 @@ fn changes(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::R
             _ => format!("{relative:+.1} %"),
         };
         table.row([
-            change.metric.words().to_owned(),
+            format!("  {}", change.metric.words()),
             count(change.before),
             count(change.after),
             relative,

@@ -6,16 +6,19 @@ use std::io::{self, Write};
 use allotrope_attribution::Attributed;
 use allotrope_profile::{Metric, Process, Profile};
 use allotrope_text::document::{Table, Text, left, right, write_lines};
-use allotrope_text::{Role, TextWriter, columns, cut};
+use allotrope_text::{Role, TextWriter, columns, cut_middle};
 
 use crate::groups::{Group, Grouping, groups};
 use crate::numbers::{count, plural};
 use crate::selection::processes;
-use crate::shorten::{self, path};
+use crate::shorten;
 use crate::text::{TextOptions, amount, chart, describe};
 
 /// Columns of a curve.
 const CURVE: usize = 10;
+/// Least columns of a name, and of a location that is not shorter.
+const MIN_NAME: usize = 12;
+const MIN_LOCATION: usize = 12;
 
 /// Writes the list.
 pub fn write_by(
@@ -114,6 +117,9 @@ fn type_rows(
 /// Between a function and the one further out that tells what it was called for.
 const CALLED_BY: &str = " ← ";
 
+/// After a caller that is one of several.
+const OTHERS: &str = ", …";
+
 fn function(profile: &Profile, group: &Group<'_>) -> String {
     let name = match group.frame {
         Some(frame) if group.is_unnamed => {
@@ -124,7 +130,7 @@ fn function(profile: &Profile, group: &Group<'_>) -> String {
     };
     match group.outer() {
         Some((outer, false)) => format!("{name}{CALLED_BY}{outer}"),
-        Some((outer, true)) => format!("{name}{CALLED_BY}{outer}, …"),
+        Some((outer, true)) => format!("{name}{CALLED_BY}{outer}{OTHERS}"),
         None => name,
     }
 }
@@ -146,26 +152,45 @@ fn location(profile: &Profile, group: &Group<'_>) -> String {
     format!("{file}:{}", shown.join(" "))
 }
 
-/// The location in at most `room` columns: the lines are left out last.
+/// The location in at most `room` columns: further lines are left out first, then the middle of the
+/// file's name. A line without its file says nothing.
 fn short_location(location: &str, room: usize) -> String {
+    if columns(location) <= room {
+        return location.to_owned();
+    }
     let (file, lines) = location.split_at(location.rfind(':').unwrap_or(location.len()));
-    match room.saturating_sub(columns(lines)) {
-        0..4 => cut(lines, room),
-        left if lines.is_empty() => cut(file, left),
-        left => format!("{}{lines}", path(file, left)),
+    let first = lines.split(' ').next().unwrap_or_default();
+    let more = format!("{file}{first} …");
+    match columns(&more) <= room && first != lines {
+        true => more,
+        false => format!(
+            "{}{first}",
+            cut_middle(file, room.saturating_sub(columns(first)))
+        ),
     }
 }
 
 /// A function's name that is indented by two columns.
 fn short_name(name: &str, room: usize) -> String {
     let (name, room) = (name.trim_start(), room.saturating_sub(2));
-    let Some((head, own)) = name.split_once(CALLED_BY) else {
-        return format!("  {}", shorten::name(name, room));
-    };
+    let short = short_with_caller(name, room);
+    format!("  {}", short.unwrap_or_else(|| shorten::name(name, room)))
+}
+
+/// A function and the one that called it in so many columns, each cut on its own; `None` if there is
+/// no caller.
+fn short_with_caller(name: &str, room: usize) -> Option<String> {
+    let (head, outer) = name.split_once(CALLED_BY)?;
     let room = room.saturating_sub(columns(CALLED_BY));
-    let head = shorten::name(head, room.saturating_sub(columns(own).min(room / 2)));
-    let own = shorten::name(own, room.saturating_sub(columns(&head)));
-    format!("  {head}{CALLED_BY}{own}")
+    let of_head = columns(head).min(room.saturating_sub(columns(outer).min(room / 2)));
+    let head = shorten::name(head, of_head);
+    let (outer, others) = match outer.strip_suffix(OTHERS) {
+        Some(outer) => (outer, OTHERS),
+        None => (outer, ""),
+    };
+    let left = room.saturating_sub(columns(&head) + columns(others));
+    let outer = shorten::name(outer, left);
+    Some(format!("{head}{CALLED_BY}{outer}{others}"))
 }
 
 /// `name` gives the name and the location of a group.
@@ -178,7 +203,8 @@ fn lay_out(
     name: &dyn Fn(&Group<'_>) -> (String, String),
 ) -> Vec<String> {
     let curves: Vec<Option<String>> = groups.iter().map(|group| curve(group)).collect();
-    let grows = match curves.iter().any(Option::is_some) {
+    let has_curves = curves.iter().any(Option::is_some);
+    let grows = match has_curves {
         true => format!("{:<CURVE$}", "grows"),
         false => String::new(),
     };
@@ -193,23 +219,56 @@ fn lay_out(
         right("share"),
         left("").cut_by(short_location),
     ];
-    let rows = groups.iter().zip(curves).map(|(group, curve)| {
-        let (name, location) = name(group);
+    let named: Vec<(String, String)> = groups.iter().map(|group| name(group)).collect();
+    let figures = groups.iter().map(|group| {
         let [value, _] = group.value(metric);
         let share = match whole {
             0 => String::new(),
             whole => format!("{:.0} %", value as f64 * 100.0 / whole as f64),
         };
+        [amount(metric, value), share]
+    });
+    let figures: Vec<[String; 2]> = figures.collect();
+    let named = fitted(&named, &figures, now, has_curves, options.style.columns());
+    let rows = named.into_iter().zip(figures).zip(curves);
+    let rows = rows.map(|(((name, location), [value, share]), curve)| {
         [
             Text::of(Role::Function, format!("  {name}")),
             curve.unwrap_or_default().into(),
-            amount(metric, value).into(),
+            value.into(),
             share.into(),
             Text::of(Role::Location, location),
         ]
     });
     let table = Table::new(columns).indent(0).rows(rows);
     table.lines(options.style)
+}
+
+/// The names and locations in what the other columns leave of a line: locations get a quarter of the
+/// line, and names the rest.
+fn fitted(
+    named: &[(String, String)],
+    figures: &[[String; 2]],
+    title: &str,
+    has_curves: bool,
+    width: usize,
+) -> Vec<(String, String)> {
+    const GAP: usize = 2;
+    let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(columns).max().unwrap_or(0);
+    let value = widest(&mut figures.iter().map(|[value, _]| &**value)).max(columns(title));
+    let share = widest(&mut figures.iter().map(|[_, share]| &**share)).max(columns("share"));
+    let curve = if has_curves { CURVE + GAP } else { 0 };
+    let others = 2 + curve + GAP + value + GAP + share;
+    let location = widest(&mut named.iter().map(|(_, location)| &**location));
+    let location = location.min((width / 4).max(MIN_LOCATION));
+    let gap = if location > 0 { GAP } else { 0 };
+    let room = width.saturating_sub(others + location + gap).max(MIN_NAME);
+    let names: Vec<&str> = named.iter().map(|(name, _)| &**name).collect();
+    let short = shorten::names(&names, room);
+    let names = names.iter().zip(short);
+    let names = names.map(|(name, short)| short_with_caller(name, room).unwrap_or(short));
+    let locations = named.iter().map(|(_, it)| short_location(it, location));
+    names.zip(locations).collect()
 }
 
 /// What the sites of a group held over time: of one process only, for the times of others

@@ -43,7 +43,7 @@ pub(super) fn write(
     if profile.is_growing {
         facts.push("still being recorded".to_owned());
     } else if profile.processes.len() == 1 {
-        facts.extend(profile.processes.iter().map(exit));
+        facts.extend(profile.processes.iter().map(|it| exit(profile, it)));
     }
     writeln!(out, "{}", cut_middle(&facts.join(" · "), width))?;
     if let Some(marks) = marks(profile, width) {
@@ -81,12 +81,13 @@ pub(super) fn marks(profile: &Profile, width: usize) -> Option<String> {
     (!named.is_empty()).then(|| cut_middle(&clean(&line()), width))
 }
 
-/// How a process ended, in words.
-pub(crate) fn exit(process: &Process) -> String {
+/// How a process ended, in words. Where a trace is cut, the end of its processes is not in it.
+pub(crate) fn exit(profile: &Profile, process: &Process) -> String {
     match process.exit {
         Exit::Status(status) => format!("exit {status}"),
         Exit::Signal(signal) => signal_name(signal),
         Exit::Exec => "exec".to_owned(),
+        Exit::Running if profile.cut.is_some() => "cut".to_owned(),
         Exit::Running => "running".to_owned(),
         Exit::Unknown => "end unknown".to_owned(),
     }

@@ -1,7 +1,8 @@
-//! The processes of a recording, those that allocated most first.
+//! The processes of a recording, those with the largest peaks first.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::path::Path;
 
 use allotrope_profile::{Process, Profile};
 use allotrope_text::TextWriter;
@@ -22,7 +23,12 @@ impl<'a> Row<'a> {
         values.fold(0, u64::saturating_add)
     }
 
-    /// Returns the process that allocated the most bytes.
+    fn peak(&self) -> u64 {
+        let peaks = self.processes.iter().map(|it| it.totals.peak_bytes);
+        peaks.max().unwrap_or(0)
+    }
+
+    /// Returns the process with the largest peak.
     fn first(&self) -> Option<&'a Process> {
         self.processes.first().copied()
     }
@@ -37,12 +43,13 @@ pub fn write_processes(
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let shown: Vec<&Process> = processes(profile, options).collect();
-    write_lines(&mut out, lines(&shown, merge, usize::MAX, options))?;
+    write_lines(&mut out, lines(profile, &shown, merge, usize::MAX, options))?;
     out.flush()
 }
 
 /// A title and a line for each process, at most `most`, and a line for the rest.
 pub(super) fn lines(
+    profile: &Profile,
     shown: &[&Process],
     merge: bool,
     most: usize,
@@ -51,28 +58,47 @@ pub(super) fn lines(
     let mut rows = rows(shown, merge);
     let rest = rows.split_off(rows.len().min(most));
     let cells = rows.iter().map(|row| {
-        let command = row.first().map_or_else(String::new, totals::command);
+        let command = row.first().map_or_else(String::new, titled);
         let command = match row.processes.len() {
             1 => command,
             many => format!("×{} {command}", count(many as u64)),
         };
-        cells(row).into_iter().chain([command])
+        cells(profile, row).into_iter().chain([command])
     });
     let titles = ["id", "ran", "allocations", "bytes", "peak", "end"].map(right);
-    let columns = titles.into_iter().chain([left("processes, by bytes")]);
+    let columns = titles.into_iter().chain([left("processes, by peak")]);
     let mut table = Table::new(columns).rows(cells);
     if !rest.is_empty() {
         let processes: usize = rest.iter().map(|row| row.processes.len()).sum();
-        let sum = rest
-            .iter()
-            .fold(0, |sum: u64, row| sum.saturating_add(row.sum(allocated)));
+        let most = rest.iter().map(Row::peak).max().unwrap_or(0);
         table = table.more(format!(
-            "{} more with {}: report --by process",
+            "{} more with peaks up to {}: report --by process",
             count(processes as u64),
-            bytes(sum)
+            bytes(most)
         ));
     }
     table.lines(options.style)
+}
+
+/// The command line, after the name that the process gave itself, if it has one: the name of its
+/// main thread, which is the program's otherwise.
+fn titled(process: &Process) -> String {
+    const MAX_NAME: usize = 15;
+    let command = totals::command(process);
+    let main = process.threads.iter().find(|it| it.tid == process.pid);
+    let Some(name) = main.map(|it| it.name.trim()).filter(|it| !it.is_empty()) else {
+        return command;
+    };
+    let is_of = |path: &Path| {
+        let file = path.file_name().unwrap_or_default().as_encoded_bytes();
+        // The kernel keeps as many bytes.
+        file.get(..MAX_NAME).unwrap_or(file) == name.as_bytes()
+    };
+    let words = process.command.iter().map(Path::new);
+    match is_of(&process.executable) || words.take(2).any(is_of) {
+        true => command,
+        false => format!("{name}: {command}"),
+    }
 }
 
 fn allocated(process: &Process) -> u64 {
@@ -80,10 +106,10 @@ fn allocated(process: &Process) -> u64 {
 }
 
 /// The processes, or groups of those that ran the same program in the same way, those
-/// with the most bytes first.
+/// with the largest peaks first.
 fn rows<'a>(shown: &[&'a Process], merge: bool) -> Vec<Row<'a>> {
     let mut sorted: Vec<&Process> = shown.to_vec();
-    sorted.sort_by_key(|process| (Reverse(allocated(process)), process.id));
+    sorted.sort_by_key(|it| (Reverse(it.totals.peak_bytes), Reverse(allocated(it)), it.id));
     let mut rows: Vec<Row<'a>> = Vec::new();
     for process in sorted {
         let alike = |row: &&mut Row<'a>| {
@@ -105,14 +131,14 @@ fn rows<'a>(shown: &[&'a Process], merge: bool) -> Vec<Row<'a>> {
             }),
         }
     }
-    rows.sort_by_key(|row| Reverse(row.sum(allocated)));
+    rows.sort_by_key(|row| Reverse(row.peak()));
     rows
 }
 
-fn cells(row: &Row<'_>) -> [String; 6] {
-    let peak = row.processes.iter().map(|it| it.totals.peak_bytes).max();
+fn cells(profile: &Profile, row: &Row<'_>) -> [String; 6] {
     let ran = row.processes.iter().map(|it| it.duration_us).max();
-    let ends: Vec<String> = row.processes.iter().map(|it| header::exit(it)).collect();
+    let ends = row.processes.iter().map(|it| header::exit(profile, it));
+    let ends: Vec<String> = ends.collect();
     let end = match &ends[..] {
         [first, others @ ..] if others.iter().all(|end| end == first) => first.clone(),
         _ => "mixed".to_owned(),
@@ -122,7 +148,7 @@ fn cells(row: &Row<'_>) -> [String; 6] {
         duration(ran.unwrap_or(0) as f64),
         count(row.sum(|it| it.totals.allocations)),
         bytes(row.sum(allocated)),
-        bytes(peak.unwrap_or(0)),
+        bytes(row.peak()),
         end,
     ]
 }

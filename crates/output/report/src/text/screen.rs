@@ -1,25 +1,29 @@
 //! The first screen: what a program did, what stands out, and what held its memory, in at
-//! most 24 lines with the prompt that follows.
+//! most 24 lines with the command and the prompt that follows.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
 use allotrope_findings::{Finding, Severity};
-use allotrope_profile::warnings::warnings;
-use allotrope_profile::{Metric, Process, Profile, command_text, sum_of_live};
+use allotrope_profile::warnings::weighty_warnings;
+use allotrope_profile::{
+    Frame, Metric, Process, Profile, ResidentPoint, Site, command_text, sum_of_live,
+    sum_of_resident,
+};
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
+use rustc_hash::FxHashSet;
 
 use crate::common_caller::common_caller;
-use crate::groups::{Group, Grouping, groups};
-use crate::numbers::{bytes, count, duration, plural};
+use crate::groups::{Group, Grouping, groups_of};
+use crate::numbers::{bytes, count, count_each, duration, plural};
 use crate::selection::processes;
 use crate::shorten::{clean, wrap};
-use crate::text::{TextOptions, by, chart, frames, header, process_table};
+use crate::text::{Blocks, TextOptions, by, chart, frames, header, process_table};
 
-/// Lines of the screen; a terminal of 24 lines has one left for the prompt.
-const LINES: usize = 23;
+/// Lines of the screen: a terminal of 24 lines has one left for the command and one for the prompt.
+const LINES: usize = 22;
 /// Largest number of findings that are shown.
 const FINDINGS: usize = 3;
 /// Largest number of lines of the list of functions.
@@ -45,6 +49,8 @@ pub struct Screen<'a> {
     pub trace: String,
     /// Put processes that run the same program in one line.
     pub merge: bool,
+    /// Show so many findings and functions, however many lines that takes.
+    pub top: Option<usize>,
 }
 
 /// Writes the first screen.
@@ -78,13 +84,51 @@ pub fn write_findings(
     out.flush()
 }
 
+/// The sites that `--filter` and `--leaked-only` select.
+struct Selected {
+    /// Their numbers; `None`: all sites.
+    numbers: Option<FxHashSet<u32>>,
+}
+
+impl Selected {
+    fn of(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Self {
+        let is_leaked = options.blocks == Blocks::Leaked;
+        if options.filter.is_none() && !is_leaked {
+            return Self { numbers: None };
+        }
+        let profile = screen.attributed.profile;
+        let matches = |frame: &u32| match (&options.filter, profile.frames.get(*frame as usize)) {
+            (Some(filter), Some(frame)) => {
+                let module = profile.module_name(frame);
+                filter.matches(&frame.function, &frame.file, &module)
+            }
+            _ => false,
+        };
+        let sites = shown.iter().flat_map(|process| &process.sites);
+        let sites = sites.filter(|site| !is_leaked || site.leaked_allocations > 0);
+        let sites = sites.filter(|site| options.filter.is_none() || site.stack.iter().any(matches));
+        Self {
+            numbers: Some(sites.map(|site| site.number).collect()),
+        }
+    }
+
+    fn has(&self, site: u32) -> bool {
+        self.numbers.as_ref().is_none_or(|it| it.contains(&site))
+    }
+
+    /// Whether it has one of these sites. A finding without sites is about the whole process.
+    fn has_any(&self, sites: &[u32]) -> bool {
+        self.numbers.is_none() || sites.iter().any(|site| self.has(*site))
+    }
+}
+
 /// The lines of the screen.
 fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
     let profile = screen.attributed.profile;
     let style = options.style;
     let width = style.columns();
     let shown: Vec<&Process> = processes(profile, options).collect();
-    let mut lines = vec![style.paint(Role::Title, &title(profile, &shown, width))];
+    let mut lines = vec![style.paint(Role::Title, &title(profile, &shown, options.per, width))];
     lines.extend(warning_lines(profile, options));
     lines.extend(header::marks(profile, width));
     match shown.as_slice() {
@@ -98,30 +142,42 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
             lines.push(String::new());
             lines.extend(together(profile, many, width));
             let merge = screen.merge;
-            lines.extend(process_table::lines(many, merge, PROCESSES, options));
+            lines.extend(process_table::lines(
+                profile, many, merge, PROCESSES, options,
+            ));
         }
     }
-    let footer = footer(screen, &shown, options);
     let windows = windows(&shown, width);
-    let used = lines.len() + footer.len() + usize::from(windows.is_some());
+    let selected = Selected::of(screen, &shown, options);
     let found: Vec<&Finding> = screen
         .findings
         .iter()
         .filter(|finding| options.process.is_none_or(|id| finding.process == id))
+        .filter(|finding| selected.has_any(&finding.sites))
         .collect();
-    // A blank line, the title of the list and its least lines.
-    let room = LINES.saturating_sub(used + 2 + MIN_FUNCTIONS);
+    let footer = footer(screen, &shown, found.first().copied(), options);
+    let below = rows(&footer, width) + usize::from(windows.is_some());
+    let used = lines.len() + below;
+    // Without a limit, or what is left: a blank line, the title of the list and its least lines.
+    let limit = match screen.top {
+        Some(_) => usize::MAX,
+        None => LINES,
+    };
+    let room = limit.saturating_sub(used + 2 + MIN_FUNCTIONS);
     lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
-    let used = lines.len() + footer.len() + usize::from(windows.is_some());
-    let room = LINES.saturating_sub(used + 2).clamp(1, FUNCTIONS);
-    lines.extend(held(screen, &shown, room, options));
+    let used = lines.len() + below;
+    let most = screen.top.unwrap_or(FUNCTIONS).max(1);
+    let room = limit.saturating_sub(used + 2).clamp(1, most);
+    lines.extend(held(screen, &shown, &selected, room, options));
     lines.extend(windows);
+    let warnings = options.source.iter().flat_map(|source| source.warnings());
+    lines.extend(warnings.flat_map(|it| options.style.fitted(&it, ["! ", "  "], Role::Warning)));
     lines.extend(footer);
     lines
 }
 
 /// The command, how long it ran, how much it allocated, and how it ended.
-fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
+fn title(profile: &Profile, shown: &[&Process], per: Option<f64>, width: usize) -> String {
     let mut facts = Vec::new();
     let command = match shown {
         [one] => command_text(&one.command),
@@ -136,9 +192,16 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
         .map_or(0, |(end, start)| end.saturating_sub(start));
     facts.push(duration(ran as f64));
     let allocations: u64 = shown.iter().map(|it| it.totals.allocations).sum();
-    facts.push(plural(allocations as usize, "allocation", "allocations"));
+    facts.push(match per {
+        Some(per) => format!(
+            "{}, {} each",
+            plural(allocations as usize, "allocation", "allocations"),
+            count_each(allocations, per)
+        ),
+        None => plural(allocations as usize, "allocation", "allocations"),
+    });
     facts.push(match shown {
-        [one] => header::exit(one),
+        [one] => header::exit(profile, one),
         many => format!("{} processes", count(many.len() as u64)),
     });
     let facts = format!(" · {}", facts.join(" · "));
@@ -149,7 +212,7 @@ fn title(profile: &Profile, shown: &[&Process], width: usize) -> String {
 /// The first warnings.
 fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
     let style = Style::plain(options.style.columns());
-    let all = warnings(profile);
+    let all = weighty_warnings(profile);
     let all = all.iter();
     let all: Vec<String> = all
         .flat_map(|warning| style.fitted(warning, ["! ", "  "], Role::Plain))
@@ -179,9 +242,43 @@ fn curve(process: &Process, width: usize) -> Vec<String> {
         bytes(totals.leaked_bytes),
     );
     let mut lines: Vec<String> = curve.lines().map(str::to_owned).collect();
-    let text = cut(&text, width - BEFORE_CURVE);
-    lines.push(format!("{:BEFORE_CURVE$}{text}", ""));
+    let room = width - BEFORE_CURVE;
+    let points = process.resident.iter();
+    let most = points.map(ResidentPoint::program_bytes).max();
+    let resident = resident(most.unwrap_or(0), totals.peak_bytes);
+    match resident {
+        Some(resident) if columns(&text) + columns(&resident) + 3 <= room => {
+            lines.push(format!("{:BEFORE_CURVE$}{text} · {resident}", ""));
+        }
+        resident => {
+            let rest = resident.into_iter();
+            let texts = std::iter::once(text).chain(rest);
+            lines.extend(texts.map(|it| format!("{:BEFORE_CURVE$}{}", "", cut(&it, room))));
+        }
+    }
     lines
+}
+
+/// The most resident memory beside the most live bytes, and what else it has in it if it is larger
+/// by more than a quarter; `None` if it was not sampled.
+fn resident(most: u64, peak: u64) -> Option<String> {
+    if most == 0 {
+        return None;
+    }
+    let more = most.saturating_sub(peak);
+    let is_near = more <= peak / 4 && peak.saturating_sub(most) <= peak / 4;
+    Some(match (is_near, more) {
+        (true, _) => format!("resident up to {}", bytes(most)),
+        (false, 0) => format!(
+            "resident up to {}: some of the blocks was never written",
+            bytes(most)
+        ),
+        (false, more) => format!(
+            "resident up to {}, {} more: code, stacks, freed blocks",
+            bytes(most),
+            bytes(more)
+        ),
+    })
 }
 
 /// The live bytes of all processes together over the run; `None` if only some are shown, or
@@ -192,7 +289,12 @@ fn together(profile: &Profile, shown: &[&Process], width: usize) -> Option<Strin
     }
     let sums = sum_of_live(profile);
     let most = sums.iter().copied().max().filter(|&most| most > 0)?;
-    let text = format!("  up to {} live together", bytes(most));
+    let resident = sum_of_resident(profile).into_iter().max();
+    let resident = match resident.filter(|&resident| resident > 0) {
+        Some(resident) => format!(", {} resident", bytes(resident)),
+        None => String::new(),
+    };
+    let text = format!("  up to {} live together{resident}", bytes(most));
     let count = width.saturating_sub(columns(&text) + 2).min(MAX_CURVE);
     let parts = sums.chunks(sums.len().div_ceil(count.max(1)));
     let parts: Vec<u64> = parts
@@ -248,7 +350,7 @@ fn standing_out(
     }
     lines.push(style.paint(Role::Title, "What stands out"));
     let mut shown = 0;
-    for finding in found.iter().take(FINDINGS) {
+    for finding in found.iter().take(screen.top.unwrap_or(FINDINGS)) {
         let is_first = shown == 0;
         let in_full = is_first && room > 5;
         let next = finding_lines(screen, finding, in_full, many_processes, options);
@@ -271,6 +373,12 @@ fn standing_out(
     lines
 }
 
+/// The number by which `show` knows a finding: its place among all.
+fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
+    let at = screen.findings.iter().position(|other| other == finding);
+    at.map(|index| index + 1)
+}
+
 /// A finding: what and how much, where, and for the first one why and what to try.
 fn finding_lines(
     screen: &Screen<'_>,
@@ -282,8 +390,7 @@ fn finding_lines(
     const INDENT: &str = "    ";
     let style = options.style;
     let width = style.columns();
-    let number = screen.findings.iter().position(|other| other == finding);
-    let number = number.map_or(0, |index| index + 1);
+    let number = number(screen, finding).unwrap_or(0);
     let hint = match finding.severity {
         Severity::Problem => "",
         Severity::Hint => " (hint)",
@@ -308,6 +415,18 @@ fn finding_lines(
             &before,
             style,
         ));
+        lines.extend(code(Some(frame), INDENT, options));
+    }
+    if options.all_frames {
+        let sites = screen.attributed.profile.processes.iter();
+        let mut sites = sites.flat_map(|process| &process.sites);
+        let largest = finding.sites.first();
+        let largest = largest.and_then(|number| sites.find(|site| site.number == *number));
+        lines.extend(
+            largest
+                .into_iter()
+                .flat_map(|site| stack(screen, site, options)),
+        );
     }
     if in_full {
         let most = if width < 120 { 2 } else { 1 };
@@ -328,33 +447,48 @@ fn finding_lines(
     lines
 }
 
-/// What held the memory at the peak, by function.
+/// What held the memory at the peak, or at the end if only that is wanted, by function.
 fn held(
     screen: &Screen<'_>,
     shown: &[&Process],
+    selected: &Selected,
     room: usize,
     options: &TextOptions,
 ) -> Vec<String> {
     let profile = screen.attributed.profile;
     let of_shown = shown.iter().copied();
-    let mut all = groups(
+    let mut all = groups_of(
         profile,
         of_shown,
         &screen.attributed.headlines,
         Grouping::Function,
+        &|site| selected.has(site.number),
     );
-    all.retain(|group| group.peak_bytes > 0);
-    if all.is_empty() {
-        return Vec::new();
-    }
-    all.sort_by_key(|group| Reverse((group.peak_bytes, group.peak_blocks)));
-    let whole: u64 = all.iter().map(|group| group.peak_bytes).sum();
-    let title = match shown {
-        [_] => "Held at the peak, by function",
-        _ => "Held at the peaks, by function",
+    let has = |metric| all.iter().any(|group| group.value(metric)[0] > 0);
+    let is_one = shown.len() == 1;
+    let (metric, title) = match options.blocks {
+        Blocks::Leaked if is_one => (Metric::LeakedBytes, "Live at the end, by function"),
+        Blocks::Leaked => (Metric::LeakedBytes, "Live at the ends, by function"),
+        // What is selected may have been freed before.
+        _ if selected.numbers.is_some() && !has(Metric::PeakBytes) => {
+            (Metric::Bytes, "Allocated, not live at the peak")
+        }
+        _ if is_one => (Metric::PeakBytes, "Held at the peak, by function"),
+        _ => (Metric::PeakBytes, "Held at the peaks, by function"),
     };
+    all.retain(|group| group.value(metric)[0] > 0);
+    if all.is_empty() {
+        return match options.blocks {
+            Blocks::Leaked => vec![String::new(), "Nothing was live at the end.".to_owned()],
+            _ => Vec::new(),
+        };
+    }
+    all.sort_by_key(|group| Reverse(group.value(metric)));
+    let whole: u64 = all.iter().map(|group| group.value(metric)[0]).sum();
     let common = match shown {
-        [one] => common_caller(profile, one, &screen.attributed.headlines),
+        [one] if metric == Metric::PeakBytes && selected.numbers.is_none() => {
+            common_caller(profile, one, &screen.attributed.headlines)
+        }
         _ => None,
     };
     let common = common.and_then(|common| {
@@ -364,17 +498,56 @@ fn held(
     });
     let room = room.saturating_sub(usize::from(common.is_some()));
     let mut lines = vec![String::new()];
-    let rows: Vec<&Group<'_>> = all.iter().take(room).collect();
-    lines.extend(by::rows(
-        profile,
-        title,
-        &rows,
-        Metric::PeakBytes,
-        whole,
-        options,
-    ));
+    let top: Vec<&Group<'_>> = all.iter().take(room).collect();
+    let mut of_table = by::rows(profile, title, &top, metric, whole, options).into_iter();
+    lines.extend(of_table.next());
+    for (group, line) in top.iter().zip(of_table) {
+        lines.push(line);
+        lines.extend(details(screen, group, options));
+    }
+    let rest = all.len() - top.len();
+    if rest > 0 && selected.numbers.is_some() {
+        let value: u64 = all[top.len()..].iter().map(|it| it.value(metric)[0]).sum();
+        lines.push(format!(
+            "  … {} more with {}",
+            count(rest as u64),
+            bytes(value)
+        ));
+    }
     lines.extend(common);
     lines
+}
+
+/// Below a function: the code of its line and, with all frames, the stack of its largest site.
+fn details(screen: &Screen<'_>, group: &Group<'_>, options: &TextOptions) -> Vec<String> {
+    let mut lines: Vec<String> = code(group.frame, "    ", options).into_iter().collect();
+    let largest = group
+        .sites
+        .iter()
+        .max_by_key(|(_, site)| (site.bytes_at_peak, site.leaked_bytes));
+    if let Some((_, site)) = largest.filter(|_| options.all_frames) {
+        lines.extend(stack(screen, site, options));
+    }
+    lines
+}
+
+/// The code of a frame's line, if it is to be shown and was found.
+fn code(frame: Option<&Frame>, indent: &str, options: &TextOptions) -> Option<String> {
+    let code = options.source.as_ref()?.line(frame?)?;
+    let room = options.style.columns().saturating_sub(indent.len() + 2);
+    Some(format!("{indent}│ {}", cut(&code, room)))
+}
+
+/// All frames of a site's stack.
+fn stack(screen: &Screen<'_>, site: &Site, options: &TextOptions) -> Vec<String> {
+    let headlines = &screen.attributed.headlines;
+    let heads = [headlines.headline(site), headlines.first_shown(site)];
+    let mut text = Vec::new();
+    let profile = screen.attributed.profile;
+    // A vector takes everything.
+    let _ = frames::write_frames(profile, &site.stack, heads, options, &mut text);
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(str::to_owned).collect()
 }
 
 /// A line about the windows of the program, if it opened any.
@@ -400,35 +573,45 @@ fn windows(shown: &[&Process], width: usize) -> Option<String> {
     ))
 }
 
-/// What else there is to ask.
-fn footer(screen: &Screen<'_>, shown: &[&Process], options: &TextOptions) -> Vec<String> {
+/// What else there is to ask: options of `report` as many as fit, and a command to paste, which is
+/// never cut.
+fn footer(
+    screen: &Screen<'_>,
+    shown: &[&Process],
+    first: Option<&Finding>,
+    options: &TextOptions,
+) -> Vec<String> {
+    const LISTS: &str = "--lists";
     let trace = &screen.trace;
-    let most = shown.iter().max_by_key(|it| it.totals.allocated_bytes);
-    let more = match most {
-        Some(most) if shown.len() > 1 => {
+    let largest = shown.iter().max_by_key(|it| it.totals.peak_bytes);
+    let mut more: Vec<String> = match largest {
+        Some(largest) if shown.len() > 1 => {
             vec![
-                format!("--process {}", most.id),
+                format!("--process {}", largest.id),
                 "--by process".to_owned(),
-                "--lists".to_owned(),
+                LISTS.to_owned(),
             ]
         }
-        _ => ["--lists", "--by module", "--tree"]
-            .map(str::to_owned)
-            .to_vec(),
+        _ => [LISTS, "--by module", "--tree"].map(str::to_owned).to_vec(),
+    };
+    let next = match first.and_then(|first| number(screen, first)) {
+        None => {
+            more.retain(|it| it != LISTS);
+            format!("next: allotrope report {trace} {LISTS}")
+        }
+        Some(number) => format!("next: allotrope show {trace} {number}"),
     };
     let width = options.style.columns();
     // As many options as fit the line.
-    let line = |options: usize| {
-        let more = more[..options].join(" · ");
-        match screen.findings.is_empty() {
-            true => format!("more: allotrope report {trace} {more}"),
-            false => format!("more: report {more}   next: allotrope show {trace} 1"),
-        }
-    };
+    let line = |options: usize| format!("more: report {}", more[..options].join(" · "));
     let fitting = (1..=more.len()).rev().map(line);
-    let line = fitting
-        .clone()
-        .find(|line| columns(line) <= width)
-        .unwrap_or_else(|| line(1));
-    vec![cut_middle(&line, width)]
+    let mut fitting = fitting.filter(|line| columns(line) <= width);
+    let more = fitting.next().unwrap_or_else(|| cut(&line(1), width));
+    vec![more, next]
+}
+
+/// The lines of a terminal that these lines take.
+fn rows(lines: &[String], width: usize) -> usize {
+    let rows = lines.iter().map(|it| columns(it).div_ceil(width).max(1));
+    rows.sum()
 }

@@ -25,7 +25,7 @@ pub(super) fn write(
     let shown: Vec<&Process> = processes(profile, options).collect();
     match shown.as_slice() {
         [one] => write_one(one, profile.is_counts_only(), options, out),
-        many => write_table(many, profile.is_counts_only(), options, out),
+        many => write_table(profile, many, options, out),
     }
 }
 
@@ -170,8 +170,8 @@ fn peak_note(process: &Process, exact: &str) -> String {
 }
 
 fn write_table(
+    profile: &Profile,
     shown: &[&Process],
-    counts_only: bool,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -190,8 +190,8 @@ fn write_table(
     writeln!(out, "\n{}", style.paint(Role::Title, &title))?;
     let columns = TITLES.map(right).into_iter().chain([left("command")]);
     let rows = shown.iter().map(|process| {
-        let mut cells = cells(process);
-        if counts_only {
+        let mut cells = cells(profile, process);
+        if profile.is_counts_only() {
             // Temporary, leaked, peak.
             cells[4..7].fill("–".into());
         }
@@ -201,7 +201,7 @@ fn write_table(
     write_lines(out, table.lines(style))
 }
 
-fn cells(process: &Process) -> [String; 8] {
+fn cells(profile: &Profile, process: &Process) -> [String; 8] {
     let totals = &process.totals;
     [
         process.id.to_string(),
@@ -211,7 +211,7 @@ fn cells(process: &Process) -> [String; 8] {
         share(totals.temporary_allocations, totals.allocations),
         bytes(totals.leaked_bytes),
         bytes(totals.peak_bytes),
-        header::exit(process),
+        header::exit(profile, process),
     ]
 }
 

@@ -90,6 +90,10 @@ impl Exporter for Heaptrack {
         chosen.into_iter().collect()
     }
 
+    fn is_binary(&self) -> bool {
+        true
+    }
+
     fn is_own(&self, head: &[u8]) -> bool {
         let mut start = Vec::new();
         let read = zstd::Decoder::new(head).and_then(|zipped| {

@@ -62,6 +62,10 @@ pub trait Exporter: Sync {
     fn suffix(&self) -> Option<&'static str> {
         None
     }
+    /// Whether the format is no text, which a terminal cannot show.
+    fn is_binary(&self) -> bool {
+        false
+    }
     /// Whether a file that begins so was written by this exporter, as far as that can be seen:
     /// by a mark where the format has a place for one, else by its form. `head` may end
     /// anywhere.

@@ -96,6 +96,10 @@ impl Exporter for Perfetto {
         }
     }
 
+    fn is_binary(&self) -> bool {
+        true
+    }
+
     fn is_own(&self, head: &[u8]) -> bool {
         // The packet with the clocks, which are 0: see `Sequence::clocks`.
         let Some((&[PACKET_FIELD, length], rest)) = head.split_first_chunk() else {

@@ -92,6 +92,10 @@ impl Exporter for Pprof {
         }
     }
 
+    fn is_binary(&self) -> bool {
+        true
+    }
+
     fn is_own(&self, head: &[u8]) -> bool {
         // gzip's comment (RFC 1952, 2.3).
         const COMMENT: u8 = 0x10;

@@ -62,8 +62,17 @@ pub(crate) fn write(
         output.bytes(&md5.unwrap_or_default())?;
     }
     output.end_table();
+    let mut objects: Vec<[u32; 4]> = Vec::new();
+    for (number, name) in (0..).zip(&table.names) {
+        if let Some(it) = &name.objects {
+            let (offset, length) = text.add(it.name.len());
+            objects.push([number, offset, length, it.bytes]);
+        }
+    }
     let names = table.names.iter().map(|name| &name.text[..]);
-    for part in names.chain(table.files.iter().map(|(path, _)| path.as_bytes())) {
+    let files = table.files.iter().map(|(path, _)| path.as_bytes());
+    let types = table.names.iter().filter_map(|it| it.objects.as_ref());
+    for part in names.chain(files).chain(types.map(|it| &it.name[..])) {
         output.bytes(part)?;
     }
     output.end_table();
@@ -73,6 +82,10 @@ pub(crate) fn write(
     for name in facts.compilers.iter().filter(|name| !name.contains('\n')) {
         output.bytes(name.as_bytes())?;
         output.bytes(b"\n")?;
+    }
+    output.end_table();
+    for it in &objects {
+        output.words(it)?;
     }
     output.end_table();
     output.finish(build_id, facts.unoptimised, base)?;
@@ -125,6 +138,7 @@ fn symbol_segments(symbols: &SymbolTable, names: &mut Vec<Name<'static>>) -> Vec
                         names.push(Name {
                             text: symbol.name.to_vec().into(),
                             is_linkage: true,
+                            objects: None,
                         });
                         (names.len() - 1) as u32
                     },

@@ -15,6 +15,7 @@
 //! | files | offset and length in the text, MD5 sum of the source if there is one | |
 //! | text | bytes | |
 //! | compilers | bytes of their names, each with a newline at its end | |
+//! | objects (that a function constructs or allocates space for) | name of the function, offset and length of their type in the text, bytes of one | name |
 //!
 //! Addresses are relative to the lowest one and have 32 bits: larger modules get no
 //! index. Names are linkage names and are demangled on look-up.
@@ -33,7 +34,7 @@ pub(crate) use read::Index;
 const MAGIC: [u8; 8] = *b"ALTINDEX";
 /// Must change with the layout and with the information that is read from DWARF, so
 /// that indexes of older versions are not used.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Magic, version, checksum of what follows in the header, checksum of the
 /// tables, whether unoptimised, length of the build id, build id, base address,
@@ -53,8 +54,9 @@ enum Table {
     Files = 4,
     Text = 5,
     Compilers = 6,
+    Objects = 7,
 }
-const TABLES: usize = 7;
+const TABLES: usize = 8;
 
 /// What an index has of the module as a whole.
 pub(crate) struct Facts {
@@ -74,6 +76,8 @@ const SYMBOL: usize = 12;
 const TEXT_RANGE: usize = 8;
 /// Flag in the length of a name: it is a linkage name.
 const LINKAGE: u32 = 1 << 31;
+/// Name, offset and length of the type in the text table, bytes.
+const OBJECTS: usize = 16;
 /// Offset and length of the path in the text table, MD5 sum.
 const FILE: usize = TEXT_RANGE + 16;
 /// Flag in the length of a path: the compiler wrote an MD5 sum of the file.

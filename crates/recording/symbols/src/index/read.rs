@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::pages::Pages;
-use super::{CHECKED, FILE, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, SEGMENT, SUMMED, SYMBOL};
-use super::{TABLES, TEXT_RANGE, Table, VERSION};
+use super::{CHECKED, FILE, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, OBJECTS, SEGMENT, SUMMED};
+use super::{SYMBOL, TABLES, TEXT_RANGE, Table, VERSION};
 use crate::dwarf::segments::NONE;
-use crate::dwarf::{Location, LocationFrame, Name};
+use crate::dwarf::{Location, LocationFrame, Name, Objects};
 use crate::elf::{u32_at, u64_at};
 use crate::shared_strings::SharedStrings;
 use crate::symbol_table::NamedSymbol;
@@ -23,6 +23,9 @@ const MAX_COMPILERS_BYTES: u64 = 1 << 16;
 /// The most nodes of one address; reading the debug information has the same bound.
 const MAX_DEPTH: usize = 520;
 
+/// A name's text, and the objects of its function.
+type NameText = (Arc<[u8]>, Option<Objects<'static>>);
+
 /// A verified index.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -30,7 +33,7 @@ pub(crate) struct Index {
     base: u64,
     tables: [(u64, u64); TABLES],
     unoptimised: Option<bool>,
-    names: RefCell<FxHashMap<u32, Arc<[u8]>>>,
+    names: RefCell<FxHashMap<u32, NameText>>,
     files: RefCell<FxHashMap<u32, Arc<str>>>,
 }
 
@@ -99,7 +102,7 @@ impl Index {
         let name = u32_at(&record, 8).filter(|name| *name != NONE)?;
         Some(NamedSymbol {
             address: self.absolute(u32_at(&record, 4)?)?,
-            name: self.name(name)?.0,
+            name: self.name(name)?.0.0,
         })
     }
 
@@ -121,9 +124,10 @@ impl Index {
             let name = name.and_then(|name| self.name(name));
             let file = u32_at(&node, 4).filter(|file| *file != NONE);
             location.frames.push(LocationFrame {
-                name: name.map(|(text, is_linkage)| Name {
+                name: name.map(|((text, objects), is_linkage)| Name {
                     text: text.to_vec().into(),
                     is_linkage,
+                    objects,
                 }),
                 file: self.file(file, strings)?,
                 line: u32_at(&node, 8)?,
@@ -139,15 +143,19 @@ impl Index {
         (relative != NONE).then(|| self.base.wrapping_add(relative.into()))
     }
 
-    /// The last record that begins at or before the address, of a table that is
-    /// sorted by its first word (binary search).
+    /// The last record that begins at or before the address.
     fn segment<const SIZE: usize>(&self, table: Table, address: u64) -> Option<[u8; SIZE]> {
-        let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        self.last_up_to(table, u32::try_from(address.checked_sub(self.base)?).ok()?)
+    }
+
+    /// The last record whose first word is not above a number, of a table that is sorted by its
+    /// first word (binary search).
+    fn last_up_to<const SIZE: usize>(&self, table: Table, number: u32) -> Option<[u8; SIZE]> {
         let (mut low, mut high) = (0, (self.tables[table as usize].1 / SIZE as u64) as u32);
         while low < high {
             let middle = low + (high - low) / 2;
             let record: [u8; SIZE] = self.record(table, middle)?;
-            if u32_at(&record, 0)? <= address {
+            if u32_at(&record, 0)? <= number {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -167,8 +175,8 @@ impl Index {
         Some(record)
     }
 
-    /// A name's text, and whether it is a linkage name.
-    fn name(&self, index: u32) -> Option<(Arc<[u8]>, bool)> {
+    /// A name's text and objects, and whether it is a linkage name.
+    fn name(&self, index: u32) -> Option<(NameText, bool)> {
         let range: [u8; TEXT_RANGE] = self.record(Table::Names, index)?;
         let (offset, length) = (u32_at(&range, 0)?, u32_at(&range, 4)?);
         let is_linkage = length & LINKAGE != 0;
@@ -176,8 +184,19 @@ impl Index {
             return Some((known.clone(), is_linkage));
         }
         let text: Arc<[u8]> = self.text(offset, length & !LINKAGE)?.into();
-        self.names.borrow_mut().insert(index, text.clone());
-        Some((text, is_linkage))
+        let name = (text, self.objects(index));
+        self.names.borrow_mut().insert(index, name.clone());
+        Some((name, is_linkage))
+    }
+
+    /// The objects of the function with this name.
+    fn objects(&self, name: u32) -> Option<Objects<'static>> {
+        let it: [u8; OBJECTS] = self.last_up_to(Table::Objects, name)?;
+        (u32_at(&it, 0)? == name).then_some(())?;
+        Some(Objects {
+            name: self.text(u32_at(&it, 4)?, u32_at(&it, 8)?)?.into(),
+            bytes: u32_at(&it, 12)?,
+        })
     }
 
     fn file(&self, index: Option<u32>, strings: &mut SharedStrings) -> Option<Arc<str>> {

@@ -3,13 +3,14 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 
 use allotrope_shm::mapped_file::{FileIdentity, IDENTITY_WORDS};
 
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
-    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint, ImageEnd,
-    ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark,
+    BlockType, Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint,
+    ImageEnd, ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark,
     MissingNames, Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal,
     Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
     Variable, Waits, Window, WindowCounts, WindowEnd, WindowSums,
@@ -471,7 +472,7 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         2 => Some(true),
         _ => return Err(Malformed("a module has an unknown optimisation state")),
     };
-    let (frames, locations) = frames_and_locations(from)?;
+    let (mut frames, locations) = frames_and_locations(from)?;
     let compilers = match from.left() {
         0 => Vec::new(),
         _ => list(from, string)?,
@@ -485,6 +486,13 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         0 => Vec::new(),
         _ => list(from, source_file)?,
     };
+    if from.left() > 0 {
+        for (index, of_type) in list(from, block_type)? {
+            let frame = frames.get_mut(index as usize);
+            let frame = frame.ok_or(Malformed("a frame with a type is not in the record"))?;
+            frame.allocates = Some(of_type);
+        }
+    }
     Ok(Symbols {
         module,
         unoptimised,
@@ -494,6 +502,16 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         missing,
         sources,
     })
+}
+
+fn block_type(from: &mut Cursor<'_>) -> Result<(u32, Arc<BlockType>), Malformed> {
+    let index = from.varint_u32()?;
+    let of_type = BlockType {
+        name: text(from)?.into(),
+        object_bytes: from.varint()?,
+        is_array: boolean(from)?,
+    };
+    Ok((index, Arc::new(of_type)))
 }
 
 fn source_file(from: &mut Cursor<'_>) -> Result<(String, [u8; 16]), Malformed> {
@@ -563,6 +581,7 @@ fn frame(from: &mut Cursor<'_>) -> Result<NamedFrame, Malformed> {
         inlined: boolean(from)?,
         // Listed at the end of the record.
         generated: false,
+        allocates: None,
         interrupted: false,
     })
 }

@@ -140,9 +140,12 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             };
             numbers(out, &[it.module.into(), unoptimised]);
             let has_generated = frames_and_locations(&it.frames, &it.locations, out);
-            // Additions of minor version 2 and 5, after that of minor version 1. One is left
+            // Additions of minor version 2, 5 and 7, after that of minor version 1. One is left
             // out if none follows it.
-            let has_missing = it.missing.is_some() || !it.sources.is_empty();
+            let typed = (0_u64..).zip(&it.frames);
+            let typed = typed.filter_map(|(index, frame)| Some((index, frame.allocates.as_ref()?)));
+            let typed: Vec<_> = typed.collect();
+            let has_missing = it.missing.is_some() || !it.sources.is_empty() || !typed.is_empty();
             if !it.compilers.is_empty() || has_missing {
                 if !has_generated {
                     put(out, 0);
@@ -158,6 +161,14 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
                 for (file, md5) in &it.sources {
                     string(file, out);
                     bytes(md5, out);
+                }
+            }
+            if !typed.is_empty() {
+                put(out, typed.len() as u64);
+                for (index, of_type) in typed {
+                    put(out, index);
+                    string(&of_type.name, out);
+                    numbers(out, &[of_type.object_bytes, of_type.is_array.into()]);
                 }
             }
         }

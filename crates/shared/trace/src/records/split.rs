@@ -46,7 +46,8 @@ fn bytes_of(symbols: &Symbols) -> usize {
 
 /// Approximate encoded size of a frame, in bytes.
 fn frame_bytes(frame: &NamedFrame) -> usize {
-    16 + frame.function.len() + frame.signature.len() + frame.file.len()
+    let of_type = frame.allocates.as_ref().map_or(0, |it| 8 + it.name.len());
+    16 + frame.function.len() + frame.signature.len() + frame.file.len() + of_type
 }
 
 /// Approximate encoded size of a location, in bytes.

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 
 use allotrope_trace::model::*;
 use allotrope_trace::{Compression, Entry, OutlineEntry, ReadError, TraceReader, TraceWriter};
@@ -424,6 +425,7 @@ fn frames_and_locations() -> impl Strategy<Value = (Vec<NamedFrame>, Vec<Locatio
             offset: Some(offset),
             inlined,
             generated,
+            allocates: None,
             interrupted: false,
         },
     );
@@ -453,9 +455,19 @@ fn symbols() -> impl Strategy<Value = Record> {
         frames_and_locations(),
         option::of(missing),
         vec((text(), any::<[u8; 16]>()), 0..3),
+        vec(option::of((text(), number(), any::<bool>())), 0..10),
     )
         .prop_map(
-            |(module, unoptimised, compilers, (frames, locations), missing, sources)| {
+            |(module, unoptimised, compilers, (mut frames, locations), missing, sources, types)| {
+                for (frame, of_type) in frames.iter_mut().zip(types) {
+                    frame.allocates = of_type.map(|(name, object_bytes, is_array)| {
+                        Arc::new(BlockType {
+                            name: name.into(),
+                            object_bytes,
+                            is_array,
+                        })
+                    });
+                }
                 Record::Symbols(Symbols {
                     module,
                     unoptimised,
