@@ -359,19 +359,11 @@ fn an_allocation_in_a_signal_handler() {
 #[test]
 fn memory_that_stays_and_the_blocks_that_hold_it() {
     in_some_run(|| {
-        let recording = recorded(SYSTEM, "stays");
-        let report = recording.report();
-        let found = of_rule(&report, "stragglers");
-        // The cause is named, and what it brings only if the cause is not wanted.
-        assert!(!rules(&report).contains(&"not-given-back"));
-        let words = ["report", "--format", "json", "--no-finding", "stragglers"].map(OsStr::new);
-        let json: Value = allotrope(words.into_iter().chain([recording.trace.as_os_str()]))
-            .ok()
-            .json();
-        let kept = json["findings"].as_array().expect("a list").iter();
-        let mut kept = kept.filter(|it| it["rule"] == "not-given-back");
+        let report = report(SYSTEM, "stays");
+        let found = of_rule(&report, "not-given-back");
         // Of 64 MB nearly nothing can be given back.
-        assert!(number(kept.next().expect("it stays"), "kept_bytes") > 3e7);
+        assert!(number(found, "kept_bytes") > 3e7, "{found}");
+        let found = of_rule(&report, "stragglers");
         assert_eq!(function(&report, found), "note");
         assert!(
             (7_900.0..=8_000.0).contains(&number(found, "pages")),
@@ -417,9 +409,9 @@ fn an_object_leaks_as_a_whole() {
         assert_eq!(found["severity"], "problem");
         // Half of the bytes and more; not the wrapper `mem_alloc`.
         assert_eq!(function(&report, found), "order_lines");
-        // The last step's may be too young.
+        // Those of the last steps, 60 in each, may be too young.
         assert!(
-            (3_500.0..=3_600.0).contains(&number(found, "leaked_blocks")),
+            (3_420.0..=3_600.0).contains(&number(found, "leaked_blocks")),
             "{found}"
         );
         let others = findings(&report).iter().filter(|it| it["rule"] != "peak");

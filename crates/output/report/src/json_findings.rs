@@ -20,7 +20,8 @@ pub(crate) struct FindingForm<'a> {
     /// Numbers of sites, the largest first.
     sites: &'a [u32],
     numbers: Numbers<'a>,
-    /// Null if it is not known.
+    /// Absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     mended: Option<MendedForm>,
 }
 

@@ -137,6 +137,7 @@ fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Severity;
 
     fn candidate(rule: Rule, function: u32, stake: f64) -> Candidate {
         Candidate {

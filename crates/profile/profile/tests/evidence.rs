@@ -222,27 +222,3 @@ fn pages_that_the_last_blocks_hold() {
     assert_eq!(of(&process, 8).shared_pages, 0.5);
     assert_eq!(of(&process, 9).shared_pages, 0.5);
 }
-
-/// The pages are counted where few blocks are left, not at the end, where nothing is.
-#[test]
-fn pages_that_the_last_blocks_hold_before_they_are_freed_too() {
-    let blocks = 0..1024_u64;
-    let address = |at: u64| 0x10_0000 + at * 1024;
-    let mut events = vec![timestamp(100)];
-    events.extend(blocks.clone().map(|at| alloc(8, address(at), 1000)));
-    events.push(timestamp(200));
-    // Every sixteenth lives on: one in every fourth page.
-    events.extend(
-        blocks
-            .clone()
-            .filter(|at| at % 16 != 0)
-            .map(|at| free(address(at))),
-    );
-    events.push(timestamp(5_000));
-    events.extend(blocks.filter(|at| at % 16 == 0).map(|at| free(address(at))));
-    let process = of_one_thread(&events);
-    let evidence = process.evidence.as_ref().expect("it was asked for");
-    assert_eq!(evidence.held_pages, 64);
-    assert_eq!(of(&process, 8).held_pages, 64);
-    assert!(evidence.held_ns < 5_000_000, "{}", evidence.held_ns);
-}

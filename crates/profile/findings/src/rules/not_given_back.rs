@@ -6,6 +6,7 @@
 //!   and in two;
 //! - of these bytes at least 40 %, 15 % of the peak, and 512 KiB are resident still: the largest resident memory
 //!   has not fallen by more than the rest, and is by as much above the least before the peak;
+//! - nothing else has become resident since, by more than 40 % of them: memory that the program maps;
 //! - the rise to the peak is no [spike](super::spike), which is the cause then, nor the program's start.
 //!
 //! It names the kind of blocks of which most was freed since the peak.
@@ -15,6 +16,7 @@ use allotrope_text::numbers::bytes as in_bytes;
 use allotrope_profile::Site;
 
 use crate::context::{Context, Group};
+use crate::curve::Hump;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
@@ -73,11 +75,17 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     if after.len() < MIN_SAMPLES || of_run < MIN_TIME {
         return None;
     }
-    let full = samples.iter().map(|sample| sample.resident).max()?;
+    let until = samples.iter().take_while(|sample| sample.ns < first.ns);
+    let full = until.map(|sample| sample.resident).max()?;
     let live = after.iter().map(|sample| sample.live).max()?;
     let freed = peak - live.min(peak);
     // What is resident at the end of this time; a program that gives memory back may do it late.
     let resident = after.iter().take(MIN_SAMPLES).map(|it| it.resident).min()?;
+    // What becomes resident only then is not what was freed: the program maps it itself.
+    let later = after.iter().map(|sample| sample.resident).max()?;
+    if later.saturating_sub(full) as f64 > OF_FREED * freed as f64 {
+        return None;
+    }
     let given_back = full.saturating_sub(resident);
     // What never became resident is not given back.
     let kept = freed
@@ -87,8 +95,8 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
         return None;
     }
     // What is only there for a moment is a spike, or the program's start.
-    let hump = context.hump()?;
-    if is_short(context, hump) {
+    let is_rise = |hump: &Hump| peak - hump.usual >= floor(peak) && is_short(context, hump);
+    if context.hump().is_some_and(is_rise) {
         return None;
     }
     let (group, released) = most_released(context, last.ns)?;
