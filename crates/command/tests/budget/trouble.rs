@@ -62,7 +62,7 @@ fn an_error_in_the_configuration_is_reported_with_line_and_key() {
     project
         .test(&["--config", "none.toml"])
         .code(2)
-        .says("cannot read none.toml");
+        .says("there is no none.toml");
 }
 
 #[test]
