@@ -64,14 +64,6 @@ impl Group {
         self.smallest = self.smallest.min(evidence.smallest);
         self.largest = self.largest.max(evidence.largest);
     }
-
-    /// The mean life of its blocks, in nanoseconds.
-    pub(crate) fn mean_life_ns(&self) -> u64 {
-        match self.lifetimes.blocks {
-            0 => 0,
-            blocks => (self.lifetimes.total_ns() / u128::from(blocks)) as u64,
-        }
-    }
 }
 
 /// The start of the first bucket with an allocation, and the end of the last one in which

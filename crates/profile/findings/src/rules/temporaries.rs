@@ -55,7 +55,7 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let families = context.families.iter().filter(large);
     let hot = families.filter_map(|family| {
         let sites = family.sites.iter().copied();
-        let short = context.group(sites.filter(|&site| is_short(context, site)));
+        let short = context.group(sites.filter(|&site| short_lived(context, site).is_some()));
         let short = Group {
             function: family.function,
             ..short
@@ -88,23 +88,27 @@ fn copies(context: &Context<'_>, group: &Group) -> bool {
         && ratio(group.bytes, totals.allocated_bytes) >= OF_BYTES
 }
 
-/// Whether nearly all blocks of a site are short-lived: each is freed before its thread
+/// The short-lived blocks of a site that were not reallocated, and the sum of their lifetimes in
+/// nanoseconds, if nearly all of its blocks are short-lived: each is freed before its thread
 /// allocates again, or few live together, and die before the next ones are allocated.
-fn is_short(context: &Context<'_>, index: u32) -> bool {
+fn short_lived(context: &Context<'_>, index: u32) -> Option<[u64; 2]> {
     let site = context.site(index);
     let evidence = context.evidence_of(index);
     let others = site.allocations - evidence.reallocated.min(site.allocations);
     let temporary = site.temporary_allocations - evidence.reallocated_temporary;
     if ratio(temporary, others) >= TEMPORARY {
-        return temporary > 0;
+        // Of these blocks alone: the others of the site may have lived through the run.
+        return (temporary > 0).then_some([temporary, evidence.temporary_ns]);
     }
-    let life = ratio(site.lifetimes.total_ns() as u64, site.lifetimes.blocks);
+    let total_ns = u64::try_from(site.lifetimes.total_ns()).unwrap_or(u64::MAX);
+    let life = ratio(total_ns, site.lifetimes.blocks);
     let together =
         site.emptied >= MIN_TIMES && site.allocations <= site.emptied.saturating_mul(TOGETHER);
     // Each is freed when the next one has taken its place.
     let replaced = site.max_allocations <= MOST_REPLACED
         && site.allocations >= site.max_allocations.saturating_mul(MIN_TIMES);
-    (together || replaced) && life <= SHORT * context.duration_ns() as f64
+    let is_short = (together || replaced) && life <= SHORT * context.duration_ns() as f64;
+    is_short.then_some([others, total_ns])
 }
 
 /// The allocations that are saved if the blocks of each site are kept and used again.
@@ -118,7 +122,16 @@ fn fewer(context: &Context<'_>, group: &Group) -> u64 {
 
 /// The short-lived blocks of these sites that were not reallocated.
 fn number(context: &Context<'_>, group: &Group) -> u64 {
-    group.allocations - reallocated(context, group).min(group.allocations)
+    short_lived_of(context, group)[0]
+}
+
+/// The sums of [`short_lived`].
+fn short_lived_of(context: &Context<'_>, group: &Group) -> [u64; 2] {
+    let sites = group.sites.iter();
+    let short = sites.filter_map(|&site| short_lived(context, site));
+    short.fold([0; 2], |[number, ns], [of_site, ns_of_site]| {
+        [number + of_site, ns.saturating_add(ns_of_site)]
+    })
 }
 
 /// Blocks of the group that live on as other blocks.
@@ -133,7 +146,7 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64) -> Candidate {
     let weight = |site: &Site| site.allocations;
     let frame = context.frame(&group.sites, weight);
     let stake = ratio(number, context.allocations());
-    let life = group.mean_life_ns();
+    let life = short_lived_of(context, group)[1] / number.max(1);
     let sizes = match group.smallest == group.largest {
         true => format!("{} each", in_bytes(group.largest)),
         false => format!(
