@@ -1,4 +1,5 @@
-//! Code without a name stands for what it allocates, and no caller of it does: on small
+//! Code without a name stands for what it allocates, and no caller in another module does; a
+//! function of its own module does that has a name and is near (`run`): on small
 //! programs in `programs/nameless`. They were written after the rule; one of them,
 //! `everything.c`, led to a change of it. The head of each says what is stripped, how the library
 //! is called, and which code has to head the stack of its 300 allocations.

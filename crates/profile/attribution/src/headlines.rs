@@ -97,7 +97,8 @@ impl Headlines {
             code,
             is_generated: frame.generated || is_generated_by_swift(&frame.function),
             module: frame.module,
-            is_dispatcher: dispatchers[function as usize],
+            // `main` says as little, however few stacks there are.
+            is_dispatcher: dispatchers[function as usize] || &*frame.function == "main",
         });
         let mut headlines = Self {
             frames: frames.collect(),

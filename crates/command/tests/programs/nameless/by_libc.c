@@ -1,7 +1,7 @@
 // Nameless code allocates by a function of the C library.
 // STRIP library
 // LIBRARY plugin.so
-// HEAD plugin.so+0x
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY

@@ -1,7 +1,7 @@
 // Program and plugin are stripped.
 // STRIP both
 // LIBRARY plugin.so
-// HEAD plugin.so+0x
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY

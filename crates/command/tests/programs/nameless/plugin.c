@@ -1,7 +1,7 @@
 // A stripped plugin allocates.
 // STRIP library
 // LIBRARY plugin.so
-// HEAD plugin.so+0x
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY

@@ -1,7 +1,7 @@
 // A stripped installed library allocates for the program.
 // STRIP library
 // LIBRARY libthing.so.1
-// HEAD host_work
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY

@@ -1,7 +1,7 @@
 // A plugin's own wrapper of malloc, stripped as the rest.
 // STRIP library
 // LIBRARY plugin.so
-// HEAD plugin.so+0x
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY

@@ -1,7 +1,7 @@
 // Nameless code calls the program's wrapper of malloc.
 // STRIP library
 // LIBRARY plugin.so
-// HEAD plugin.so+0x
+// HEAD run
 #include "host.h"
 
 #ifdef LIBRARY
