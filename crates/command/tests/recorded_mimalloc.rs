@@ -37,6 +37,7 @@ fn a_report_begins_with_the_allocations_caller() {
     let text = allotrope([
         OsStr::new("report"),
         recording.trace.as_os_str(),
+        OsStr::new("--lists"),
         OsStr::new("--filter"),
         OsStr::new("boxes"),
     ])
