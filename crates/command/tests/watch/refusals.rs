@@ -19,7 +19,8 @@ fn processes_that_cannot_be_watched() {
         allotrope(["watch", "4194304"]),
         "there is no process 4194304",
     );
-    assert_refused(allotrope(["watch", "0"]), "there is no process 0");
+    let zero = allotrope(["watch", "0"]);
+    zero.fails(2, "write a whole number such as 12, at least 1");
     let program = Program::new("none");
     assert_refused(
         program.watch(&[]),

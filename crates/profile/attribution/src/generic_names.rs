@@ -21,7 +21,7 @@ const ALLOCATION: &[&str] = &[
     "reallocate",
 ];
 
-/// Words that decide alone, whatever words are beside them: `safe_malloc_add_2op_`.
+/// Words that may decide alone, whatever words are beside them: `safe_malloc_add_2op_`.
 const MALLOC: &[&str] = &["calloc", "malloc", "realloc", "reallocate"];
 
 /// Words for memory. With one of [`OBTAIN`] they say that a function allocates.
@@ -86,6 +86,9 @@ const DETAIL: &[&str] = &[
     "unsafe", "user", "utf", "virtual", "with", "zero", "zeroed",
 ];
 
+/// First words that are no library's prefix: `by_malloc` is one way of several.
+const RELATION: &[&str] = &["by", "for", "on", "to", "via"];
+
 /// Parts of the names of classes that are containers: one of the first list with any of both.
 const CONTAINER_CLASS: &[&str] = &[
     "array",
@@ -118,6 +121,8 @@ const MAX_SHORT_PREFIX: usize = 3;
 pub(crate) enum Says {
     /// That the function allocates.
     Allocates,
+    /// That it allocates, and something else.
+    MayAllocate,
     /// That it changes a container.
     Changes,
     /// That it makes a container or a string.
@@ -160,6 +165,7 @@ pub(crate) fn generic(function: &str) -> Option<GenericName> {
     if let [first, others @ ..] = rest
         && !others.is_empty()
         && parts(first).is_none()
+        && !RELATION.contains(&first.as_str())
     {
         prefix = Some(first)
             .filter(|it| it.len() > MAX_SHORT_PREFIX)
@@ -174,15 +180,14 @@ pub(crate) fn generic(function: &str) -> Option<GenericName> {
     {
         rest = others;
     }
-    if words.iter().any(|it| MALLOC.contains(&it.as_str())) {
-        return Some(GenericName {
-            says: Says::Allocates,
-            prefix: None,
-        });
-    }
     let mut all: Vec<&str> = Vec::new();
     for word in rest {
-        all.extend(parts(word)?);
+        let Some(parts) = parts(word) else {
+            let is_malloc = |it: &String| MALLOC.contains(&it.as_str());
+            let may_allocate = words.iter().any(is_malloc);
+            return may_allocate.then(|| named(Says::MayAllocate));
+        };
+        all.extend(parts);
     }
     let has = |list: &[&str]| all.iter().any(|word| list.contains(word));
     let says = if has(ALLOCATION) || has(MEMORY) && has(OBTAIN) {
@@ -330,14 +335,23 @@ mod tests {
             "PyDataMem_UserNEW",
             "PL_malloc_atomic",
             "lsx_realloc",
-            "safe_malloc_add_2op_",
-            "_MagickReallocateResourceLimitedMemory",
             "node::BackingStore::Allocate",
             "app::alloc_block",
             "Minisat::xrealloc",
             "dbReallocFinish",
         ] {
             assert_eq!(says(name), Some(Says::Allocates), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_with_other_words_may_be_allocators() {
+        for name in [
+            "safe_malloc_add_2op_",
+            "_MagickReallocateResourceLimitedMemory",
+            "by_malloc",
+        ] {
+            assert_eq!(says(name), Some(Says::MayAllocate), "{name}");
         }
     }
 
@@ -384,6 +398,7 @@ mod tests {
         for name in [
             "main",
             "load",
+            "by_anything",
             "ImagingCopy",
             "aeCreateEventLoop",
             "xmlAllocParserInputBuffer",

@@ -114,6 +114,7 @@ pub(crate) fn mark_generic<'a, I>(
             Says::InContainer | Says::Copies => true,
             Says::MakesObject => calls.has_callers,
             Says::Allocates | Says::Changes => is_known || calls.is_varied,
+            Says::MayAllocate => calls.has_callers && calls.is_varied,
             Says::MakesContainer => is_known && calls.has_callers || calls.is_varied,
             Says::Makes => is_known && calls.is_varied && calls.has_callers,
         }
