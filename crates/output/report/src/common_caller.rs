@@ -51,12 +51,12 @@ pub(crate) fn common_caller(
         if bytes == 0 {
             continue;
         }
-        total += bytes;
+        // Sites of a damaged or hostile file may have any figures.
+        let add = |sum: &mut u64| *sum = sum.saturating_add(bytes);
+        add(&mut total);
         if let Some(head) = headlines.head(site) {
-            functions
-                .entry(headlines.function(head))
-                .or_default()
-                .headed += bytes;
+            let head = functions.entry(headlines.function(head)).or_default();
+            add(&mut head.headed);
         }
         let mut inner = u32::MAX;
         for (depth, &frame) in site.stack.iter().rev().enumerate() {
@@ -67,10 +67,10 @@ pub(crate) fn common_caller(
             }
             let below = functions.entry(function).or_default();
             if std::mem::replace(&mut below.last, number) == number {
-                below.recursive += bytes;
+                add(&mut below.recursive);
                 continue;
             }
-            below.bytes += bytes;
+            add(&mut below.bytes);
             below.depth += depth as f64 * bytes as f64;
             below.frame = below.frame.max((bytes, frame));
         }
@@ -97,8 +97,8 @@ pub(crate) fn common_caller(
         let (a, b) = (rank(a), rank(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     })?;
-    let says_more = common.headed * 2 < common.bytes
-        && common.recursive * 2 < common.bytes
+    let says_more = common.headed < common.bytes / 2
+        && common.recursive < common.bytes / 2
         && functions.values().all(|it| (it.headed as f64) < most);
     let (_, frame) = common.frame;
     (says_more && !is_main(frame)).then(|| CommonCaller {

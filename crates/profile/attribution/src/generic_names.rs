@@ -111,6 +111,9 @@ const CONTAINER_CLASS_DETAIL: &[&str] = &[
     "stack",
 ];
 
+/// Most letters of a word that is split into others. Names come from files of strangers, and the ways
+/// to split a word may double with each part of it.
+const MAX_WORD: usize = 32;
 /// Fewest letters of a word of which a longer one consists.
 const MIN_PART: usize = 3;
 /// Most letters of a prefix that needs no other function with it.
@@ -293,6 +296,9 @@ fn parts(word: &str) -> Option<Vec<&'static str>> {
     if word.bytes().all(|it| it.is_ascii_digit()) {
         return Some(Vec::new());
     }
+    if word.len() > MAX_WORD {
+        return None;
+    }
     let lists = [ALLOCATION, MEMORY, OBTAIN, CONTAINER, CHANGE, MAKE, DETAIL];
     let known = |part: &str| lists.iter().flat_map(|it| *it).find(|it| **it == part);
     if let Some(&known) = known(word) {
@@ -428,6 +434,14 @@ mod tests {
         assert_eq!(prefix("ImagingAllocateArray").as_deref(), Some("imaging"));
         assert_eq!(first_word("ImagingCopy").as_deref(), Some("imaging"));
         assert_eq!(first_word("a::b_c<d::e>").as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_word_that_can_be_split_in_many_ways_takes_no_time() {
+        // Each part is `strbuf`, or `str` and `buf`; the last letter fits nothing.
+        let hostile = format!("{}q", "strbuf".repeat(40));
+        assert_eq!(says(&hostile), None);
+        assert_eq!(says("hashtableinsert"), Some(Says::Changes));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct MetricChange {
 impl MetricChange {
     /// After minus before.
     pub fn difference(&self) -> i64 {
-        self.after as i64 - self.before as i64
+        (self.after as i64).saturating_sub(self.before as i64)
     }
 
     /// The change as a part of what was before: -1 if nothing is left, infinite if nothing was there.

@@ -95,7 +95,8 @@ fn short_lived(context: &Context<'_>, index: u32) -> Option<[u64; 2]> {
     let site = context.site(index);
     let evidence = context.evidence_of(index);
     let others = site.allocations - evidence.reallocated.min(site.allocations);
-    let temporary = site.temporary_allocations - evidence.reallocated_temporary;
+    let temporary = site.temporary_allocations;
+    let temporary = temporary.saturating_sub(evidence.reallocated_temporary);
     if ratio(temporary, others) >= TEMPORARY {
         // Of these blocks alone: the others of the site may have lived through the run.
         return (temporary > 0).then_some([temporary, evidence.temporary_ns]);
@@ -130,7 +131,10 @@ fn short_lived_of(context: &Context<'_>, group: &Group) -> [u64; 2] {
     let sites = group.sites.iter();
     let short = sites.filter_map(|&site| short_lived(context, site));
     short.fold([0; 2], |[number, ns], [of_site, ns_of_site]| {
-        [number + of_site, ns.saturating_add(ns_of_site)]
+        [
+            number.saturating_add(of_site),
+            ns.saturating_add(ns_of_site),
+        ]
     })
 }
 
