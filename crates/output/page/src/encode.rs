@@ -312,8 +312,7 @@ fn frame_columns(columns: &mut Columns, page: &Page<'_>, frames: &Frames, names:
     let mut group_names = Vec::new();
     let mut of_frames = Vec::new();
     for (&at, frame) in frames.order.iter().zip(all()) {
-        let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
-        let is_unnamed = unnamed.contains(&page.headlines.origin(at));
+        let is_unnamed = page.headlines.origin(at).is_unnamed();
         let key = match is_unnamed {
             true => (true, frame.module),
             false => (false, page.headlines.function(at)),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_attribution::{BlockTypes, Headlines, Origin};
+use allotrope_attribution::{BlockTypes, Headlines};
 use allotrope_profile::{Frame, Metric, Process, Profile, Site};
 use rustc_hash::FxHashMap;
 
@@ -188,8 +188,7 @@ pub(crate) fn groups_of<'a>(
                     (false, type_name.map_or(0, number))
                 }
                 (Some(index), Some(frame)) => {
-                    let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
-                    let is_unnamed = unnamed.contains(&headlines.origin(index));
+                    let is_unnamed = headlines.origin(index).is_unnamed();
                     match is_unnamed || grouping == Grouping::Module {
                         true => (true, frame.module),
                         false => (false, headlines.function(index)),

@@ -75,10 +75,7 @@ impl Headlines {
             bytes: site.allocated_bytes,
         });
         let stacks = sites.clone().map(|site| site.stack.iter().copied());
-        let unnamed: Vec<bool> = codes
-            .iter()
-            .map(|code| matches!(code.origin, Origin::Unnamed | Origin::UnnamedLibrary))
-            .collect();
+        let unnamed: Vec<bool> = codes.iter().map(|code| code.origin.is_unnamed()).collect();
         let name_of = |index: usize| {
             let frame = profile.frames.get(index).filter(|_| !unnamed[index])?;
             Some((&*frame.function, frame.module))

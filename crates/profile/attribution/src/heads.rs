@@ -44,7 +44,7 @@ impl HeadFrame {
     };
 
     pub(crate) fn is_unnamed(&self) -> bool {
-        matches!(self.code.origin, Origin::Unnamed | Origin::UnnamedLibrary)
+        self.code.origin.is_unnamed()
     }
 
     fn is_own(&self) -> bool {

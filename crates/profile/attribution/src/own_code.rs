@@ -30,6 +30,13 @@ pub enum Origin {
     Repository,
 }
 
+impl Origin {
+    /// Whether no symbol names the code.
+    pub fn is_unnamed(self) -> bool {
+        matches!(self, Self::Unnamed | Self::UnnamedLibrary)
+    }
+}
+
 /// Finds the least origin of the frames that stand for a stack: the best that it has. A
 /// `main` without source does not stand for what a library does below it.
 #[derive(Debug, Clone, Copy)]

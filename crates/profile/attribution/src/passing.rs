@@ -151,9 +151,7 @@ pub(crate) fn mark_inside<I>(
 ) where
     I: Iterator<Item = u32>,
 {
-    let is_unnamed = |code: &Code| {
-        matches!(code.origin, Origin::Unnamed | Origin::UnnamedLibrary) && !code.is_wrapper
-    };
+    let is_unnamed = |code: &Code| code.origin.is_unnamed() && !code.is_wrapper;
     let count = functions.iter().max().map_or(0, |&last| last as usize + 1);
     for _ in 0..MAX_NESTED {
         if !codes.iter().any(is_unnamed) {

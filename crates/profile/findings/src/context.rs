@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 
 use allotrope_attribution::{Attributed, Headlines, Matcher, Origin};
 use allotrope_profile::{
-    Evidence, GrowthEvidence, LIVE_AT_END, Lifetimes, Process, Profile, Site, SiteEvidence,
-    TimeCell, TimeTable,
+    Evidence, GrowthEvidence, LIVE_AT_END, Process, Profile, Site, SiteEvidence, TimeCell,
+    TimeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -27,13 +27,10 @@ pub(crate) struct Group {
     pub bytes: u64,
     /// Temporary allocations, without the blocks that were reallocated.
     pub temporary: u64,
-    /// The sum of their lifetimes, in nanoseconds.
-    pub temporary_ns: u64,
     pub leaked: u64,
     pub leaked_bytes: u64,
     pub peak_blocks: u64,
     pub peak_bytes: u64,
-    pub lifetimes: Lifetimes,
     pub freed: u64,
     pub growth: GrowthEvidence,
     /// How often one of its sites had no live block any more.
@@ -52,12 +49,10 @@ impl Group {
         self.bytes = self.bytes.saturating_add(site.allocated_bytes);
         let replaced = evidence.reallocated_temporary;
         self.temporary += site.temporary_allocations.saturating_sub(replaced);
-        self.temporary_ns = self.temporary_ns.saturating_add(evidence.temporary_ns);
         self.leaked += site.leaked_allocations;
         self.leaked_bytes = self.leaked_bytes.saturating_add(site.leaked_bytes);
         self.peak_blocks += site.allocations_at_peak;
         self.peak_bytes = self.peak_bytes.saturating_add(site.bytes_at_peak);
-        self.lifetimes.merge(&site.lifetimes);
         self.freed += evidence.freed;
         self.growth.merge(&evidence.growth);
         self.emptied += site.emptied;

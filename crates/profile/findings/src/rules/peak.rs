@@ -45,7 +45,6 @@ fn is_named(context: &Context<'_>, group: &Group) -> bool {
 /// The most bytes at the peak that were allocated through the same functions: the group's,
 /// its callers, and those without names that it called.
 fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
-    let unnamed = [Origin::Unnamed, Origin::UnnamedLibrary];
     let mut paths: FxHashMap<[Vec<u32>; 2], u64> = FxHashMap::default();
     for &index in &group.sites {
         let site = context.site(index);
@@ -53,7 +52,7 @@ fn on_one_path(context: &Context<'_>, group: &Group) -> u64 {
         let functions = path.map(|frame| context.frames.function(frame)).collect();
         let inner = site.stack.iter().copied();
         let inner = inner.take(context.head_index(index));
-        let inner = inner.filter(|&frame| unnamed.contains(&context.frames.origin(frame)));
+        let inner = inner.filter(|&frame| context.frames.origin(frame).is_unnamed());
         let inner = inner.map(|frame| context.frames.function(frame));
         let inner: Vec<u32> = inner.collect();
         if inner.len() > FARTHEST {
