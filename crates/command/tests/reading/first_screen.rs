@@ -48,9 +48,15 @@ fn the_first_screen_fits_a_terminal() {
         "exit 0",
         "▲",
         "leaf",
-        "resident up to",
         "--lists",
     ]);
+}
+
+/// `figures resident` lives for many samples; one that ends before the first has no such figure.
+#[test]
+fn resident_memory_stands_beside_live_bytes() {
+    let recording = record(compiled("figures.c")).arg("resident").run().ok();
+    printed(&recording, "report", &[]).has("resident up to");
 }
 
 /// Options choose what the first screen shows; it stays the first screen.
