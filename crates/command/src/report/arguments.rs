@@ -100,7 +100,7 @@ pub struct Arguments {
     /// [default with --window: its iterations]
     #[arg(long, value_name = "N", value_parser = per::parse)]
     pub(super) per: Option<f64>,
-    /// Count only blocks that were live at the end
+    /// Count only blocks that leaked: they were live when their process ended
     #[arg(long, alias = "persisted", conflicts_with = "freed_only")]
     pub(super) leaked_only: bool,
     /// Count only blocks that were freed

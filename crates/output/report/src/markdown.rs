@@ -13,7 +13,7 @@ use allotrope_text::document::{Document, Table, Text, left, right};
 use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
-use crate::text::{Screen, TextOptions, how_it_ended, peak_curve};
+use crate::text::{Screen, TextOptions, how_it_ended, peak_curve, what_is_left};
 
 /// Largest number of rows of a table.
 const MAX: usize = 10;
@@ -51,9 +51,10 @@ fn totals(profile: &Profile, process: &Process, document: &mut Document) {
         how_it_ended(profile, process),
     );
     let after = format!(
-        " after {} · {} live at the end",
+        " after {} · {} {}",
         duration(totals.peak_time_us as f64),
         bytes(totals.leaked_bytes),
+        what_is_left(profile, process),
     );
     let peak = bytes(totals.peak_bytes);
     document.text(

@@ -44,7 +44,7 @@ pub use selected::write_selected_blocks;
 pub use show::{Subject, write_subject};
 pub use site::write_site;
 
-pub(crate) use header::exit as how_it_ended;
+pub(crate) use header::{exit as how_it_ended, left as what_is_left};
 pub(crate) use screen::peak_curve;
 
 use crate::numbers;

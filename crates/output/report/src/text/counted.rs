@@ -99,7 +99,7 @@ pub fn write_sizes(
                 bytes(it.leaked_bytes),
             ]
         });
-        let titles = ["allocations", "bytes", "at peak", "live at the end"];
+        let titles = ["allocations", "bytes", "at peak", "leaked"];
         write_lines(&mut out, columns(titles).rows(rows).lines(style))?;
     }
     out.flush()

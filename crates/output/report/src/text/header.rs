@@ -92,3 +92,12 @@ pub(crate) fn exit(profile: &Profile, process: &Process) -> String {
         Exit::Unknown => "end unknown".to_owned(),
     }
 }
+
+/// What is live when the recording of a process ends, in words: leaked only if it ended itself.
+pub(crate) fn left(profile: &Profile, process: &Process) -> &'static str {
+    match process.exit {
+        Exit::Running if profile.cut.is_some() => "live at the cut",
+        Exit::Running => "live now",
+        _ => "leaked",
+    }
+}

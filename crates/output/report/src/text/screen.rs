@@ -137,7 +137,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
             lines.push("No process was recorded.".to_owned());
             return lines;
         }
-        [one] => lines.extend(curve(one, width)),
+        [one] => lines.extend(curve(profile, one, width)),
         many => {
             lines.push(String::new());
             lines.extend(together(profile, many, width));
@@ -229,17 +229,18 @@ fn warning_lines(profile: &Profile, options: &TextOptions) -> Vec<String> {
 }
 
 /// The live bytes over time, with the peak marked, and what they were.
-fn curve(process: &Process, width: usize) -> Vec<String> {
+fn curve(profile: &Profile, process: &Process, width: usize) -> Vec<String> {
     let totals = &process.totals;
     let count = width.saturating_sub(BEFORE_CURVE + 1).min(MAX_CURVE);
     let Some(curve) = peak_curve(process, count) else {
         return vec![String::new(), "No block was allocated.".to_owned()];
     };
     let text = format!(
-        "peak after {} ({:.0} % of the run) · {} live at the end",
+        "peak after {} ({:.0} % of the run) · {} {}",
         duration(totals.peak_time_us as f64),
         peak_share(process) * 100.0,
         bytes(totals.leaked_bytes),
+        header::left(profile, process),
     );
     let mut lines: Vec<String> = curve.lines().map(str::to_owned).collect();
     let room = width - BEFORE_CURVE;
@@ -467,8 +468,7 @@ fn held(
     let has = |metric| all.iter().any(|group| group.value(metric)[0] > 0);
     let is_one = shown.len() == 1;
     let (metric, title) = match options.blocks {
-        Blocks::Leaked if is_one => (Metric::LeakedBytes, "Live at the end, by function"),
-        Blocks::Leaked => (Metric::LeakedBytes, "Live at the ends, by function"),
+        Blocks::Leaked => (Metric::LeakedBytes, "Leaked, by function"),
         // What is selected may have been freed before.
         _ if selected.numbers.is_some() && !has(Metric::PeakBytes) => {
             (Metric::Bytes, "Allocated, not live at the peak")
@@ -479,7 +479,7 @@ fn held(
     all.retain(|group| group.value(metric)[0] > 0);
     if all.is_empty() {
         return match options.blocks {
-            Blocks::Leaked => vec![String::new(), "Nothing was live at the end.".to_owned()],
+            Blocks::Leaked => vec![String::new(), "Nothing leaked.".to_owned()],
             _ => Vec::new(),
         };
     }

@@ -68,7 +68,7 @@ pub fn write_selected_blocks(
         }
         let stack = free_frames.as_ref().and_then(|it| it.get(block));
         let freed_at = match (block.lifetime_ns, stack) {
-            (None, _) => "live at the end".to_owned(),
+            (None, _) => "leaked".to_owned(),
             (Some(_), Some(stack)) => format!("F{}", freed.number(stack)),
             (Some(_), None) => "not recorded".to_owned(),
         };

@@ -253,7 +253,7 @@ fn lifetimes(blocks: &BlockFigures, ran_us: u64) -> String {
     };
     match blocks.live() {
         0 => freed,
-        live => format!("{freed}; {} live at the end", count(live)),
+        live => format!("{freed}; {} leaked", count(live)),
     }
 }
 

@@ -185,7 +185,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
     let rate = growth.most as f64 / (growth.span_ns.max(1) as f64 / 1e9);
     let end = match growth.left_at_end {
         0 => "all of it is freed at the end".to_owned(),
-        left => format!("{} of it are live at the end", in_bytes(left)),
+        left => format!("{} of it leaked", in_bytes(left)),
     };
     let text = format!(
         "It grows by {} a second for {}, in {}{}: of what was allocated in any part of this time \

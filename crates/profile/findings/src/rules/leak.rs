@@ -1,12 +1,12 @@
-//! A leak: blocks that are live at the end although the program frees their like.
+//! A leak: blocks that leaked although the program frees their like.
 //!
 //! A *path* is the sites of a family that agree in the four innermost frames of the
 //! user's code. It speaks about
 //!
 //! - *some of many*: a path of which at least 30 blocks were freed, and of which at least 3
-//!   are live at the end that are older than ten times the life of 99 % of the freed ones, and than
+//!   leaked that are older than ten times the life of 99 % of the freed ones, and than
 //!   2 % of the run;
-//! - *nearly all*: a path of which at least 80 % and 10 blocks are live at the end and others
+//! - *nearly all*: a path of which at least 80 % and 10 blocks leaked and others
 //!   were freed: only the last ones are, when the program ends;
 //! - *all of a path*: a path of at least 3 blocks of which none was freed, while of the
 //!   family's blocks at least 30 were;
@@ -17,7 +17,7 @@
 //! first allocation to its last event, for the second and the last kind of 6:
 //! what is allocated once at the start is kept on purpose. A program that exits without freeing what it
 //! has leaves everything to the kernel, on purpose, so it is silent: if more than 10 % of the
-//! blocks at the peak (and 8) are live at the end that are neither such leaks nor from the first
+//! blocks at the peak (and 8) leaked that are neither such leaks nor from the first
 //! tenth of the time. If the process did not exit, but was killed or is running, only the first and the
 //! third kind are found, of which at most 20 % are live, and as hints. Expected leaks
 //! (`--suppressions`) are left out.
@@ -136,7 +136,7 @@ fn not_suppressed(context: &Context<'_>, sites: &[u32]) -> Vec<u32> {
 }
 
 /// Divides the time from the first allocation to the last event into ten parts; in how many
-/// of these the blocks were allocated that are live at the end.
+/// of these the blocks were allocated that leaked.
 fn tenths(context: &Context<'_>, sites: &[u32]) -> usize {
     let mut seen = [false; 10];
     for cell in context.cells(sites) {
@@ -216,7 +216,7 @@ fn whole_function(context: &Context<'_>, group: &Group) -> Option<Leak> {
     all.flatten()
 }
 
-/// The blocks of a group that are live at the end, if there are so many from so many tenths of
+/// The blocks of a group that leaked, if there are so many from so many tenths of
 /// the time.
 fn all_of(
     context: &Context<'_>,
@@ -286,7 +286,7 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
     let (text, advice) = match leak.kind {
         Kind::SomeOfMany => (
             format!(
-                "{number} of {name}{called_by} are live at the end, {of} of all; {freed} others \
+                "{number} of {name}{called_by} leaked, {of} of all; {freed} others \
                  were freed, nearly all of them much younger."
             ),
             "Look for a case in which the block is not freed: an error, an early return, an \
@@ -295,14 +295,14 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
         ),
         Kind::NearlyAll => (
             format!(
-                "{number} of {name}{called_by} are live at the end, {of} of all: only {freed} \
+                "{number} of {name}{called_by} leaked, {of} of all: only {freed} \
                  others of the same path were freed."
             ),
             "Free the old one before a new one takes its place.".to_owned(),
         ),
         Kind::AllOfPath => (
             format!(
-                "{number} of {name}{called_by} are live at the end: none that was allocated on \
+                "{number} of {name}{called_by} leaked: none that was allocated on \
                  this path was freed, but {freed} others of {name} were."
             ),
             format!(
@@ -312,7 +312,7 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
         ),
         Kind::AllOfFunction => (
             format!(
-                "{number} of {name}{called_by} are live at the end: none was freed, but the \
+                "{number} of {name}{called_by} leaked: none was freed, but the \
                  program frees nearly everything else."
             ),
             "Free them, or say that they are expected: --suppressions.".to_owned(),
