@@ -1,5 +1,5 @@
-//! Demangles linkage names of C++, Rust and Swift into the two spellings that a
-//! profile shows.
+//! Demangles linkage names of C++, Rust, Swift, Haskell, OCaml and Emacs Lisp into the two
+//! spellings that a profile shows.
 //!
 //! [`demangle`] decides which language's scheme a name follows; each scheme is in a
 //! file of its own. Names may be hostile: time, memory and stack are bounded, for one name
@@ -8,6 +8,9 @@
 
 mod cpp;
 mod demangler;
+mod emacs;
+mod haskell;
+mod ocaml;
 mod rust;
 mod suffix;
 #[cfg(feature = "swift")]
@@ -49,6 +52,9 @@ fn demangle_within(raw: &str, work: &Work) -> Names {
     rust::demangle(name, work)
         .or_else(|| cpp::demangle(name, work))
         .or_else(|| swift(name, work))
+        .or_else(|| ocaml::demangle(name))
+        .or_else(|| haskell::demangle(name))
+        .or_else(|| emacs::demangle(name))
         // `_RC0` is a crate whose name is empty: the raw name is more useful.
         .filter(|names| !names.function.is_empty())
         .unwrap_or_else(|| Names::plain(name))
