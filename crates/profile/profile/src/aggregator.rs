@@ -21,6 +21,7 @@ use crate::range_windows::TimeRange;
 use crate::sink::Sink;
 use crate::site_details::DetailsBuilder;
 use crate::source::TraceSource;
+use crate::speculative::{BatchedEvent, PlacedBatch};
 use crate::step::Step;
 use crate::time_table::tables::Tables;
 use crate::time_table::{Buckets, TableBuilder};
@@ -367,6 +368,23 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
         }
         let taken = self.accumulator.take_batch(batch, live);
         self.aggregator.count(taken as u64);
+        taken
+    }
+
+    #[inline]
+    fn placed(
+        &mut self,
+        batch: &PlacedBatch,
+        events: &[BatchedEvent],
+        live: &mut LiveBlocks,
+    ) -> bool {
+        if self.code_changes || self.windows.is_some() || self.sampler.is_some() {
+            return false;
+        }
+        let taken = self.accumulator.take_placed(batch, events, live);
+        if taken {
+            self.aggregator.count(events.len() as u64);
+        }
         taken
     }
 

@@ -16,6 +16,12 @@ pub(crate) const fn block_key(event: &Event) -> u64 {
     event.address ^ space(event.entry) << SPACE_SHIFT
 }
 
+/// The address of an event about the block with this key: [`block_key`] reversed.
+#[inline]
+pub(crate) const fn event_address(key: u64, entry: EntryPoint) -> u64 {
+    key ^ space(entry) << SPACE_SHIFT
+}
+
 /// The number of an entry point's address space, computed without a table: the last entry
 /// points have one address space each, in the same order.
 #[inline]

@@ -25,6 +25,7 @@ use crate::options::Helpers;
 use crate::series::ResidentPoint;
 use crate::sink::Sink;
 use crate::source::TraceSource;
+use crate::speculative::{BatchedEvent, PlacedBatch};
 use crate::step::Step;
 
 /// Operations between two reports of progress.
@@ -364,6 +365,10 @@ impl<S: TraceSource> Sink for OperationSink<'_, '_, S> {
     fn batch(&mut self, _batch: &EventBatch<'_>, _live: &mut LiveBlocks) -> usize {
         // Every event needs its block.
         0
+    }
+
+    fn placed(&mut self, _: &PlacedBatch, _: &[BatchedEvent], _: &mut LiveBlocks) -> bool {
+        false
     }
 
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), AggregateError> {

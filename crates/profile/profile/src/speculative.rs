@@ -278,14 +278,19 @@ impl SpeculativeLog {
         let Some((batch, events)) = self.batches.oldest(most) else {
             return 0;
         };
-        for (at, event) in events.iter().enumerate() {
-            let mut step = batch.step(at, event);
-            self.committed_at = self.committed_at.max(step.time);
-            step.time = self.committed_at;
-            sink.step(&step, event.blocks(), &mut self.live);
-            self.live.release(event.allocates, event.blocks());
-        }
         let count = events.len();
+        if sink.placed(batch, events, &mut self.live) {
+            let last = batch.times.time(count.saturating_sub(1));
+            self.committed_at = self.committed_at.max(last);
+        } else {
+            for (at, event) in events.iter().enumerate() {
+                let mut step = batch.step(at, event);
+                self.committed_at = self.committed_at.max(step.time);
+                step.time = self.committed_at;
+                sink.step(&step, event.blocks(), &mut self.live);
+                self.live.release(event.allocates, event.blocks());
+            }
+        }
         self.committed += count as u64;
         self.batches.remove_first(count);
         count

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use story::*;
 
 /// Number of streams with which the merge does not use its fast path.
-const MANY_STREAMS: usize = 65;
+const MANY_STREAMS: usize = 257;
 
 /// Aggregates an image with these streams, in chunks of `chunk` events. `with_window` adds a
 /// window to which no event belongs; `more` is a number of additional streams without

@@ -15,6 +15,7 @@ use crate::evidence::Reallocated;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::site_details::Made;
 use crate::site_details::free_stacks::Freed;
+use crate::speculative::{BatchedEvent, PlacedBatch};
 
 impl Accumulator<'_> {
     /// Accumulates the first events of the batch, up to one that is illegal or needs
@@ -30,6 +31,39 @@ impl Accumulator<'_> {
         }
         sums.finish(at);
         at
+    }
+}
+
+impl Accumulator<'_> {
+    /// Accumulates events that the merge has placed, whose effect on the live blocks has been
+    /// applied; `false` if each needs [`Self::take`].
+    pub(crate) fn take_placed(
+        &mut self,
+        batch: &PlacedBatch,
+        events: &[BatchedEvent],
+        live: &mut LiveBlocks,
+    ) -> bool {
+        // A step that is part of a reallocation is placed alone.
+        if self.sequences.is_some() || batch.first.reallocation || batch.first.ambiguous {
+            return false;
+        }
+        let mut sums = BatchSums::new(self, batch.first.thread);
+        for (at, placed) in events.iter().enumerate() {
+            let (event, time) = (placed.event(), batch.times.time(at));
+            if placed.allocates {
+                sums.advance(time, live);
+                let block = sums.allocate(&event, false);
+                live.describe(placed.block, block);
+                sums.latest = placed.block;
+            } else {
+                sums.advance_to_deallocation(time, live);
+                let block = live.block(placed.block);
+                sums.deallocate(&event, &block, placed.block, live);
+                live.release(false, placed.blocks());
+            }
+        }
+        sums.finish(events.len());
+        true
     }
 }
 

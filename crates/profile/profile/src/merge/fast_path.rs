@@ -13,7 +13,7 @@ use crate::source::TraceSource;
 use crate::step::Step;
 
 /// Largest number of streams: with more, inserting into the sorted list takes too long.
-const MAX_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 256;
 /// Iterations of the general merge before the fast path is tried again.
 const STEPS_BETWEEN: u32 = 32;
 

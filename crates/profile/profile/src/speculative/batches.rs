@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
 
+use crate::block_key::event_address;
 use crate::cursor::TimeInterpolation;
 use crate::live::{BlockId, Blocks, NO_BLOCK};
 use crate::step::Step;
@@ -107,6 +108,22 @@ impl BatchedEvent {
             entry: step.entry,
             alignment_log2: step.alignment_log2,
             allocates: step.allocates,
+        }
+    }
+
+    /// The simple event that it was.
+    #[inline]
+    pub(crate) fn event(&self) -> Event {
+        Event {
+            kind: match self.allocates {
+                true => EventKind::Allocation,
+                false => EventKind::Deallocation,
+            },
+            entry: self.entry,
+            alignment_log2: self.alignment_log2,
+            stack: self.stack,
+            address: event_address(self.key, self.entry),
+            size: self.size,
         }
     }
 
