@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::support::{Ended, Recording, Text, compiled, record};
+use crate::support::{Ended, Recording, Text, compiled, compiled_with, record};
 
 /// `attribution chain`: 3 blocks of 11 bytes through `middle`, 2 of 13 from `outer`.
 static CHAIN: LazyLock<Recording> =
@@ -57,6 +57,28 @@ fn the_first_screen_fits_a_terminal() {
 fn resident_memory_stands_beside_live_bytes() {
     let recording = record(compiled("figures.c")).arg("resident").run().ok();
     printed(&recording, "report", &[]).has("resident up to");
+}
+
+/// `unnamed_rows` has blocks of a library without names: of 200,000 bytes below `rows`, and of
+/// 100,000 below `columns`.
+#[test]
+fn code_without_names_has_a_row_for_each_function_around_it() {
+    let library = ["-DLIBRARY", "-shared", "-fPIC", "-s"];
+    let library = compiled_with("unnamed_rows.c", &library);
+    let recording = record(compiled("unnamed_rows.c")).arg(library).run().ok();
+    let text = printed(&recording, "report", &[]);
+    let row = |bytes: &str| {
+        text.lines()
+            .find(|it| it.contains("no names)") && it.contains(bytes))
+    };
+    assert!(
+        row("195.3 KiB").is_some_and(|it| it.contains("← rows ")),
+        "{text}"
+    );
+    assert!(
+        row("97.7 KiB").is_some_and(|it| it.contains("← columns ")),
+        "{text}"
+    );
 }
 
 /// Options choose what the first screen shows; it stays the first screen.

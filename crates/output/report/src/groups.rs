@@ -26,7 +26,8 @@ pub(crate) struct Group<'a> {
     pub frame: Option<&'a Frame>,
     /// The type of the blocks, if sites are added up by it and it is known.
     pub type_name: Option<String>,
-    /// No symbol names the functions: all of the module are together.
+    /// No symbol names the functions: all of the module that the same function with a name called
+    /// are together, in a list of modules all of it.
     pub is_unnamed: bool,
     /// The sites, with their processes.
     pub sites: Vec<(&'a Process, &'a Site)>,
@@ -169,8 +170,9 @@ pub(crate) fn groups_of<'a>(
     is_wanted: &dyn Fn(&Site) -> bool,
 ) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
-    // By whether it is a module, and the number of the function or module.
-    let mut by_key: FxHashMap<(bool, u32), usize> = FxHashMap::default();
+    // By whether it is a module, the number of the function or module, and that of the function
+    // with a name that tells code of a module without names apart.
+    let mut by_key: FxHashMap<(bool, u32, u32), usize> = FxHashMap::default();
     let types = (grouping == Grouping::Type).then(|| BlockTypes::new(profile));
     let mut type_numbers: FxHashMap<String, u32> = FxHashMap::default();
     for process in processes {
@@ -185,16 +187,20 @@ pub(crate) fn groups_of<'a>(
                 _ if types.is_some() => {
                     let next = type_numbers.len() as u32 + 1;
                     let number = |name: &str| *type_numbers.entry(name.to_owned()).or_insert(next);
-                    (false, type_name.map_or(0, number))
+                    (false, type_name.map_or(0, number), u32::MAX)
                 }
                 (Some(index), Some(frame)) => {
-                    let is_unnamed = headlines.origin(index).is_unnamed();
-                    match is_unnamed || grouping == Grouping::Module {
-                        true => (true, frame.module),
-                        false => (false, headlines.function(index)),
+                    if grouping == Grouping::Module {
+                        (true, frame.module, u32::MAX)
+                    } else if headlines.origin(index).is_unnamed() {
+                        let outer = headlines.told_apart_by(site);
+                        let outer = outer.map_or(u32::MAX, |outer| headlines.function(outer));
+                        (true, frame.module, outer)
+                    } else {
+                        (false, headlines.function(index), u32::MAX)
                     }
                 }
-                _ => (false, u32::MAX),
+                _ => (false, u32::MAX, u32::MAX),
             };
             let group = *by_key.entry(key).or_insert(groups.len());
             if group == groups.len() {
