@@ -30,6 +30,9 @@ const POIREAU: [(&str, &str); 2] = [("pair-5-64", "+2.6 ns"), ("pair-5-1048576",
 pub fn rows(extent: Extent) -> Vec<Row> {
     vec![
         pair((5, PAIRS), extent, 1.0, 64, "64 B"),
+        // From 64 KiB on each pair looks at the settings.
+        pair((5, PAIRS / 5), extent, 4.0, 16 << 10, "16 KiB"),
+        pair((5, PAIRS / 20), extent, 20.0, 128 << 10, "128 KiB"),
         // tcmalloc takes 10 µs for a sample.
         pair((5, PAIRS / 20), extent, 100.0, 1 << 20, "1 MiB"),
         churn(extent, 4, 1.02, 40_000_000),

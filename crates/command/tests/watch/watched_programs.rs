@@ -407,7 +407,7 @@ fn sampling_is_switched_on_and_off_while_it_runs() {
             &["--period", "1", "--leave", "--every", "100ms"],
         );
         assert_eq!(report["processes"][0]["period_bytes"], 1);
-        // The thread looks at the setting after a megabyte at most.
+        // The thread looks at the setting after 64 KiB at most.
         program.tell(&format!("malloc 1 {large}"));
         program.tell(&format!("malloc 10 {SIZE}"));
         let state = program.state();
@@ -426,6 +426,19 @@ fn sampling_is_switched_on_and_off_while_it_runs() {
     assert_eq!(state.samples.len(), 0);
 }
 
+/// Reported: a leak of 1 KB a second in a thread of its own is not seen for 17 minutes.
+#[test]
+fn a_thread_notices_the_switch_within_64_kib() {
+    let mut program = Program::new(&[]);
+    report(
+        program.id(),
+        &["--period", "1", "--leave", "--every", "100ms"],
+    );
+    program.tell("malloc 1 65536");
+    program.tell(&format!("malloc 10 {SIZE}"));
+    assert_eq!(of_size(&program.state(), SIZE).len(), 10);
+}
+
 /// Nobody would switch it off in a child that `watch PID` does not know.
 ///
 /// Reported: a child that is forked while its parent is watched is sampled for ever.
@@ -434,7 +447,7 @@ fn a_child_begins_with_the_period_that_stays() {
     let mut program = Program::new(&[]);
     let parent = program.id();
     let large = 2 << 20;
-    // A thread looks at the setting after a megabyte at most; a child makes its memory then.
+    // A thread looks at the setting after 64 KiB at most; a child makes its memory then.
     let fork = |program: &mut Program| -> u32 {
         program.tell(&format!("malloc 1 {large}"));
         let child = program.ask("fork").parse().expect("an id");

@@ -21,9 +21,12 @@
 use crate::exponential::Generator;
 use crate::{Period, counted_bytes};
 
-/// Largest number of bytes that a thread allocates between two looks at the settings: 1 MiB. After
+/// Largest number of bytes that a thread allocates between two looks at the settings: 64 KiB. After
 /// sampling is switched on, a thread samples none of its allocations before that look.
-pub const STRETCH: u64 = 1 << 20;
+///
+/// A look costs 8 ns, which is nothing beside 64 KiB of small blocks. A thread that allocates a
+/// kilobyte a second sees the switch after a minute; with 1 MiB it took 17.
+pub const STRETCH: u64 = 64 << 10;
 
 /// Draws the hits of one thread.
 ///
