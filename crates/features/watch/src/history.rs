@@ -18,7 +18,8 @@ const MAX_SITES: usize = 4096;
 const MIN_SNAPSHOTS: usize = 6;
 /// Least part of the present bytes that must have been gained.
 const MIN_GAIN: f64 = 0.2;
-/// Fewest samples that must have been gained: fewer may be chance.
+/// Fewest samples on which a trend can be based, and that must have been gained: fewer may be
+/// chance.
 const MIN_SAMPLES: u64 = 5;
 
 /// How the live bytes of a site develop.
@@ -30,7 +31,7 @@ pub enum Trend {
     Saturating,
     /// They do not rise, or they fall again and again.
     Flat,
-    /// There are too few snapshots.
+    /// There are too few snapshots or samples.
     Unknown,
 }
 
@@ -147,6 +148,9 @@ fn trend(points: &[Point]) -> Trend {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Trend::Unknown;
     };
+    if points.iter().all(|it| it.samples < MIN_SAMPLES) {
+        return Trend::Unknown;
+    }
     let gain = last.bytes - first.bytes;
     let is_gain = gain > 0.0
         && gain >= MIN_GAIN * last.bytes
@@ -184,8 +188,12 @@ mod tests {
             (&[20, 20, 20, 20, 20, 20], Trend::Flat),
             (&[20, 5, 20, 5, 20, 5, 26], Trend::Flat),
             (&[20, 18, 12, 8, 4, 2], Trend::Flat),
-            // Too few to be more than chance.
-            (&[0, 0, 1, 1, 2, 3], Trend::Flat),
+            // Reported: sites that only grow are called flat while they have four samples.
+            (&[0, 0, 1, 1, 2, 4], Trend::Unknown),
+            (&[2, 2, 2, 2, 2, 2], Trend::Unknown),
+            (&[0, 0, 0, 0, 0, 0], Trend::Unknown),
+            // There were enough.
+            (&[9, 7, 4, 2, 1, 1], Trend::Flat),
         ] {
             assert_eq!(trend(&points(samples)), expected, "{samples:?}");
         }
