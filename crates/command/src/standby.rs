@@ -25,7 +25,8 @@ A holder, a process apart from the program, keeps the state of a process that is
 crashes; for a day,
   allotrope postmortem PID reports what was live
 
-Exit status: that of the program; 125 if allotrope failed; 126 if the program cannot be executed;
+Exit status: that of the program; 125 if allotrope failed (with --or-plain the program runs then, but
+cannot be watched); 126 if the program cannot be executed;
 127 if it was not found.";
 
 /// Arguments of `allotrope standby`.
@@ -37,6 +38,9 @@ pub struct Arguments {
     /// Do not start the holder that keeps the state of a process that is killed
     #[arg(long)]
     no_holder: bool,
+    /// Start the program also if it cannot be watched, with a warning
+    #[arg(long)]
+    or_plain: bool,
     /// Print nothing when all is well
     #[arg(short, long)]
     quiet: bool,
@@ -50,7 +54,16 @@ pub struct Arguments {
 
 /// Becomes the program.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
-    let prepared = Prepared::new(arguments.command, arguments.recorder.as_deref())?;
+    let command = arguments.or_plain.then(|| arguments.command.clone());
+    let prepared = match Prepared::new(arguments.command, arguments.recorder.as_deref()) {
+        Ok(prepared) => prepared,
+        // What does not start without Allotrope does not start at all.
+        Err(failure) if failure.status == RECORD_FAILED => match command {
+            Some(command) => return run_plain(command, &failure),
+            None => return Err(failure),
+        },
+        Err(failure) => return Err(failure),
+    };
     // It would have nothing to keep where a limit prevents the memory.
     if !arguments.no_holder && prepared.is_watchable {
         start_holder(arguments.quiet);
@@ -124,6 +137,14 @@ impl Prepared {
             ),
         ]
     }
+}
+
+/// Becomes the program as it would be without Allotrope.
+fn run_plain(command: Vec<OsString>, failure: &Failure) -> Result<u8, Failure> {
+    let program = Program::find_to_sample(command)?;
+    let why = message::sentence(&failure.error);
+    message::print(format_args!("warning: {why}. It runs without Allotrope"));
+    match program.replace_this_process(&[])? {}
 }
 
 /// Without a holder the program runs all the same.

@@ -1,9 +1,11 @@
 //! What cannot be watched, and bad usage: one sentence and the documented status.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::process::Program;
-use crate::support::{Ended, allotrope, is_root, run, skip};
+use crate::support::record::command;
+use crate::support::{Ended, Text, allotrope, compiled_with, is_root, run, skip};
 
 /// Fails unless the command says this, and nothing else.
 #[track_caller]
@@ -38,6 +40,38 @@ fn processes_that_cannot_be_watched() {
         allotrope(all),
         "no prepared process has a name (/proc/PID/comm) that matches `no process has this name`",
     );
+}
+
+/// Reported: a server is down because it cannot be watched.
+#[test]
+fn or_plain_starts_what_cannot_be_watched() {
+    let program = compiled_with("stream.c", &["-static"]);
+    let standby = |options: &[&str], program: &Path, argument: &str| {
+        let mut command = command();
+        command
+            .args(["standby", "--quiet", "--no-holder"])
+            .args(options);
+        run(command.arg(program).arg(argument), b"")
+    };
+    standby(&[], &program, "10").fails(125, "static");
+    let plain = run(Command::new(&program).arg("10"), b"").ok();
+    let started = standby(&["--or-plain"], &program, "10").ok();
+    assert_eq!(started.stdout, plain.stdout);
+    let warning = started.error_lines(1).errors();
+    warning.has_all([
+        "warning: cannot watch",
+        "static",
+        "It runs without Allotrope",
+    ]);
+    // A recorder that is not there, and what can be watched.
+    let watchable = compiled_with("stream.c", &[]);
+    let missing = ["--or-plain", "--recorder", "/no/such/file"];
+    standby(&missing, &watchable, "10").ok().error_lines(1);
+    standby(&["--or-plain"], &watchable, "10")
+        .ok()
+        .error_lines(0);
+    // A program that is not there does not start.
+    standby(&["--or-plain"], Path::new("/no/such/program"), "10").fails(127, "not found");
 }
 
 #[test]
