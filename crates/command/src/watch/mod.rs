@@ -21,7 +21,7 @@ use allotrope_attribution::Suppressions;
 use allotrope_sampling::Period;
 use allotrope_symbols::IndexCache;
 use allotrope_text::Shown;
-use allotrope_watch::attach::Attached;
+use allotrope_watch::attach::{Access, Attached};
 use allotrope_watch::discover::discover;
 use allotrope_watch::live::AtEnd;
 use allotrope_watch::watch::{Options, Watch};
@@ -271,6 +271,14 @@ impl Arguments {
     /// Whether it ends with the first report.
     fn is_one_report(&self) -> bool {
         self.once || self.save.is_some()
+    }
+
+    fn access(&self) -> Access {
+        match self.take_over {
+            true => Access::TakeOver,
+            false if self.period.is_some() || self.leave || self.off => Access::Control,
+            false => Access::Look,
+        }
     }
 
     fn at_end(&self) -> AtEnd {

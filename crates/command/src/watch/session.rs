@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
 use allotrope_symbols::Locator;
-use allotrope_watch::attach::{AttachError, Attached};
+use allotrope_watch::attach::{Access, AttachError, Attached};
 use allotrope_watch::blocks::Which;
 use allotrope_watch::discover::discover;
 use allotrope_watch::snapshot::Snapshot;
@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
     pub fn attach_first(&mut self, processes: &BTreeSet<u32>) -> Result<(), Failure> {
         let mut first = None;
         for process in processes {
-            match Attached::new(*process, self.arguments.take_over) {
+            match Attached::new(*process, self.arguments.access()) {
                 Ok(attached) => self.attached.push(attached),
                 Err(error) if self.arguments.all => {
                     self.refuse(*process, &error);
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
         self.started = Some(started);
         let end = Instant::now() + START;
         while Instant::now() < end {
-            match Attached::new(process, false) {
+            match Attached::new(process, Access::Look) {
                 Ok(attached) => {
                     self.attached.push(attached);
                     return Ok(());
@@ -462,6 +462,9 @@ impl<'a> Session<'a> {
                 self.switch_on(index);
                 let process = self.attached[index].process;
                 self.output.event(Event::Executed, process, "")?;
+            } else if self.attached[index].take_control() {
+                // The watcher that has ended may have switched sampling off.
+                self.switch_on(index);
             }
         }
         Ok(())
@@ -526,7 +529,7 @@ impl<'a> Session<'a> {
             {
                 continue;
             }
-            match Attached::new(process, self.arguments.take_over) {
+            match Attached::new(process, self.arguments.access()) {
                 Ok(attached) => {
                     self.attached.push(attached);
                     self.switch_on(self.attached.len() - 1);

@@ -50,16 +50,19 @@ fn one_report_of_a_process_in_standby_comes_after_a_while_and_leaves_it_off() {
 }
 
 #[test]
-fn a_second_watcher_is_refused_unless_it_takes_over() {
+fn a_second_watcher_that_sets_the_period_is_refused_unless_it_takes_over() {
     let mut program = Program::new("prepared");
     let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
     first.report(|_| true);
-    let text = program.watch(&["--once"]).code(2).errors();
-    assert!(
-        text.contains("being watched already") && text.lines().count() == 1,
-        "{text}"
-    );
-    assert_eq!(program.setting(), 4096);
+    for options in [&["--period", "1MiB"][..], &["--off"], &["--leave"]] {
+        let options = [&["--once"], options].concat();
+        let refused = program.watch(&options).error_lines(1);
+        refused.fails(
+            2,
+            "is being watched already, and that watcher sets the period",
+        );
+        assert_eq!(program.setting(), 4096);
+    }
     let mut second = program.start_watch(&[&JSON[..], &["--take-over"]].concat());
     second.report(|_| true);
     first.object(|it| it["kind"] == "process_taken_over");
@@ -68,6 +71,59 @@ fn a_second_watcher_is_refused_unless_it_takes_over() {
     // It restores what the first one found.
     second.signal(Signal::TERM);
     second.wait();
+    assert_eq!(program.setting(), 0);
+}
+
+/// Reported: nobody else can look at a process that a daemon watches.
+#[test]
+fn others_may_look_at_a_process_that_is_watched() {
+    let mut program = Program::new("prepared");
+    let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+    first.report(|_| true);
+    program.tell("alloc leak 10 100000 0");
+    // One report, at once: sampling is on.
+    let report = program.report(&["--every", "1h"]);
+    assert_eq!(report["samples"], 10);
+    assert_eq!(report["processes"][0]["period_bytes"], 4096);
+    // And one that stays for longer than the first watcher.
+    let mut second = program.start_watch(&JSON);
+    second.report(|it| it["samples"] == 10);
+    let mut third = program.start_watch(&JSON);
+    third.report(|it| it["samples"] == 10);
+    third.signal(Signal::TERM);
+    assert_eq!(third.wait(), Some(128 + Signal::TERM.as_raw()));
+    assert_eq!(program.setting(), 4096);
+    first.report(|it| it["samples"] == 10);
+    first.signal(Signal::TERM);
+    first.wait();
+    // The second one sets the period now, and at its end what it was before.
+    second.report(|it| it["processes"][0]["period_bytes"] == DEFAULT);
+    assert_eq!(program.setting(), DEFAULT);
+    second.signal(Signal::TERM);
+    second.wait();
+    assert_eq!(program.setting(), 0);
+}
+
+/// Who only looks follows a process through exec, and takes nothing from the other.
+#[test]
+fn a_program_that_two_watch_may_call_exec() {
+    let mut program = Program::new("prepared");
+    let mut first = program.start_watch(&[&JSON[..], &["--period", "4KiB"]].concat());
+    first.report(|_| true);
+    let mut second = program.start_watch(&JSON);
+    second.report(|_| true);
+    assert_eq!(program.tell("exec"), "ready");
+    for watcher in [&mut first, &mut second] {
+        watcher.object(|it| it["kind"] == "process_executed");
+    }
+    program.tell("alloc leak 3 100000 0");
+    for watcher in [&mut first, &mut second] {
+        watcher.report(|it| it["samples"] == 3 && it["processes"][0]["period_bytes"] == 4096);
+    }
+    for watcher in [first, second] {
+        watcher.signal(Signal::TERM);
+        watcher.wait();
+    }
     assert_eq!(program.setting(), 0);
 }
 

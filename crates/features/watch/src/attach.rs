@@ -25,6 +25,10 @@ const RECORDER: &[u8] = b"liballotrope";
 /// How long a program may take from its exec until it has its memory.
 const STARTING: Duration = Duration::from_secs(5);
 
+/// After an exec the watcher that set the period has this long to do so in the new memory, before
+/// one that only looked may.
+const PRECEDENCE: Duration = Duration::from_secs(2);
+
 /// Descriptors that are left for other things than processes: files with symbols, connections.
 const RESERVE: u64 = 32;
 
@@ -44,7 +48,7 @@ pub enum AttachError {
     NotPrepared(u32),
     /// It was started with the recorder, and has no memory.
     #[error(
-        "process {0} has the recorder, but no memory for samples: a forked process makes its own while it allocates its first MiB; otherwise it could not be made (limits of descriptors and files: `allotrope doctor`), or its descriptor was closed"
+        "process {0} has the recorder, but no memory for samples: a forked process makes its own within its first 64 KiB; otherwise it could not be made (limits of descriptors and files: `allotrope doctor`), or its descriptor was closed"
     )]
     NoMemory(u32),
     /// The kernel does not let us look at it.
@@ -68,8 +72,10 @@ pub enum AttachError {
         /// Why.
         source: ReadError,
     },
-    /// There is a watcher.
-    #[error("process {0} is being watched already; end that watcher, or add --take-over")]
+    /// There is a watcher, which controls the period.
+    #[error(
+        "process {0} is being watched already, and that watcher sets the period; leave out --period, --leave and --off to only look, or add --take-over"
+    )]
     Watched(u32),
     /// The watcher does not let go.
     #[error("process {0} is being watched, and its watcher does not let go; end that watcher")]
@@ -99,6 +105,19 @@ impl AttachError {
     }
 }
 
+/// What a watcher wants of a process: everybody may look, one may set the period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To look.
+    Read,
+    /// To set the period if nobody else does, and to look.
+    Look,
+    /// To set the period.
+    Control,
+    /// To set the period in place of another watcher.
+    TakeOver,
+}
+
 /// A process that this watcher watches.
 #[derive(Debug)]
 pub struct Attached {
@@ -109,6 +128,9 @@ pub struct Attached {
     /// The process's descriptor of the memory, in `/proc`.
     path: PathBuf,
     mapped: Mapped,
+    /// Another watcher sets the period; this one only looks, and does not try to become that one before
+    /// this moment.
+    only_looks: Option<Instant>,
     /// What the period was before the watcher came.
     before: Option<Period>,
     is_changed: bool,
@@ -123,11 +145,12 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Opens and locks the memory of a process. Nothing in it is changed yet.
+    /// Opens the memory of a process, and locks it if the period may be set. Nothing in it is
+    /// changed yet.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn new(process: u32, takes_over: bool) -> Result<Self, AttachError> {
+    pub fn new(process: u32, access: Access) -> Result<Self, AttachError> {
         let failed = |source: io::Error| match Errno::from_io_error(&source) {
             Some(Errno::MFILE | Errno::NFILE) => AttachError::TooManyFiles(process),
             _ => AttachError::Failed { process, source },
@@ -157,7 +180,7 @@ impl Attached {
             FindError::Unusable { source, .. } => AttachError::Unusable { process, source },
             FindError::Failed { source, .. } => failed(source),
         })?;
-        Self::of_file(process, descriptor, file, path, takes_over)
+        Self::of_file(process, descriptor, file, path, access)
     }
 
     fn of_file(
@@ -165,7 +188,7 @@ impl Attached {
         descriptor: OwnedFd,
         file: OwnedFd,
         path: PathBuf,
-        takes_over: bool,
+        access: Access,
     ) -> Result<Self, AttachError> {
         let mapped =
             Mapped::new(&file).map_err(|source| AttachError::Unusable { process, source })?;
@@ -173,14 +196,22 @@ impl Attached {
         State::read(mapped.memory())
             .map_err(|source| AttachError::Unreadable { process, source })?;
         let now = Period::new(mapped.memory().control.0.period.load(Relaxed));
-        let before = match lock::claim(&file, takes_over) {
-            Ok(Claim::Free) => now,
-            Ok(Claim::TakenOver(before)) => before.unwrap_or(now),
+        let claim = match access {
+            Access::Read => Ok(Claim::Held),
+            _ => lock::claim(&file, access == Access::TakeOver),
+        };
+        let (before, only_looks) = match claim {
+            Ok(Claim::Free) => (now, None),
+            Ok(Claim::TakenOver(before)) => (before.unwrap_or(now), None),
+            Ok(Claim::Held) if access == Access::Look => (now, Some(Instant::now())),
+            Ok(Claim::Held) if access == Access::Read => (now, Some(Instant::now() + PRECEDENCE)),
             Ok(Claim::Held) => return Err(AttachError::Watched(process)),
             Ok(Claim::NoAnswer) => return Err(AttachError::NoAnswer(process)),
             Err(source) => return Err(AttachError::Failed { process, source }),
         };
-        lock::publish(&file, before);
+        if only_looks.is_none() {
+            lock::publish(&file, before);
+        }
         Ok(Self {
             process,
             descriptor,
@@ -188,6 +219,7 @@ impl Attached {
             path,
             mapped,
             is_changed: before != now,
+            only_looks,
             before,
             root: root_of(process),
             executable: executable_of(process),
@@ -202,9 +234,27 @@ impl Attached {
         Period::new(self.mapped.memory().control.0.period.load(Relaxed))
     }
 
-    /// Sets the period.
+    /// Whether another watcher sets the period.
+    pub fn only_looks(&self) -> bool {
+        self.only_looks.is_some()
+    }
+
+    /// Becomes the watcher that sets the period if there is none any more. Returns whether it has
+    /// become that.
+    pub fn take_control(&mut self) -> bool {
+        let is_time = self.only_looks.is_some_and(|it| it <= Instant::now());
+        if !is_time || !matches!(lock::claim(&self.file, false), Ok(Claim::Free)) {
+            return false;
+        }
+        self.only_looks = None;
+        self.before = self.period();
+        lock::publish(&self.file, self.before);
+        true
+    }
+
+    /// Sets the period, unless another watcher does.
     pub fn set(&mut self, period: Option<Period>) {
-        if self.period() != period {
+        if self.period() != period && !self.only_looks() {
             self.is_changed = true;
             self.store(period);
         }
@@ -226,20 +276,23 @@ impl Attached {
 
     /// Lets go of the process and leaves the period as it is, for children that it forks later, too.
     pub fn leave(self) {
-        let period = self.period().map_or(0, Period::bytes);
-        let of_children = &self.mapped.memory().control.0.of_children;
-        of_children.store(period, Relaxed);
+        if !self.only_looks() {
+            let period = self.period().map_or(0, Period::bytes);
+            let of_children = &self.mapped.memory().control.0.of_children;
+            of_children.store(period, Relaxed);
+        }
         self.release();
     }
 
     /// Lets go of the process and leaves the period as it is.
     pub fn release(self) {
+        // The locks are those of the open file: one that only looks has none.
         lock::release(&self.file);
     }
 
     /// Whether another watcher wants to take over.
     pub fn is_asked_to_let_go(&self) -> bool {
-        lock::is_asked(&self.file)
+        !self.only_looks() && lock::is_asked(&self.file)
     }
 
     /// Whether it has ended, or [left](Self::has_left). Its memory stays.
@@ -295,7 +348,12 @@ impl Attached {
     /// The same process with another memory, if that is complete.
     fn next(&self, file: OwnedFd, path: PathBuf) -> Option<Self> {
         let descriptor = self.descriptor.try_clone().ok()?;
-        Self::of_file(self.process, descriptor, file, path, false).ok()
+        let access = match self.only_looks() {
+            true => Access::Read,
+            // Another watcher may have been faster.
+            false => Access::Look,
+        };
+        Self::of_file(self.process, descriptor, file, path, access).ok()
     }
 
     /// The state of the process now.
