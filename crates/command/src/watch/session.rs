@@ -106,24 +106,26 @@ impl<'a> Session<'a> {
 
     /// Opens the processes to begin with. Nothing has changed in them if that fails.
     pub fn attach_first(&mut self, processes: &BTreeSet<u32>) -> Result<(), Failure> {
-        let mut first = None;
+        let mut refused = Vec::new();
         for process in processes {
             match Attached::new(*process, self.arguments.access()) {
                 Ok(attached) => self.attached.push(attached),
-                Err(error) if self.arguments.all => {
-                    self.refuse(*process, &error);
-                    first.get_or_insert(error);
+                // One that cannot be watched is no reason to look at none.
+                Err(error) if self.arguments.all || processes.len() > 1 => {
+                    refused.push((*process, error))
                 }
                 Err(error) => return Err(failure(error)),
             }
         }
-        match first {
-            Some(error) if self.attached.is_empty() => Err(failure(error)),
-            _ => {
-                self.print_without_descriptors();
-                Ok(())
-            }
+        if self.attached.is_empty() && !refused.is_empty() {
+            let (_, error) = refused.swap_remove(0);
+            return Err(failure(error));
         }
+        for (process, error) in refused {
+            self.refuse(process, &error);
+        }
+        self.print_without_descriptors();
+        Ok(())
     }
 
     /// Waits until a program that was started has its memory, and opens it.
