@@ -36,10 +36,14 @@ const OF_MEAN: f64 = 0.25;
 /// Part of the parts of which so much is kept.
 const FILLED: f64 = 0.9;
 const MIN_SPAN: f64 = 0.5;
-const EARLIEST_END: f64 = 0.6;
+/// Values of [`MIN_SPAN`] and [`EARLIEST_END`] for programs that work without a pause: what they build
+/// in one of several steps, they need in the next.
+const MIN_SPAN_IF_BUSY: f64 = 0.985;
+const EARLIEST_END_IF_BUSY: f64 = 0.985;
+const EARLIEST_END: f64 = 0.9;
 const MIN_SHARE: f64 = 0.05;
-/// Value of [`MIN_SHARE`] for runs that are shorter than [`LONG_NS`].
-const MIN_SHARE_IF_SHORT: f64 = 0.3;
+/// Value of [`MIN_SHARE`] for programs that work without a pause.
+const MIN_SHARE_IF_BUSY: f64 = 0.3;
 const MIN_BYTES: u64 = 16 << 10;
 const MIN_BLOCKS: u64 = 32;
 /// More than this part that is freed before the maximum is work that comes and goes.
@@ -49,7 +53,7 @@ const DEEPEST_DIP: f64 = 0.2;
 const SECOND_RISE: f64 = 0.25;
 /// Shortest active time with a finding: in less nothing can tell a program that builds something
 /// from one that grows.
-const MIN_NS: u64 = 250_000_000;
+const MIN_NS: u64 = 300_000_000;
 /// Length of the run in nanoseconds from which on a growth is a problem.
 const LONG_NS: u64 = 30_000_000_000;
 
@@ -69,9 +73,9 @@ struct Growth {
 
 /// The least gain, as a part of the peak.
 fn least_share(context: &Context<'_>) -> f64 {
-    match context.duration_ns() >= LONG_NS || context.waits() {
+    match context.waits() {
         true => MIN_SHARE,
-        false => MIN_SHARE_IF_SHORT,
+        false => MIN_SHARE_IF_BUSY,
     }
 }
 
@@ -117,7 +121,11 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let span = to.saturating_sub(from);
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
-    if (span as f64) < MIN_SPAN * duration || reached < EARLIEST_END * duration {
+    let [least_span, earliest] = match context.waits() {
+        true => [MIN_SPAN, EARLIEST_END],
+        false => [MIN_SPAN_IF_BUSY, EARLIEST_END_IF_BUSY],
+    };
+    if (span as f64) < least_span * duration || reached < earliest * duration {
         return None;
     }
     let cells = context.cells(&group.sites);

@@ -35,6 +35,8 @@ const MIN_OF_A_SITE: u64 = 8;
 const MIN_BLOCKS: u64 = 32;
 const MIN_SHARE: f64 = 0.05;
 const MIN_BYTES: u64 = 1 << 20;
+/// Fewer are no problem, whatever the peak.
+const LEAST_BYTES: u64 = 64 << 10;
 const MIN_WAIT: f64 = 0.05;
 /// Part of the blocks that is freed bit by bit: not in the [`AT_ONCE`] buckets of time in which the
 /// most of them are, but in at least so many others.
@@ -134,7 +136,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     let most_blocks = curve.most_blocks().max(group.peak_blocks);
     let is_large =
         most_bytes >= MIN_BYTES || most_bytes as f64 >= MIN_SHARE * context.peak_bytes() as f64;
-    if most_blocks < MIN_BLOCKS || !is_large {
+    if most_blocks < MIN_BLOCKS || !is_large || most_bytes < LEAST_BYTES {
         return None;
     }
     let [begin, end] = context.active_ns;
@@ -155,6 +157,10 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         quantiles(&weights, [0.05, 0.25, 0.75, 0.95])
     };
     let (filled, emptied) = (by(false), by(true));
+    // What one thread has filled before it begins to empty it is a list between two steps.
+    if !is_handed_over && filled[3] <= emptied[0] {
+        return None;
+    }
     let served = served(context, &group.sites);
     if served < MIN_BLOCKS || ratio(served, group.allocations) < MIN_SERVED {
         return None;

@@ -25,7 +25,7 @@ const HIGHER: f64 = 1.5;
 const WIDEST: f64 = 0.18;
 const WIDEST_STEP: f64 = 0.4;
 const BEFORE: f64 = 0.05;
-const MIN_BYTES: u64 = 64 << 10;
+const MIN_BYTES: u64 = 128 << 10;
 const MIN_SHARE: f64 = 0.4;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
