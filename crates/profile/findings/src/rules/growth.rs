@@ -5,20 +5,22 @@
 //! whose blocks are young, are left out. It speaks if
 //!
 //! - this time is at least half of the time from the program's first allocation to its last
-//!   event, and ends in the last 40 % of it;
+//!   event, and ends in the last 10 % of it; if the program does not wait for work (it allocates in
+//!   more than 50 % of its time), it is 93 % of that time: what it builds in one of several steps,
+//!   it needs in the next;
 //! - of at least nine of the ten parts blocks are live at the maximum, at least a quarter of
 //!   the mean of all (otherwise it is a cache that throws old ones away, or work that comes and goes);
 //! - of the last third at least a quarter of the number of the first third (otherwise it is
 //!   a cache that fills up);
-//! - what is kept of the parts is at least 16 KiB and 32 blocks, and 5 % of the peak: 30 % in a short
-//!   run of a program that allocates in more than 60 % of its time, and so does not wait for work;
+//! - what is kept of the parts is at least 16 KiB and 32 blocks, and 5 % of the peak: 60 % if the
+//!   program does not wait;
 //! - at most 90 % of what was allocated until the maximum was freed before it, and no fall before it
 //!   is deeper than 20 % of the maximum;
 //! - after the maximum they do not rise again by more than a quarter of what is kept.
 //!
 //! Numbers of blocks decide, so that the doublings of a table do not hide its entries. It is a
 //! problem from 30 s on: shorter programs may build what they need until they end. It is silent if
-//! the program allocates for less than 0.25 s.
+//! the program allocates for less than 0.3 s.
 
 use allotrope_profile::trend::{LAST_THIRD, deepest_dip};
 use allotrope_profile::{BlockSum, Site};
@@ -38,12 +40,12 @@ const FILLED: f64 = 0.9;
 const MIN_SPAN: f64 = 0.5;
 /// Values of [`MIN_SPAN`] and [`EARLIEST_END`] for programs that work without a pause: what they build
 /// in one of several steps, they need in the next.
-const MIN_SPAN_IF_BUSY: f64 = 0.985;
-const EARLIEST_END_IF_BUSY: f64 = 0.985;
+const MIN_SPAN_IF_BUSY: f64 = 0.93;
+const EARLIEST_END_IF_BUSY: f64 = 0.93;
 const EARLIEST_END: f64 = 0.9;
 const MIN_SHARE: f64 = 0.05;
 /// Value of [`MIN_SHARE`] for programs that work without a pause.
-const MIN_SHARE_IF_BUSY: f64 = 0.3;
+const MIN_SHARE_IF_BUSY: f64 = 0.6;
 const MIN_BYTES: u64 = 16 << 10;
 const MIN_BLOCKS: u64 = 32;
 /// More than this part that is freed before the maximum is work that comes and goes.

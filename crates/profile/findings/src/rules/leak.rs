@@ -13,9 +13,11 @@
 //! - *all of a family*: at least 10 blocks of which none was freed. Nothing says that they are ever to
 //!   be freed, so `growth` is named instead if it speaks.
 //!
-//! They must be 4 KiB, 1 % of the peak, and of at least 4 tenths of the time from the program's
-//! first allocation to its last event, for the second and the last kind of 6:
-//! what is allocated once at the start is kept on purpose. A program that exits without freeing what it
+//! They must be 4 KiB, 1 % of the peak, no half of them one block, and of at least 9 tenths of the time
+//! from the program's first allocation to its last event: what is allocated at the start, or in one of
+//! several steps, is kept on purpose. Nor is what a program that works without a pause keeps from
+//! more than 12 sites, or what none of is freed and is less than 5 % of its peak: that is its data.
+//! A process with more than 5 leaks leaves all to the kernel. A program that exits without freeing what it
 //! has leaves everything to the kernel, on purpose, so it is silent: if more than 10 % of the
 //! blocks at the peak (and 8) leaked that are neither such leaks nor from the first
 //! tenth of the time. If the process did not exit, but was killed or is running, only the first and the

@@ -109,3 +109,30 @@ const LOOPS: [&str; 12] = [
 
 /// A dispatcher is the head of less than one of so many stacks that pass it.
 const DISPATCHED: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_a_name_says_that_it_is_a_loop() {
+        let is_loop = |name: &str| LOOPS.iter().any(|word| ends_with_word(name, word));
+        for name in [
+            "sqlite3VdbeExec",
+            "gforth_engine",
+            "ngx_single_process_cycle",
+        ] {
+            assert!(is_loop(name), "{name}");
+        }
+        for name in [
+            "rec_sex_eval_node",
+            "fcexec",
+            "bicycle",
+            "exec_words",
+            "é",
+            "",
+        ] {
+            assert!(!is_loop(name), "{name}");
+        }
+    }
+}

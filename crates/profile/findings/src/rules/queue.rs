@@ -3,7 +3,7 @@
 //! It speaks about the sites of a family whose blocks were freed in order (90 %; several readers
 //! in other threads overtake each other: 60 %) if
 //!
-//! - at least 32 of the blocks, and 5 % of the peak or 1 MiB, were live at a time, and at most
+//! - at least 32 of the blocks, 64 KiB, and 5 % of the peak or 1 MiB, were live at a time, and at most
 //!   three quarters are live at the end;
 //! - those that were freed had waited for at least 5 % of the run on average;
 //! - they are served bit by bit: without the eight buckets of time (of 256) in which the most are
@@ -11,8 +11,8 @@
 //!   others (otherwise they are a list that is freed as a whole);
 //! - it is not bounded: the first and the last time when it is nearly full (85 % of its
 //!   largest length) are less than half of the active time apart;
-//! - another thread frees 90 %, or the program allocates in at most 60 % of its time: a loop of events
-//!   hands on work to itself, and other programs their lists.
+//! - another thread frees 90 %, or the program allocates in at most 50 % of its time, and goes on to fill
+//!   it while it empties it: a loop of events hands on work to itself, and other programs their lists.
 //!
 //! Blocks that the same threads hand over, or that are in step, are one queue: a message and the node
 //! that holds it.
