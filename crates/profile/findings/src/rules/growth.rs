@@ -81,6 +81,14 @@ fn least_share(context: &Context<'_>) -> f64 {
     }
 }
 
+/// The least part of the allocating time that it takes, and the earliest end.
+fn least_span(context: &Context<'_>) -> [f64; 2] {
+    match context.waits() {
+        true => [MIN_SPAN, EARLIEST_END],
+        false => [MIN_SPAN_IF_BUSY, EARLIEST_END_IF_BUSY],
+    }
+}
+
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let floor = (context.peak_bytes() as f64 * least_share(context)) as u64;
     let large = |group: &&Group| group.bytes >= floor.max(MIN_BYTES);
@@ -123,11 +131,8 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let span = to.saturating_sub(from);
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
-    let [least_span, earliest] = match context.waits() {
-        true => [MIN_SPAN, EARLIEST_END],
-        false => [MIN_SPAN_IF_BUSY, EARLIEST_END_IF_BUSY],
-    };
-    if (span as f64) < least_span * duration || reached < earliest * duration {
+    let [least, earliest] = least_span(context);
+    if (span as f64) < least * duration || reached < earliest * duration {
         return None;
     }
     let cells = context.cells(&group.sites);
@@ -238,7 +243,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             share("kept_of_time", growth.filled),
             share("kept_of_time_threshold", FILLED),
             share("span_of_run", growth.span),
-            share("span_of_run_threshold", MIN_SPAN),
+            share("span_of_run_threshold", least_span(context)[0]),
             share("freed_before", growth.freed_before),
             share("freed_before_threshold", MOSTLY_KEPT),
         ],
