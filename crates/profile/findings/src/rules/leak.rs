@@ -16,7 +16,8 @@
 //! They must be 4 KiB, 1 % of the peak, no half of them one block, and of at least 9 tenths of the time
 //! from the program's first allocation to its last event: what is allocated at the start, or in one of
 //! several steps, is kept on purpose. Nor is what a program that works without a pause keeps from
-//! more than 12 sites, or what none of is freed and is less than 5 % of its peak: that is its data.
+//! more than 12 sites, or of which none is freed, if it is less than 5 % of the peak or more than 20 % of
+//! all allocations: that is its data.
 //! A process with more than 5 leaks leaves all to the kernel. A program that exits without freeing what it
 //! has leaves everything to the kernel, on purpose, so it is silent: if more than 10 % of the
 //! blocks at the peak (and 8) leaked that are neither such leaks nor from the first
@@ -39,6 +40,8 @@ const MIN_BYTES: u64 = 4 << 10;
 const MIN_SHARE: f64 = 0.01;
 /// The same for blocks of which none is ever freed, in a program that works without a pause.
 const MIN_SHARE_IF_BUSY: f64 = 0.05;
+/// More of all allocations is what such a program makes, not what it loses.
+const MOST_OF_ALL: f64 = 0.2;
 const FREED: u64 = 30;
 const SURVIVORS: u64 = 3;
 const SURVIVING: f64 = 0.2;
@@ -103,7 +106,8 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
 /// and not little of what it never frees.
 fn is_no_data(context: &Context<'_>, leak: &Leak) -> bool {
     let is_kept = leak.kind == Kind::AllOfFunction
-        && ratio(leak.bytes, context.peak_bytes()) < MIN_SHARE_IF_BUSY;
+        && (ratio(leak.bytes, context.peak_bytes()) < MIN_SHARE_IF_BUSY
+            || ratio(leak.blocks, context.allocations()) > MOST_OF_ALL);
     leak.sites.len() <= MOST_SITES && !is_kept
 }
 
