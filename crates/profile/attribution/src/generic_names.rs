@@ -17,6 +17,7 @@ const ALLOCATION: &[&str] = &[
     "malloc",
     "mallocz",
     "memalign",
+    "permalloc",
     "realloc",
     "reallocate",
 ];
@@ -77,13 +78,82 @@ const MAKE: &[&str] = &[
 
 /// Words that only say how, or of what size.
 const DETAIL: &[&str] = &[
-    "align", "aligned", "arena", "array", "at", "atomic", "aux", "back", "backing", "block",
-    "blocks", "byte", "bytes", "capacity", "checked", "chunk", "clear", "data", "default", "die",
-    "double", "entries", "entry", "ex", "external", "fail", "fast", "finish", "first", "fresh",
-    "front", "gc", "helper", "huge", "impl", "in", "int", "internal", "large", "last", "latin",
-    "literal", "node", "nothrow", "obj", "object", "objects", "or", "page", "pages", "pool", "ptr",
-    "raw", "safe", "size", "slow", "small", "space", "storage", "store", "sys", "tiny", "try",
-    "unsafe", "user", "utf", "virtual", "with", "zero", "zeroed",
+    "align",
+    "aligned",
+    "arena",
+    "array",
+    "at",
+    "atomic",
+    "aux",
+    "back",
+    "backing",
+    "block",
+    "blocks",
+    "byte",
+    "bytes",
+    "capacity",
+    "checked",
+    "chunk",
+    "clear",
+    "data",
+    "default",
+    "die",
+    "double",
+    "entries",
+    "entry",
+    "ex",
+    "external",
+    "fail",
+    "fast",
+    "finish",
+    "first",
+    "fresh",
+    "front",
+    "gc",
+    "helper",
+    "huge",
+    "impl",
+    "in",
+    "int",
+    "internal",
+    "large",
+    "last",
+    "latin",
+    "len",
+    "length",
+    "limited",
+    "literal",
+    "node",
+    "nothrow",
+    "obj",
+    "object",
+    "objects",
+    "or",
+    "page",
+    "pages",
+    "pool",
+    "preallocated",
+    "ptr",
+    "raw",
+    "resource",
+    "safe",
+    "size",
+    "slow",
+    "small",
+    "space",
+    "storage",
+    "store",
+    "sys",
+    "throw",
+    "tiny",
+    "try",
+    "unsafe",
+    "user",
+    "utf",
+    "virtual",
+    "with",
+    "zero",
+    "zeroed",
 ];
 
 /// First words that are no library's prefix: `by_malloc` is one way of several.
@@ -152,7 +222,10 @@ pub(crate) struct GenericName {
 /// What a function's name says, if it is generic; `None` for all others.
 pub(crate) fn generic(function: &str) -> Option<GenericName> {
     let named = |says| GenericName { says, prefix: None };
-    if function.ends_with(" as core::clone::Clone>::clone") {
+    let (_, copy) = function
+        .split_once(" as core::clone::Clone>::clone")
+        .unzip();
+    if copy.is_some_and(|inner| inner.is_empty() || inner.starts_with("::")) {
         return Some(named(Says::Copies));
     }
     let bare = untemplated(function);
@@ -345,6 +418,8 @@ mod tests {
             "app::alloc_block",
             "Minisat::xrealloc",
             "dbReallocFinish",
+            "_MagickReallocateResourceLimitedMemory",
+            "pool_permalloc<ivl_nexus_s>",
         ] {
             assert_eq!(says(name), Some(Says::Allocates), "{name}");
         }
@@ -352,11 +427,7 @@ mod tests {
 
     #[test]
     fn names_with_other_words_may_be_allocators() {
-        for name in [
-            "safe_malloc_add_2op_",
-            "_MagickReallocateResourceLimitedMemory",
-            "by_malloc",
-        ] {
+        for name in ["safe_malloc_add_2op_", "by_malloc"] {
             assert_eq!(says(name), Some(Says::MayAllocate), "{name}");
         }
     }

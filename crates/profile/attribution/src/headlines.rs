@@ -84,11 +84,7 @@ impl Headlines {
         mark_inside(&mut codes, &functions, stacks.clone());
         mark_forwarding(&mut codes, &functions, requests);
         mark_inside(&mut codes, &functions, stacks.clone());
-        // Only code without a name needs a caller that stands for it.
-        let dispatchers = match unnamed.contains(&true) {
-            true => dispatchers(&codes, &functions, stacks),
-            false => vec![false; functions.len()],
-        };
+        let dispatchers = dispatchers(&codes, &functions, stacks);
         let frames = profile.frames.iter().zip(codes.iter().zip(&functions));
         let frames = frames.map(|(frame, (&code, &function))| HeadFrame {
             code,
@@ -188,6 +184,19 @@ impl Headlines {
     pub fn function(&self, frame: u32) -> u32 {
         let number = self.functions.get(frame as usize);
         number.copied().unwrap_or(u32::MAX)
+    }
+
+    /// Whether a frame says what memory is for: it is no allocator's or standard library's, no
+    /// wrapper, and the compiler did not write its function.
+    pub fn speaks(&self, frame: u32) -> bool {
+        let frame = self.frames.get(frame as usize);
+        frame.is_some_and(HeadFrame::speaks)
+    }
+
+    /// Whether so many stacks pass a frame's function that it says little about one.
+    pub fn is_dispatcher(&self, frame: u32) -> bool {
+        let frame = self.frames.get(frame as usize);
+        frame.is_some_and(|frame| frame.is_dispatcher)
     }
 
     fn code(&self, frame: u32) -> Code {

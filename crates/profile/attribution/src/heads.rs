@@ -57,7 +57,7 @@ impl HeadFrame {
     }
 
     /// Whether it says what memory is for.
-    fn speaks(&self) -> bool {
+    pub(crate) fn speaks(&self) -> bool {
         self.code.origin > Origin::Glue && !self.code.is_wrapper && !self.is_generated
     }
 }

@@ -15,6 +15,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const MAX_ROUNDS: usize = 3;
 /// Least number of callers.
 const MIN_CALLERS: usize = 2;
+/// With so many mean sizes its callers need not all have another one.
+const MANY_SIZES: usize = 4;
 /// Functions of the C library after which wrappers are named.
 const ALLOCATORS: [&str; 7] = [
     "malloc",
@@ -33,7 +35,7 @@ pub(crate) fn of(profile: &Profile, sites: &[Site], frames: &Headlines) -> Vec<u
         .map(|site| frames.own_or_headline(site) as u32)
         .collect();
     for _ in 0..MAX_ROUNDS {
-        let mut handing_on = handing_on(sites, frames, &heads);
+        let mut handing_on = handing_on(profile, sites, frames, &heads);
         for (site, &head) in sites.iter().zip(&heads) {
             let frame = site.stack.get(head as usize);
             let named = frame.filter(|&&frame| is_named_after_allocator(profile, frame));
@@ -45,7 +47,12 @@ pub(crate) fn of(profile: &Profile, sites: &[Site], frames: &Headlines) -> Vec<u
         for (site, head) in sites.iter().zip(&mut heads) {
             let frame = site.stack.get(*head as usize);
             let is_one = frame.is_some_and(|&frame| handing_on.contains(&frames.function(frame)));
-            if is_one && let Some(caller) = caller(site, frames, *head as usize) {
+            let caller = is_one.then(|| caller(profile, site, frames, *head as usize));
+            // A caller that calls everything says less than the function itself.
+            let is_better =
+                |frame: u32| frames.origin(frame) >= Origin::Own || !frames.is_dispatcher(frame);
+            let caller = caller.flatten().filter(|&it| is_better(site.stack[it]));
+            if let Some(caller) = caller {
                 *head = caller as u32;
             }
         }
@@ -63,20 +70,30 @@ fn is_named_after_allocator(profile: &Profile, frame: u32) -> bool {
     })
 }
 
-/// The index of the next frame of the user's code whose function is another one.
-fn caller(site: &Site, frames: &Headlines, head: usize) -> Option<usize> {
-    let function = frames.function(*site.stack.get(head)?);
-    let mut outer = site.stack.iter().enumerate().skip(head + 1);
+/// The index of the next frame that says something and is of another function: one that has a
+/// name, or is of the same module.
+fn caller(profile: &Profile, site: &Site, frames: &Headlines, head: usize) -> Option<usize> {
+    let head_frame = *site.stack.get(head)?;
+    let function = frames.function(head_frame);
+    let module = |frame: u32| profile.frames.get(frame as usize).map(|it| it.module);
     let is_next = |frame: u32| {
-        frames.origin(frame) > Origin::UnnamedLibrary && frames.function(frame) != function
+        frames.speaks(frame)
+            && frames.function(frame) != function
+            && (!frames.origin(frame).is_unnamed() || module(frame) == module(head_frame))
     };
+    let mut outer = site.stack.iter().enumerate().skip(head + 1);
     outer
         .find(|&(_, &frame)| is_next(frame))
         .map(|(index, _)| index)
 }
 
 /// The functions that only hand on requests.
-fn handing_on(sites: &[Site], frames: &Headlines, heads: &[u32]) -> FxHashSet<u32> {
+fn handing_on(
+    profile: &Profile,
+    sites: &[Site],
+    frames: &Headlines,
+    heads: &[u32],
+) -> FxHashSet<u32> {
     // By function and caller: blocks and bytes.
     let mut requests: FxHashMap<(u32, u32), [u64; 2]> = FxHashMap::default();
     // Functions that call one which allocates.
@@ -86,7 +103,7 @@ fn handing_on(sites: &[Site], frames: &Headlines, heads: &[u32]) -> FxHashSet<u3
             continue;
         };
         let function = frames.function(frame);
-        match caller(site, frames, head as usize) {
+        match caller(profile, site, frames, head as usize) {
             Some(next) => {
                 let outer = frames.function(site.stack[next]);
                 calls.insert(outer);
@@ -112,7 +129,7 @@ fn handing_on(sites: &[Site], frames: &Headlines, heads: &[u32]) -> FxHashSet<u3
         !calls.contains(function)
             && callers >= MIN_CALLERS
             && sizes.len() >= MIN_CALLERS
-            && sizes.len() * 2 >= callers
+            && (sizes.len() * 2 >= callers || sizes.len() >= MANY_SIZES)
     });
     sizes.into_keys().collect()
 }

@@ -7,7 +7,7 @@ use crate::curve::{Hump, median};
 use crate::numbers::ratio;
 
 /// Largest part of its time in which a process that waits for its work allocates anything.
-const WAITING: f64 = 0.6;
+const WAITING: f64 = 0.5;
 /// Part of the time in which a program does something else, and by how much less it does that
 /// during a step of its own that takes long.
 const OTHERS: f64 = 0.1;

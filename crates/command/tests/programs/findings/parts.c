@@ -8,6 +8,7 @@
 // `parts backlog`: one thread: 50 requests of 400 bytes come in each step, and 20 are
 // served, the oldest first; all are freed at the end. At most 30 * 60 wait.
 // `parts limited`: as `backlog`, but no more come in than are served, 20.
+// `parts steps`: 1,200 requests come in the first 20 steps, and 30 are served in each of the 40 others.
 // `parts history`: as `backlog`, but nothing is served: it only grows, and is freed at the end
 // in the order of allocation.
 // `parts rest`: step 10 makes 30,000 nodes of 120 bytes, frees all but every 50th, and the 600 that are left
@@ -123,9 +124,14 @@ int main(int argc, char **argv) {
                     free(nodes[i]);
         } else if (strcmp(kind, "rest")) {
             int arrive = !strcmp(kind, "limited") ? 20 : 50;
+            int served = strcmp(kind, "history") ? 20 : 0;
+            if (!strcmp(kind, "steps")) {
+                arrive = step < 20 ? 60 : 0;
+                served = step < 20 ? 0 : 30;
+            }
             for (int i = 0; i < arrive; i++)
                 receive(i);
-            for (int i = 0; i < 20 && strcmp(kind, "history"); i++)
+            for (int i = 0; i < served; i++)
                 serve();
         }
         nanosleep(&pause, NULL);

@@ -5,20 +5,22 @@
 //! whose blocks are young, are left out. It speaks if
 //!
 //! - this time is at least half of the time from the program's first allocation to its last
-//!   event, and ends in the last 40 % of it;
+//!   event, and ends in the last 10 % of it; if the program does not wait for work (it allocates in
+//!   more than 50 % of its time), it is 93 % of that time: what it builds in one of several steps,
+//!   it needs in the next;
 //! - of at least nine of the ten parts blocks are live at the maximum, at least a quarter of
 //!   the mean of all (otherwise it is a cache that throws old ones away, or work that comes and goes);
 //! - of the last third at least a quarter of the number of the first third (otherwise it is
 //!   a cache that fills up);
-//! - what is kept of the parts is at least 16 KiB and 32 blocks, and 5 % of the peak: 30 % in a short
-//!   run of a program that allocates in more than 60 % of its time, and so does not wait for work;
+//! - what is kept of the parts is at least 16 KiB and 32 blocks, and 5 % of the peak: 60 % if the
+//!   program does not wait;
 //! - at most 90 % of what was allocated until the maximum was freed before it, and no fall before it
 //!   is deeper than 20 % of the maximum;
 //! - after the maximum they do not rise again by more than a quarter of what is kept.
 //!
 //! Numbers of blocks decide, so that the doublings of a table do not hide its entries. It is a
 //! problem from 30 s on: shorter programs may build what they need until they end. It is silent if
-//! the program allocates for less than 0.25 s.
+//! the program allocates for less than 0.3 s.
 
 use allotrope_profile::trend::{LAST_THIRD, deepest_dip};
 use allotrope_profile::{BlockSum, Site};
@@ -36,10 +38,14 @@ const OF_MEAN: f64 = 0.25;
 /// Part of the parts of which so much is kept.
 const FILLED: f64 = 0.9;
 const MIN_SPAN: f64 = 0.5;
-const EARLIEST_END: f64 = 0.6;
+/// Values of [`MIN_SPAN`] and [`EARLIEST_END`] for programs that work without a pause: what they build
+/// in one of several steps, they need in the next.
+const MIN_SPAN_IF_BUSY: f64 = 0.93;
+const EARLIEST_END_IF_BUSY: f64 = 0.93;
+const EARLIEST_END: f64 = 0.9;
 const MIN_SHARE: f64 = 0.05;
-/// Value of [`MIN_SHARE`] for runs that are shorter than [`LONG_NS`].
-const MIN_SHARE_IF_SHORT: f64 = 0.3;
+/// Value of [`MIN_SHARE`] for programs that work without a pause.
+const MIN_SHARE_IF_BUSY: f64 = 0.6;
 const MIN_BYTES: u64 = 16 << 10;
 const MIN_BLOCKS: u64 = 32;
 /// More than this part that is freed before the maximum is work that comes and goes.
@@ -49,7 +55,7 @@ const DEEPEST_DIP: f64 = 0.2;
 const SECOND_RISE: f64 = 0.25;
 /// Shortest active time with a finding: in less nothing can tell a program that builds something
 /// from one that grows.
-const MIN_NS: u64 = 250_000_000;
+const MIN_NS: u64 = 300_000_000;
 /// Length of the run in nanoseconds from which on a growth is a problem.
 const LONG_NS: u64 = 30_000_000_000;
 
@@ -69,9 +75,17 @@ struct Growth {
 
 /// The least gain, as a part of the peak.
 fn least_share(context: &Context<'_>) -> f64 {
-    match context.duration_ns() >= LONG_NS || context.waits() {
+    match context.waits() {
         true => MIN_SHARE,
-        false => MIN_SHARE_IF_SHORT,
+        false => MIN_SHARE_IF_BUSY,
+    }
+}
+
+/// The least part of the allocating time that it takes, and the earliest end.
+fn least_span(context: &Context<'_>) -> [f64; 2] {
+    match context.waits() {
+        true => [MIN_SPAN, EARLIEST_END],
+        false => [MIN_SPAN_IF_BUSY, EARLIEST_END_IF_BUSY],
     }
 }
 
@@ -117,7 +131,8 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let span = to.saturating_sub(from);
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
-    if (span as f64) < MIN_SPAN * duration || reached < EARLIEST_END * duration {
+    let [least, earliest] = least_span(context);
+    if (span as f64) < least * duration || reached < earliest * duration {
         return None;
     }
     let cells = context.cells(&group.sites);
@@ -228,7 +243,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
             share("kept_of_time", growth.filled),
             share("kept_of_time_threshold", FILLED),
             share("span_of_run", growth.span),
-            share("span_of_run_threshold", MIN_SPAN),
+            share("span_of_run_threshold", least_span(context)[0]),
             share("freed_before", growth.freed_before),
             share("freed_before_threshold", MOSTLY_KEPT),
         ],

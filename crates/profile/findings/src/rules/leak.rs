@@ -13,9 +13,12 @@
 //! - *all of a family*: at least 10 blocks of which none was freed. Nothing says that they are ever to
 //!   be freed, so `growth` is named instead if it speaks.
 //!
-//! They must be 4 KiB, 1 % of the peak, and of at least 4 tenths of the time from the program's
-//! first allocation to its last event, for the second and the last kind of 6:
-//! what is allocated once at the start is kept on purpose. A program that exits without freeing what it
+//! They must be 4 KiB, 1 % of the peak, no half of them one block, and of at least 9 tenths of the time
+//! from the program's first allocation to its last event: what is allocated at the start, or in one of
+//! several steps, is kept on purpose. Nor is what a program that works without a pause keeps from
+//! more than 12 sites, or of which none is freed, if it is less than 5 % of the peak or more than 20 % of
+//! all allocations: that is its data.
+//! A process with more than 5 leaks leaves all to the kernel. A program that exits without freeing what it
 //! has leaves everything to the kernel, on purpose, so it is silent: if more than 10 % of the
 //! blocks at the peak (and 8) leaked that are neither such leaks nor from the first
 //! tenth of the time. If the process did not exit, but was killed or is running, only the first and the
@@ -35,6 +38,10 @@ use crate::rank::Candidate;
 
 const MIN_BYTES: u64 = 4 << 10;
 const MIN_SHARE: f64 = 0.01;
+/// The same for blocks of which none is ever freed, in a program that works without a pause.
+const MIN_SHARE_IF_BUSY: f64 = 0.05;
+/// More of all allocations is what such a program makes, not what it loses.
+const MOST_OF_ALL: f64 = 0.2;
 const FREED: u64 = 30;
 const SURVIVORS: u64 = 3;
 const SURVIVING: f64 = 0.2;
@@ -42,8 +49,13 @@ const NEARLY_ALL: f64 = 0.8;
 const OLDER: u64 = 10;
 const OLDER_OF_RUN: f64 = 0.02;
 const TENTHS: usize = 4;
+const TENTHS_OF_PATH: usize = 9;
 const WHOLE_FUNCTION: u64 = 10;
-const TENTHS_OF_FUNCTION: usize = 6;
+const TENTHS_OF_FUNCTION: usize = 9;
+/// A process with more kinds of leaks leaves what it has to the kernel.
+const MOST_LEAKS: usize = 5;
+/// What a program that works without a pause keeps from more sites is its data, and no leak.
+const MOST_SITES: usize = 12;
 const LEFT_BY_OTHERS: f64 = 0.1;
 const FEW_LEFT: u64 = 8;
 
@@ -73,12 +85,39 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
     let families = context.families.iter();
     let floor = ((context.peak_bytes() as f64 * MIN_SHARE) as u64).max(MIN_BYTES);
     let leaking = families.filter(|family| family.leaked_bytes >= floor);
-    leaking
-        .filter_map(|family| {
-            let leak = leak(context, family)?;
-            (leak.bytes >= floor).then(|| candidate(context, family, &leak, is_clean))
-        })
+    let leaks = leaking.filter_map(|family| {
+        let leak = leak(context, family)?;
+        let holds = leak.bytes >= floor
+            && is_repeated(context, &leak)
+            && (context.waits() || is_no_data(context, &leak));
+        holds.then_some((family, leak))
+    });
+    let leaks: Vec<_> = leaks.collect();
+    if leaks.len() > MOST_LEAKS {
+        return Vec::new();
+    }
+    let leaks = leaks.iter();
+    leaks
+        .map(|(family, leak)| candidate(context, family, leak, is_clean))
         .collect()
+}
+
+/// Whether what a program leaves that works without a pause is more than its data: from few sites,
+/// and not little of what it never frees.
+fn is_no_data(context: &Context<'_>, leak: &Leak) -> bool {
+    let is_kept = leak.kind == Kind::AllOfFunction
+        && (ratio(leak.bytes, context.peak_bytes()) < MIN_SHARE_IF_BUSY
+            || ratio(leak.blocks, context.allocations()) > MOST_OF_ALL);
+    leak.sites.len() <= MOST_SITES && !is_kept
+}
+
+/// Whether no single block is most of it: a table that is made once is kept on purpose.
+fn is_repeated(context: &Context<'_>, leak: &Leak) -> bool {
+    let largest = leak.sites.iter().map(|&site| {
+        let of_site = context.evidence_of(site).largest;
+        of_site.min(context.site(site).leaked_bytes)
+    });
+    largest.max().unwrap_or(0) <= leak.bytes / 2
 }
 
 fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
@@ -105,7 +144,13 @@ fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
             let nearly = || exited.then(|| nearly_all(context, &path)).flatten();
             found.extend(some.or_else(nearly));
         } else if path.freed == 0 && group.freed >= FREED && (exited || few(group)) {
-            found.extend(all_of(context, &path, Kind::AllOfPath, SURVIVORS, TENTHS));
+            found.extend(all_of(
+                context,
+                &path,
+                Kind::AllOfPath,
+                SURVIVORS,
+                TENTHS_OF_PATH,
+            ));
         }
     }
     // One kind: the one with the most blocks.
@@ -177,7 +222,7 @@ fn some_of_many(context: &Context<'_>, path: &Group) -> Option<Leak> {
         blocks += cell.blocks;
         bytes += cell.bytes;
     }
-    let many = blocks >= SURVIVORS && tenths(context, &sites) >= TENTHS;
+    let many = blocks >= SURVIVORS && tenths(context, &sites) >= TENTHS_OF_PATH;
     many.then_some(Leak {
         kind: Kind::SomeOfMany,
         sites,

@@ -3,7 +3,7 @@
 //! It speaks about the sites of a family whose blocks were freed in order (90 %; several readers
 //! in other threads overtake each other: 60 %) if
 //!
-//! - at least 32 of the blocks, and 5 % of the peak or 1 MiB, were live at a time, and at most
+//! - at least 32 of the blocks, 64 KiB, and 5 % of the peak or 1 MiB, were live at a time, and at most
 //!   three quarters are live at the end;
 //! - those that were freed had waited for at least 5 % of the run on average;
 //! - they are served bit by bit: without the eight buckets of time (of 256) in which the most are
@@ -11,8 +11,8 @@
 //!   others (otherwise they are a list that is freed as a whole);
 //! - it is not bounded: the first and the last time when it is nearly full (85 % of its
 //!   largest length) are less than half of the active time apart;
-//! - another thread frees 90 %, or the program allocates in at most 60 % of its time: a loop of events
-//!   hands on work to itself, and other programs their lists.
+//! - another thread frees 90 %, or the program allocates in at most 50 % of its time, and goes on to fill
+//!   it while it empties it: a loop of events hands on work to itself, and other programs their lists.
 //!
 //! Blocks that the same threads hand over, or that are in step, are one queue: a message and the node
 //! that holds it.
@@ -35,6 +35,8 @@ const MIN_OF_A_SITE: u64 = 8;
 const MIN_BLOCKS: u64 = 32;
 const MIN_SHARE: f64 = 0.05;
 const MIN_BYTES: u64 = 1 << 20;
+/// Fewer are no problem, whatever the peak.
+const LEAST_BYTES: u64 = 64 << 10;
 const MIN_WAIT: f64 = 0.05;
 /// Part of the blocks that is freed bit by bit: not in the [`AT_ONCE`] buckets of time in which the
 /// most of them are, but in at least so many others.
@@ -134,7 +136,7 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     let most_blocks = curve.most_blocks().max(group.peak_blocks);
     let is_large =
         most_bytes >= MIN_BYTES || most_bytes as f64 >= MIN_SHARE * context.peak_bytes() as f64;
-    if most_blocks < MIN_BLOCKS || !is_large {
+    if most_blocks < MIN_BLOCKS || !is_large || most_bytes < LEAST_BYTES {
         return None;
     }
     let [begin, end] = context.active_ns;
@@ -155,6 +157,10 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         quantiles(&weights, [0.05, 0.25, 0.75, 0.95])
     };
     let (filled, emptied) = (by(false), by(true));
+    // What one thread has filled before it begins to empty it is a list between two steps.
+    if !is_handed_over && filled[3] <= emptied[0] {
+        return None;
+    }
     let served = served(context, &group.sites);
     if served < MIN_BLOCKS || ratio(served, group.allocations) < MIN_SERVED {
         return None;

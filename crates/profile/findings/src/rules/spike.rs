@@ -3,7 +3,7 @@
 //!
 //! The *usual* live bytes are their median while the program allocates. It speaks if
 //!
-//! - the peak is at least one and a half times as high, and 64 KiB higher;
+//! - the peak is at least one and a half times as high, and 128 KiB higher;
 //! - the live bytes are above a quarter of the rise for at most 18 % of the active time, in one piece
 //!   or in several; or for 40 % within one step of the program, in which it does not do what it does
 //!   before and after again and again: on a busy machine a step takes longer, and the waiting between
@@ -25,7 +25,7 @@ const HIGHER: f64 = 1.5;
 const WIDEST: f64 = 0.18;
 const WIDEST_STEP: f64 = 0.4;
 const BEFORE: f64 = 0.05;
-const MIN_BYTES: u64 = 64 << 10;
+const MIN_BYTES: u64 = 128 << 10;
 const MIN_SHARE: f64 = 0.4;
 
 pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
