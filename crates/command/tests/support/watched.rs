@@ -92,14 +92,10 @@ pub fn read(file: &OwnedFd) -> State {
 /// Waits until the holder of this full name has the memory that the process has now.
 #[track_caller]
 pub fn wait_for_holder(full_name: &str, process: u32) {
-    let began = state_of(process).process.began;
-    // It also has those of processes that another version of Allotrope has prepared.
-    let is_it = |file: &OwnedFd| {
-        let mapped = Mapped::new(file).expect("a mapping");
-        State::read(mapped.memory()).is_ok_and(|state| {
-            state.process.id == u64::from(process) && state.process.began == began
-        })
-    };
+    // A program that was executed began when its process did, but its memory is another file.
+    let inode = |file: &OwnedFd| rustix::fs::fstat(file).expect("a status").st_ino;
+    let memory = inode(&find(process).expect("a memory"));
+    let is_it = |file: &OwnedFd| inode(file) == memory;
     until("the holder has the memory", || {
         kept(full_name).iter().any(is_it)
     });
