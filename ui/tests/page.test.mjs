@@ -821,10 +821,15 @@ int main(void) {
 
   test_("comparison: opens with the answer, and has the entries of diff", async () => {
     const page = await at(compared());
+    const totals = () => page.$$eval(".totals div", (all) => all.map((it) => it.textContent.replace(/\s+/g, " ").trim()));
+    // 16,000 bytes before, 288 after: of the bytes a larger part is gone than of the allocations.
+    assert.equal((await text(page, "h1")).replaceAll("\u00a0", " "), "Allocated bytes fall from 15.6 KiB to 288 B: −9.8 KiB in first_phase.");
+    assert.deepEqual(await totals(), ["Before15.6 KiB", "After288 B", "Difference▼ 15.3 KiB −98.2 %"]);
+    await page.click(".choice button ::-p-text(Allocations)");
+    await until(page, () => document.querySelector("h1").textContent.startsWith("Allocations"));
     // 30 allocations before, 10 after.
     assert.equal(await text(page, "h1"), "Allocations fall from 30 to 10: −20 in second_phase.");
-    const totals = await page.$$eval(".totals div", (all) => all.map((it) => it.textContent.replace(/\s+/g, " ").trim()));
-    assert.deepEqual(totals, ["Before30", "After10", "Difference▼ 20 −66.7 %"]);
+    assert.deepEqual(await totals(), ["Before30", "After10", "Difference▼ 20 −66.7 %"]);
     const shown = await rows(page);
     const figures = shown.map(([kind, , , before, after, difference]) => [kind, before, after, difference]);
     assert.deepEqual(figures, [["− gone", "20", "0", "−20"], ["− gone", "10", "0", "−10"], ["+ new", "0", "7", "+7"], ["+ new", "0", "3", "+3"]]);
@@ -842,7 +847,7 @@ int main(void) {
   });
 
   test_("comparison: sorts, filters by kind and by words, and a link shows the same", async () => {
-    const page = await at(compared());
+    const page = await at(compared(), "#/changes?m=allocations");
     const differences = async () => (await rows(page)).map((it) => it[5]);
     await page.click("th button ::-p-text(After)");
     assert.deepEqual((await differences()).slice(0, 2), ["+7", "+3"]);
@@ -853,7 +858,7 @@ int main(void) {
     await page.type("#search", "first_ph");
     await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
     await until(page, () => location.hash.includes("q=first_ph"));
-    assert.match(await hash(page), /^#\/changes\?k=gone&q=first_ph&sort=signed$/);
+    assert.match(await hash(page), /^#\/changes\?m=allocations&k=gone&q=first_ph&sort=signed$/);
     const again = await at(compared(), await hash(page));
     assert.deepEqual(await rows(again), await rows(page));
     assert.equal(await text(again, ".search .quiet"), "1\u00a0entry, −10");
@@ -867,21 +872,21 @@ int main(void) {
     await press("j", "j", "k", "Enter");
     await until(page, () => document.querySelector("tr.detail .frames") !== null);
     const frames = await page.$$eval(".frames code", (all) => all.map((it) => it.textContent));
-    assert.deepEqual(frames.slice(0, 2), ["second_phase", "main"]);
-    assert.equal(await text(page, ".frames li.head code"), "second_phase");
+    assert.deepEqual(frames.slice(0, 2), ["first_phase", "main"]);
+    assert.equal(await text(page, ".frames li.head code"), "first_phase");
     await press("Escape");
     await until(page, () => document.querySelector("tr.detail") === null);
     await press("m");
-    await until(page, () => location.hash === "#/changes?m=bytes");
+    await until(page, () => location.hash === "#/changes?m=allocations");
     await press("/");
     await page.keyboard.type("evil");
     await until(page, () => document.querySelectorAll(".changes tr.opens").length === 1);
     await press("Escape", "Escape", "2");
     await until(page, () => location.hash.startsWith("#/flame") && document.activeElement?.className === "flame");
     await press("ArrowDown", "ArrowDown", "ArrowDown");
-    // The widest: 10,000 bytes that are gone.
-    await until(page, () => /first_phase/.test(document.querySelector(".strip code").textContent));
-    assert.match(await text(page, ".strip"), /− first_phase.*9\.8.KiB → 0.B \(−9\.8.KiB\)/);
+    // The widest: 20 allocations that are gone.
+    await until(page, () => /second_phase/.test(document.querySelector(".strip code").textContent));
+    assert.match(await text(page, ".strip"), /− second_phase.*20 → 0 \(−20\)/);
     await press("Enter");
     await until(page, () => location.hash.includes("z="));
     await press("Escape");

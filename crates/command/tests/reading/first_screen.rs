@@ -59,6 +59,20 @@ fn resident_memory_stands_beside_live_bytes() {
     printed(&recording, "report", &[]).has("resident up to");
 }
 
+/// Each of two programs has a hundred threads with a block of 100 bytes at a time: what is resident is
+/// far more than what is live.
+#[test]
+fn what_else_is_resident_in_several_processes_is_said() {
+    let program = compiled("figures.c");
+    let script = format!("{0} resident & {0} resident; wait", program.display());
+    let recording = record("/bin/sh").args(["-c", &script]).run().ok();
+    let text = printed(&recording, "report", &[]);
+    let line = text.lines().find(|it| it.contains("resident up to "));
+    let line = line.expect("a line about resident memory");
+    assert!(line.contains(" more: shared pages, code, stacks"), "{text}");
+    assert!(text.lines().count() <= 22, "{text}");
+}
+
 /// `unnamed_rows` has blocks of a library without names: of 200,000 bytes below `rows`, and of
 /// 100,000 below `columns`.
 #[test]

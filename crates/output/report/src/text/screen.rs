@@ -246,7 +246,11 @@ fn curve(profile: &Profile, process: &Process, width: usize) -> Vec<String> {
     let room = width - BEFORE_CURVE;
     let points = process.resident.iter();
     let most = points.map(ResidentPoint::program_bytes).max();
-    let resident = resident(most.unwrap_or(0), totals.peak_bytes);
+    let resident = resident(
+        most.unwrap_or(0),
+        totals.peak_bytes,
+        "code, stacks, freed blocks",
+    );
     match resident {
         Some(resident) if columns(&text) + columns(&resident) + 3 <= room => {
             lines.push(format!("{:BEFORE_CURVE$}{text} · {resident}", ""));
@@ -261,8 +265,8 @@ fn curve(profile: &Profile, process: &Process, width: usize) -> Vec<String> {
 }
 
 /// The most resident memory beside the most live bytes, and what else it has in it if it is larger
-/// by more than a quarter; `None` if it was not sampled.
-fn resident(most: u64, peak: u64) -> Option<String> {
+/// by more than a quarter: `others`; `None` if it was not sampled.
+fn resident(most: u64, peak: u64, others: &str) -> Option<String> {
     if most == 0 {
         return None;
     }
@@ -275,33 +279,39 @@ fn resident(most: u64, peak: u64) -> Option<String> {
             bytes(most)
         ),
         (false, more) => format!(
-            "resident up to {}, {} more: code, stacks, freed blocks",
+            "resident up to {}, {} more: {others}",
             bytes(most),
             bytes(more)
         ),
     })
 }
 
-/// The live bytes of all processes together over the run; `None` if only some are shown, or
-/// nothing was live.
-fn together(profile: &Profile, shown: &[&Process], width: usize) -> Option<String> {
+/// The live bytes of all processes together over the run, and what was resident in all of them;
+/// empty if only some are shown, or nothing was live.
+fn together(profile: &Profile, shown: &[&Process], width: usize) -> Vec<String> {
     if shown.len() < profile.processes.len() {
-        return None;
+        return Vec::new();
     }
     let sums = sum_of_live(profile);
-    let most = sums.iter().copied().max().filter(|&most| most > 0)?;
-    let resident = sum_of_resident(profile).into_iter().max();
-    let resident = match resident.filter(|&resident| resident > 0) {
-        Some(resident) => format!(", {} resident", bytes(resident)),
-        None => String::new(),
+    let Some(most) = sums.iter().copied().max().filter(|&most| most > 0) else {
+        return Vec::new();
     };
-    let text = format!("  up to {} live together{resident}", bytes(most));
+    let text = format!("  up to {} live together", bytes(most));
+    let resident_bytes = sum_of_resident(profile).into_iter().max();
+    // A page that several processes share is resident in each of them.
+    let resident = resident(
+        resident_bytes.unwrap_or(0),
+        most,
+        "shared pages, code, stacks, freed blocks",
+    );
     let count = width.saturating_sub(columns(&text) + 2).min(MAX_CURVE);
     let parts = sums.chunks(sums.len().div_ceil(count.max(1)));
     let parts: Vec<u64> = parts
         .map(|it| it.iter().copied().max().unwrap_or(0))
         .collect();
-    Some(format!("  {}{text}", chart::bars(&parts)))
+    let resident = resident.map(|it| cut(&format!("  {it}"), width));
+    let curve = format!("  {}{text}", chart::bars(&parts));
+    std::iter::once(curve).chain(resident).collect()
 }
 
 /// When the peak was, as a share of the run.
