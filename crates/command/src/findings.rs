@@ -64,7 +64,7 @@ impl FindingArguments {
 }
 
 /// The rule of this name.
-fn parse(name: &str) -> Result<Rule, String> {
+pub fn parse(name: &str) -> Result<Rule, String> {
     Rule::of_name(name).ok_or_else(|| {
         let names: Vec<&str> = Rule::ALL.iter().map(|rule| rule.name()).collect();
         format!(

@@ -1,6 +1,7 @@
 //! `allotrope show`: a finding, a site or a function in full.
 
 mod blocks;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,6 +27,7 @@ use crate::progress::{Progress, reader};
 use crate::report;
 use crate::sampled;
 use crate::style::{Color, style};
+use crate::suppressions::SuppressionArguments;
 use crate::values;
 
 /// Shown at the end of the subcommand's help.
@@ -33,6 +35,9 @@ pub const AFTER_HELP: &str = "\
 WHAT is the number of a finding, as `allotrope report` shows them (1); the number of a
 site, as the lists of `report --lists` show them (site:7); or the name of a function, or
 a part of it.
+
+`--why RULE` shows why there is such a finding or none: its conditions with the numbers of
+this run beside the limits; `show FILE WHAT --why RULE` for one function.
 
 Exit status: 0 if the trace could be read, 1 if allotrope failed, 2 if the file is no
 trace or has no such finding, site or function.";
@@ -52,10 +57,27 @@ pub struct Arguments {
     top: u32,
     #[command(flatten)]
     blocks: blocks::BlockArguments,
+    /// Show why RULE has a finding or none: its conditions with the numbers of this run
+    ///
+    /// For the candidates that come nearest, or, with WHAT, for those that it has blocks of.
+    /// docs/findings.md has the rules; `all` shows all of them.
+    #[arg(long, value_name = "RULE", value_parser = why::Rules::parse, group = "in_detail")]
+    why: Option<why::Rules>,
+    /// The format of what --blocks and --why show
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        requires = "in_detail"
+    )]
+    format: Format,
     #[command(flatten)]
     glue: GlueArguments,
     #[command(flatten)]
     findings: FindingArguments,
+    #[command(flatten)]
+    suppressions: SuppressionArguments,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
     #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path,
           hide_short_help = true)]
@@ -78,6 +100,13 @@ pub struct Arguments {
     pub input: InputLimit,
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
 /// Reads the trace and prints what is wanted.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = match split(&arguments.trace) {
@@ -98,6 +127,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let refused = [
             (source_path, "--source-path"),
             (arguments.blocks.blocks, "--blocks"),
+            (arguments.why.is_some(), "--why"),
+            (arguments.suppressions.is_given(), "--suppressions"),
         ];
         sampled::refuse(path, &refused)?;
         let options = SampledTextOptions {
@@ -111,7 +142,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return sampled::show(path, &profile, what, &options, arguments.pager);
     }
     if let Some(stacks) = Stacks::read(&reader, path)? {
-        stacks.refuse(&[(arguments.blocks.blocks, "--blocks")])?;
+        stacks.refuse(&[
+            (arguments.blocks.blocks, "--blocks"),
+            (arguments.why.is_some(), "--why"),
+            (arguments.suppressions.is_given(), "--suppressions"),
+        ])?;
         let lines = SourceLines::new(arguments.source_path.clone(), None);
         let options = TextOptions {
             style: style(arguments.color),
@@ -143,6 +178,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
         source: Some(Rc::new(lines.compared_with_build(&profile))),
+        suppressions: arguments.suppressions.read()?,
         ..TextOptions::default()
     };
     let glue = arguments.glue.read()?;
@@ -155,22 +191,31 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         merge: false,
         top: None,
     };
-    let Some(what) = &arguments.what else {
+    let what = arguments.what.as_deref();
+    let subject = what.map(|what| subject(what, path, &screen, &options));
+    let subject = subject.transpose()?;
+    if let Some(rules) = &arguments.why {
+        let how = (&arguments.findings, &options);
+        let output = (arguments.format, arguments.pager);
+        why::print(&screen, rules, subject.as_ref(), how, output)?;
+        return Ok(FINE);
+    }
+    let Some(subject) = subject else {
         arguments
             .pager
             .print(|output| text::write_findings(&screen, &options, output))?;
         return Ok(FINE);
     };
-    let subject = subject(what, path, &screen, &options)?;
     if arguments.blocks.blocks {
-        let (of, pager) = ((&attributed, &glue), arguments.pager);
+        let of = (&attributed, &glue);
+        let output = (arguments.format, arguments.pager);
         blocks::print(
             &mut recording,
             &subject,
             of,
             &arguments.blocks,
             &options,
-            pager,
+            output,
         )?;
         return Ok(FINE);
     }

@@ -7,6 +7,7 @@ use allotrope_report::text::{self, Subject, TextOptions};
 use allotrope_report::{BlockOrder, SelectedBlocks, write_blocks_json};
 use allotrope_text::numbers::duration;
 
+use super::Format;
 use crate::exit_status::Failure;
 use crate::pager::PagerArguments;
 use crate::progress::Progress;
@@ -20,7 +21,7 @@ pub struct BlockArguments {
     ///
     /// Each with its time, size, lifetime and threads. A recording has the stacks that freed
     /// blocks with `record --free-stacks`.
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "what", group = "in_detail")]
     pub blocks: bool,
     /// The order of the blocks
     #[arg(
@@ -39,15 +40,6 @@ pub struct BlockArguments {
     /// List only blocks that were allocated before TIME
     #[arg(long, value_name = "TIME", value_parser = Moment::parse, requires = "blocks")]
     to: Option<Moment>,
-    /// The format of the list
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value_t,
-        requires = "blocks"
-    )]
-    format: Format,
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
@@ -61,13 +53,6 @@ enum Order {
     Lifetime,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    #[default]
-    Text,
-    Json,
-}
-
 /// Prints the blocks of a subject. `glue` is that of `attributed`.
 pub fn print(
     recording: &mut Recording,
@@ -75,7 +60,7 @@ pub fn print(
     (attributed, glue): (&Attributed<'_>, &Glue),
     arguments: &BlockArguments,
     options: &TextOptions,
-    pager: PagerArguments,
+    (format, pager): (Format, PagerArguments),
 ) -> Result<(), Failure> {
     let profile = attributed.profile;
     let (from, to) = (arguments.from.as_ref(), arguments.to.as_ref());
@@ -115,7 +100,7 @@ pub fn print(
             &of_all
         }
     };
-    if arguments.format == Format::Json {
+    if format == Format::Json {
         return standard_output::print(|output| {
             write_blocks_json(attributed.profile, &subject.title, &selected, output)
         });

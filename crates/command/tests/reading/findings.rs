@@ -32,7 +32,7 @@ const RUNS: usize = 5;
 
 /// Passes if the test passes in one of several runs: a busy machine may stop a program of
 /// half a second at any time for as long, and then its heap has another course.
-fn in_some_run(test: impl Fn()) {
+pub fn in_some_run(test: impl Fn()) {
     for _ in 1..RUNS {
         if catch_unwind(AssertUnwindSafe(&test)).is_ok() {
             return;

@@ -32,4 +32,5 @@ mod shown_names;
 mod stat;
 mod time_ranges;
 mod view;
+mod why;
 mod windows_shown;

@@ -63,15 +63,22 @@ impl Serialize for Numbers<'_> {
         let numbers = &self.0.numbers;
         let mut map = serializer.serialize_map(Some(numbers.len()))?;
         for number in numbers {
-            match number.value {
-                Value::Count(value) | Value::Bytes(value) | Value::Nanoseconds(value) => {
-                    map.serialize_entry(number.name, &value)?;
-                }
-                Value::Share(value) | Value::Number(value) => {
-                    map.serialize_entry(number.name, &value)?;
-                }
-            }
+            serialize_value(&mut map, number.name, number.value)?;
         }
         map.end()
+    }
+}
+
+/// Writes a value without its unit.
+pub(crate) fn serialize_value<M: SerializeMap>(
+    map: &mut M,
+    name: &str,
+    value: Value,
+) -> Result<(), M::Error> {
+    match value {
+        Value::Count(value) | Value::Bytes(value) | Value::Nanoseconds(value) => {
+            map.serialize_entry(name, &value)
+        }
+        Value::Share(value) | Value::Number(value) => map.serialize_entry(name, &value),
     }
 }

@@ -22,6 +22,7 @@ mod show;
 mod site;
 mod totals;
 mod tree;
+mod why;
 mod windows;
 
 use std::io::{self, Write};
@@ -43,6 +44,7 @@ pub use screen::{Screen, write_findings, write_screen};
 pub use selected::write_selected_blocks;
 pub use show::{Subject, write_subject};
 pub use site::write_site;
+pub use why::write_why;
 
 pub(crate) use header::{exit as how_it_ended, left as what_is_left};
 pub(crate) use screen::peak_curve;

@@ -81,7 +81,7 @@ fn active(table: &TimeTable) -> [u64; 2] {
 /// What several rules ask for, and what takes a pass over the whole time table.
 #[derive(Default)]
 pub(crate) struct Cached {
-    pub waits: OnceCell<bool>,
+    pub busy: OnceCell<f64>,
     pub hump: OnceCell<Option<Hump>>,
     /// What is live at the end of each bucket, and the largest number of bytes within it.
     pub live: OnceCell<Vec<(u64, u64)>>,
@@ -236,11 +236,11 @@ impl<'a> Context<'a> {
         next.copied().unwrap_or(self.end_ns)
     }
 
-    /// Whether the leaks of a site are expected.
-    pub(crate) fn is_suppressed(&self, site: u32) -> bool {
+    /// The suppression by which the leaks of a site are expected.
+    pub(crate) fn suppression(&self, site: u32) -> Option<&'a allotrope_attribution::Rule> {
         let text = |frame| self.attributed.text(frame);
         let mut matcher = Matcher::new(&self.options.suppressions, text);
-        matcher.rule(&self.site(site).stack).is_some()
+        matcher.rule(&self.site(site).stack)
     }
 
     /// A thread, by its name or its number.

@@ -7,7 +7,7 @@ use crate::curve::{Hump, median};
 use crate::numbers::ratio;
 
 /// Largest part of its time in which a process that waits for its work allocates anything.
-const WAITING: f64 = 0.5;
+pub(crate) const WAITING: f64 = 0.5;
 /// Part of the time in which a program does something else, and by how much less it does that
 /// during a step of its own that takes long.
 const OTHERS: f64 = 0.1;
@@ -100,10 +100,15 @@ impl Context<'_> {
     /// Whether the process does nothing for much of its time: it waits for its work, and does not only
     /// build something until it ends.
     pub(crate) fn waits(&self) -> bool {
-        *self.cached.waits.get_or_init(|| self.find_waits())
+        self.busy() <= WAITING
     }
 
-    fn find_waits(&self) -> bool {
+    /// The part of its active time in which the process allocates anything.
+    pub(crate) fn busy(&self) -> f64 {
+        *self.cached.busy.get_or_init(|| self.find_busy())
+    }
+
+    fn find_busy(&self) -> f64 {
         let [begin, end] = self.active_ns;
         let [from, to] = self.table.buckets_in([begin, end]);
         let mut busy = vec![false; self.table.starts_ns.len()];
@@ -112,6 +117,6 @@ impl Context<'_> {
         }
         let busy = busy.get(from..to).unwrap_or_default();
         let some = busy.iter().filter(|&&busy| busy).count();
-        ratio(some as u64, busy.len() as u64) <= WAITING
+        ratio(some as u64, busy.len() as u64)
     }
 }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod callers;
+mod conditions;
 mod context;
 mod curve;
 mod families;
@@ -24,14 +25,19 @@ mod numbers;
 mod rank;
 mod rules;
 mod shape;
+mod tried;
 
 use std::collections::BTreeSet;
 
 use allotrope_attribution::{Attributed, Suppressions};
 
+pub use conditions::{Ask, Check, Limit};
 pub use finding::{Finding, Mended, Number, Rule, Severity, Value};
 
+pub use tried::{Outcome, Tried, Why};
+
 use context::Context;
+use tried::AllTried;
 
 /// How findings are made.
 #[derive(Debug, Clone, Default)]
@@ -44,14 +50,31 @@ pub struct FindingOptions {
 
 /// The findings of all processes, best first.
 pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
+    explain(attributed, options, &Why::default()).0
+}
+
+/// The findings of all processes, best first, and the best candidates of some rules with their conditions:
+/// why there are such findings, or none.
+pub fn explain(
+    attributed: &Attributed<'_>,
+    options: &FindingOptions,
+    why: &Why,
+) -> (Vec<Finding>, Vec<Tried>) {
+    let mut all = AllTried::new(why);
     let mut found = Vec::new();
     for process in &attributed.profile.processes {
         let Some(mut context) = Context::new(attributed, process, options) else {
             continue;
         };
         context.families = families::of(&context);
-        let mut of_process = rules::find(&context);
-        of_process.retain(|candidate| !options.off.contains(&candidate.finding.rule));
+        let mut of_process = rules::find(&context, &mut all);
+        of_process.retain(|candidate| {
+            let is_off = options.off.contains(&candidate.finding.rule);
+            if is_off {
+                all.end(candidate.tried, Outcome::Off);
+            }
+            !is_off
+        });
         for candidate in &mut of_process {
             if let Some(mended) = &candidate.finding.mended {
                 // What only holds memory is perhaps no mistake.
@@ -62,7 +85,8 @@ pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Findin
                 candidate.finding.text += &mended::text(mended, begin);
             }
         }
-        found.extend(rank::without_repetitions(of_process));
+        found.extend(rank::without_repetitions(of_process, &mut all));
     }
-    rank::best_first(found)
+    let findings = rank::best_first(found, &mut all);
+    (findings, all.best())
 }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::finding::{Finding, Mended, Rule};
+use crate::tried::{AllTried, Outcome, TriedId};
 
 /// The most findings of a rule in a process.
 const MAX_OF_A_RULE: usize = 5;
@@ -21,6 +22,34 @@ pub(crate) struct Candidate {
     pub weak: bool,
     /// The part of the peak, or of all allocations, that it is about: 0 to 1.
     pub stake: f64,
+    /// Identifies it among those that are explained.
+    pub tried: Option<TriedId>,
+}
+
+impl Candidate {
+    /// The same, explained under this id.
+    pub(crate) fn tried_as(self, id: Option<TriedId>) -> Self {
+        Self { tried: id, ..self }
+    }
+
+    /// Whether a finding of this rule about the same function says more.
+    fn is_weaker_than(&self, rule: Rule, is_weak: bool) -> bool {
+        match (rule, self.finding.rule) {
+            (Rule::Leak, Rule::Growth) => !is_weak,
+            (Rule::Growth, Rule::Leak) => self.weak,
+            (_, own) => stronger(own).contains(&rule),
+        }
+    }
+
+    /// Whether this finding says more than another one about its function.
+    fn says_more_than(&self, other: &Self) -> bool {
+        let is_about = other.function.is_some_and(|function| {
+            self.function == Some(function) || self.also.contains(&function)
+        });
+        self.finding.process == other.finding.process
+            && is_about
+            && other.is_weaker_than(self.finding.rule, self.weak)
+    }
 }
 
 /// The rules that say the same as this one about a function, and say it better.
@@ -86,43 +115,62 @@ fn weight(candidate: &Candidate) -> f64 {
     }
 }
 
-/// Whether another finding of the same process says the same about the candidate's function, and
-/// says it better.
-fn is_said_better(candidate: &Candidate, others: &[(Rule, bool, Option<u32>)]) -> bool {
-    let better = stronger(candidate.finding.rule);
-    let is_better = |rule: Rule, weak: bool| match (rule, candidate.finding.rule) {
-        (Rule::Leak, Rule::Growth) => !weak,
-        (Rule::Growth, Rule::Leak) => candidate.weak,
-        _ => better.contains(&rule),
-    };
-    candidate.function.is_some()
-        && others
-            .iter()
-            .any(|&(rule, weak, function)| function == candidate.function && is_better(rule, weak))
+/// The rule of another finding of the same process that says the same about the candidate's function,
+/// and says it better.
+fn said_better(candidate: &Candidate, others: &[(Rule, bool, Option<u32>)]) -> Option<Rule> {
+    candidate.function?;
+    let mut others = others.iter();
+    let better = others.find(|&&(rule, weak, function)| {
+        function == candidate.function && candidate.is_weaker_than(rule, weak)
+    });
+    better.map(|&(rule, ..)| rule)
 }
 
 /// The findings of a process without those that others say better.
-pub(crate) fn without_repetitions(mut found: Vec<Candidate>) -> Vec<Candidate> {
+pub(crate) fn without_repetitions(found: Vec<Candidate>, all: &mut AllTried<'_>) -> Vec<Candidate> {
     let said = found.iter().flat_map(|candidate| {
         let functions = candidate.function.iter().chain(&candidate.also);
         let (rule, weak) = (candidate.finding.rule, candidate.weak);
         functions.map(move |&function| (rule, weak, Some(function)))
     });
     let said: Vec<(Rule, bool, Option<u32>)> = said.collect();
-    found.retain(|candidate| !is_said_better(candidate, &said));
+    let mut rest = Vec::new();
+    for candidate in found {
+        match said_better(&candidate, &said) {
+            Some(rule) => {
+                all.end(candidate.tried, Outcome::SaidBetter(rule, None));
+                all.keep_weaker(candidate);
+            }
+            None => rest.push(candidate),
+        }
+    }
+    let mut found = rest;
     found.sort_by(by_rank);
     let mut counts = [0; Rule::ALL.len()];
     found.retain(|candidate| {
         let count = &mut counts[candidate.finding.rule as usize];
         *count += 1;
+        if *count > MAX_OF_A_RULE {
+            all.end(candidate.tried, Outcome::TooMany(MAX_OF_A_RULE));
+        }
         *count <= MAX_OF_A_RULE
     });
     found
 }
 
 /// The findings in order of rank.
-pub(crate) fn best_first(mut found: Vec<Candidate>) -> Vec<Finding> {
+pub(crate) fn best_first(mut found: Vec<Candidate>, all: &mut AllTried<'_>) -> Vec<Finding> {
     found.sort_by(by_rank);
+    for (index, candidate) in found.iter().enumerate() {
+        all.end(candidate.tried, Outcome::Shown(index));
+    }
+    for weaker in all.take_weaker() {
+        let better = found.iter().position(|it| it.says_more_than(&weaker));
+        if let Some(index) = better {
+            let rule = found[index].finding.rule;
+            all.end(weaker.tried, Outcome::SaidBetter(rule, Some(index)));
+        }
+    }
     found.into_iter().map(|it| it.finding).collect()
 }
 
@@ -138,6 +186,7 @@ fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
 mod tests {
     use super::*;
     use crate::finding::Severity;
+    use crate::tried::Why;
 
     fn candidate(rule: Rule, function: u32, stake: f64) -> Candidate {
         Candidate {
@@ -158,11 +207,15 @@ mod tests {
             also: Vec::new(),
             weak: false,
             stake,
+            tried: None,
         }
     }
 
     fn ranked(found: Vec<Candidate>) -> Vec<Rule> {
-        let found = best_first(without_repetitions(found));
+        let why = Why::default();
+        let mut all = AllTried::new(&why);
+        let found = without_repetitions(found, &mut all);
+        let found = best_first(found, &mut all);
         found.into_iter().map(|finding| finding.rule).collect()
     }
 
@@ -251,5 +304,32 @@ mod tests {
             candidate(Rule::Growth, 2, 0.05),
         ];
         assert_eq!(ranked(found), [Rule::Growth, Rule::Peak]);
+    }
+
+    #[test]
+    fn each_silent_candidate_has_its_reason() {
+        let why = Why::default();
+        let mut all = AllTried::new(&why);
+        // Seven tables, of which the last two are one too many each; and a table that leaks.
+        let mut found: Vec<Candidate> = (0..7)
+            .map(|at| candidate(Rule::Peak, 10 + at, 0.9 - f64::from(at) * 0.1))
+            .collect();
+        found.push(candidate(Rule::Peak, 1, 0.9));
+        let mut leak = candidate(Rule::Leak, 2, 0.5);
+        leak.also = vec![1];
+        found.push(leak);
+        let found = found.into_iter();
+        let found = found.map(|candidate| {
+            let id = all.for_test(candidate.finding.rule);
+            candidate.tried_as(Some(id))
+        });
+        let found = without_repetitions(found.collect(), &mut all);
+        let findings = best_first(found, &mut all);
+        assert_eq!(findings.len(), 6);
+        let mut expected: Vec<Outcome> = (1..6).map(Outcome::Shown).collect();
+        expected.extend([Outcome::TooMany(5), Outcome::TooMany(5)]);
+        expected.push(Outcome::SaidBetter(Rule::Leak, Some(0)));
+        expected.push(Outcome::Shown(0));
+        assert_eq!(all.outcomes(), expected);
     }
 }

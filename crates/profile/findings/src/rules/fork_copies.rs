@@ -10,24 +10,52 @@ use allotrope_profile::evidence::PAGE_BYTES;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::{Exit, Origin};
 
+use crate::conditions::Conditions;
 use crate::context::Context;
+use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const MIN_SHARE: f64 = 0.1;
 const MIN_BYTES: u64 = 1 << 20;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let freed = context.evidence.inherited_freed_bytes;
+    let (id, found) = trials.candidate(&[], || freed, |conditions| copies(context, conditions));
+    let found = found.map(|candidate| candidate.tried_as(id));
+    found.into_iter().collect()
+}
+
+fn copies(context: &Context<'_>, conditions: &mut Conditions) -> Option<Candidate> {
     let process = context.process;
     let totals = &process.totals;
     let freed = context.evidence.inherited_freed_bytes;
     let copied = context.evidence.inherited_pages.saturating_mul(PAGE_BYTES);
     let of_inherited = ratio(freed, totals.inherited_bytes);
-    let is_fork = process.origin == Origin::Fork && process.exit != Exit::Exec;
-    if !is_fork || of_inherited < MIN_SHARE || copied < MIN_BYTES {
-        return Vec::new();
-    }
+    conditions.fact(
+        "forked",
+        "the process was forked",
+        process.origin == Origin::Fork,
+    )?;
+    conditions.fact(
+        "no_exec",
+        "it did not call exec",
+        process.exit != Exit::Exec,
+    )?;
+    conditions.at_least(
+        "share_of_inherited",
+        "bytes it freed or reallocated, of those it inherited",
+        Share(of_inherited),
+        Share(MIN_SHARE),
+    )?;
+    conditions.at_least(
+        "copied_bytes",
+        "pages in which these blocks begin",
+        Bytes(copied),
+        Bytes(MIN_BYTES),
+    )?;
     let text = format!(
         "This forked process freed or reallocated {} blocks that it inherited, {} of their \
          bytes. The allocator writes into what it frees, so the kernel copied at least {} \
@@ -58,11 +86,12 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
         ],
         mended: None,
     };
-    vec![Candidate {
+    Some(Candidate {
         finding,
         function: None,
         also: Vec::new(),
         weak: false,
         stake: of_inherited.min(1.0),
-    }]
+        tried: None,
+    })
 }

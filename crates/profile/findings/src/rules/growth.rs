@@ -26,10 +26,13 @@ use allotrope_profile::trend::{LAST_THIRD, deepest_dip};
 use allotrope_profile::{BlockSum, Site};
 use allotrope_text::numbers::bytes as in_bytes;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Bytes, Count, Nanoseconds, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, time};
 use crate::rank::Candidate;
+use crate::tried::{Outcome, Trials, TriedId};
 
 /// Equal parts of the time until the maximum.
 const PARTS: usize = 12;
@@ -89,36 +92,56 @@ fn least_span(context: &Context<'_>) -> [f64; 2] {
     }
 }
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let floor = (context.peak_bytes() as f64 * least_share(context)) as u64;
-    let large = |group: &&Group| group.bytes >= floor.max(MIN_BYTES);
-    let groups = context.families.iter().filter(large);
-    let grown = groups.filter_map(|group| Some((group, growth(context, group)?)));
-    let mut grown: Vec<(&Group, Growth)> = grown.collect();
-    grown.sort_by_key(|(_, growth)| std::cmp::Reverse(growth.most));
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let is_possible = trials.process(|conditions| {
+        let [begin, end] = context.active_ns;
+        conditions.at_least(
+            "active_ns",
+            "from the first allocation to the last event",
+            Nanoseconds(end.saturating_sub(begin)),
+            Nanoseconds(MIN_NS),
+        )
+    });
+    if !is_possible {
+        return Vec::new();
+    }
+    let mut grown: Vec<(&Group, Growth, Option<TriedId>)> = Vec::new();
+    for group in &context.families {
+        let (id, growth) = trials.candidate(
+            &group.sites,
+            || group.peak_bytes,
+            |conditions| growth(context, group, conditions),
+        );
+        grown.extend(growth.map(|growth| (group, growth, id)));
+    }
+    grown.sort_by_key(|(_, growth, _)| std::cmp::Reverse(growth.most));
     // A function and its caller are one finding, about the one that holds more.
-    let mut named: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut named: Vec<(u32, Vec<u32>, Option<u32>)> = Vec::new();
     let mut found = Vec::new();
-    for (group, growth) in grown {
+    for (group, growth, id) in grown {
         let callers = context.callers(&group.sites, |site| site.bytes_at_peak);
         let callers = callers.into_iter();
         let callers: Vec<u32> = callers.map(|it| context.frames.function(it)).collect();
-        let is_named = named.iter().any(|(function, of_named)| {
+        let first = named.iter().find(|(function, of_named, _)| {
             of_named.contains(&group.function) || callers.contains(function)
         });
-        if !is_named {
-            found.push(candidate(context, group, &growth));
-            named.push((group.function, callers));
+        match first {
+            Some(&(.., frame)) => trials.end(id, Outcome::PartOf(frame)),
+            None => {
+                let candidate = candidate(context, group, &growth).tried_as(id);
+                named.push((group.function, callers, candidate.finding.frame));
+                found.push(candidate);
+            }
         }
     }
     found
 }
 
-fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
+fn growth(context: &Context<'_>, group: &Group, conditions: &mut Conditions) -> Option<Growth> {
     let [begin, end] = context.active_ns;
-    if end.saturating_sub(begin) < MIN_NS {
-        return None;
-    }
+    let floor = (least_share(context) * context.peak_bytes() as f64).max(MIN_BYTES as f64);
+    let floor = Bytes(floor.ceil() as u64);
+    conditions.at_least("allocated_bytes", "allocated", Bytes(group.bytes), floor)?;
     let curve = context.curve(&group.sites);
     let highest = curve.highest()?;
     let most = curve.live()[highest];
@@ -132,19 +155,39 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
     let duration = end.saturating_sub(begin).max(1) as f64;
     let reached = to.saturating_sub(begin) as f64;
     let [least, earliest] = least_span(context);
-    if (span as f64) < least * duration || reached < earliest * duration {
-        return None;
-    }
+    conditions.at_least(
+        "span_of_run",
+        "from its first block to its maximum, of the active time",
+        Share(span as f64 / duration),
+        Share(least),
+    )?;
+    conditions.at_least(
+        "maximum_at",
+        "its maximum is at this part of the active time",
+        Share(reached / duration),
+        Share(earliest),
+    )?;
     let cells = context.cells(&group.sites);
     let kept = context.kept_by_part(cells, [from, to], highest, PARTS);
     // Without the first part, which may be the program's start, and the last, whose blocks are young.
     let middle = &kept[1..PARTS - 1];
     let gain: u64 = middle.iter().map(|part| part.bytes).sum();
     let gained: u64 = middle.iter().map(|part| part.blocks).sum();
-    let floor = (least_share(context) * context.peak_bytes() as f64).max(MIN_BYTES as f64);
-    if (gain as f64) < floor || gained < MIN_BLOCKS {
-        return None;
-    }
+    conditions.at_least(
+        "gain_bytes",
+        match context.waits() {
+            true => "kept of the middle ten twelfths (5 % of the peak)",
+            false => "kept of the middle ten twelfths (60 % of the peak)",
+        },
+        Bytes(gain),
+        floor,
+    )?;
+    conditions.at_least(
+        "gain_blocks",
+        "blocks kept of them",
+        Count(gained),
+        Count(MIN_BLOCKS),
+    )?;
     let mean = ratio(
         middle.iter().map(|part| part.blocks).sum(),
         middle.len() as u64,
@@ -153,35 +196,56 @@ fn growth(context: &Context<'_>, group: &Group) -> Option<Growth> {
         .iter()
         .filter(|part| part.blocks as f64 >= mean * OF_MEAN)
         .count();
-    let third = |parts: &[BlockSum]| parts.iter().map(|part| part.blocks).sum::<u64>() as f64;
+    let third = |parts: &[BlockSum]| parts.iter().map(|part| part.blocks).sum::<u64>();
     let thirds = [
         third(&middle[..PARTS / 3]),
         third(&middle[middle.len() - PARTS / 3..]),
     ];
-    if (filled as f64) < FILLED * middle.len() as f64 || thirds[1] < LAST_THIRD * thirds[0] {
-        return None;
-    }
+    conditions.at_least(
+        "kept_of_time",
+        "of these twelfths, those of which enough is kept",
+        Share(ratio(filled as u64, middle.len() as u64)),
+        Share(FILLED),
+    )?;
+    conditions.at_least(
+        "last_third_blocks",
+        "blocks kept of the last third, against a quarter of the first",
+        Count(thirds[1]),
+        Count((LAST_THIRD * thirds[0] as f64).ceil() as u64),
+    )?;
     let before: Vec<f64> = curve.live()[..=highest]
         .iter()
         .map(|live| live.bytes as f64)
         .collect();
-    if deepest_dip(&before) > DEEPEST_DIP * most.bytes as f64 {
-        return None;
-    }
+    conditions.at_most(
+        "deepest_fall",
+        "deepest fall before the maximum, of the maximum",
+        Share(deepest_dip(&before) / (most.bytes.max(1)) as f64),
+        Share(DEEPEST_DIP),
+    )?;
     let later = &curve.live()[highest..];
     let (mut least, mut second) = (u64::MAX, 0);
     for live in later {
         least = least.min(live.bytes);
         second = second.max(live.bytes - least);
     }
-    if second as f64 > SECOND_RISE * gain as f64 {
-        return None;
-    }
+    conditions.at_most(
+        "second_rise_bytes",
+        "a rise after the maximum, against a quarter of what is kept",
+        Bytes(second),
+        Bytes((SECOND_RISE * gain as f64) as u64),
+    )?;
     let cells = context.cells(&group.sites);
     let before = cells.filter(|cell| usize::from(cell.allocated) <= highest);
     let allocated: u64 = before.map(|cell| cell.bytes).sum();
     let freed_before = 1.0 - ratio(most.bytes, allocated.max(most.bytes));
-    (freed_before <= MOSTLY_KEPT).then_some(Growth {
+    conditions.at_most(
+        "freed_before",
+        "freed before the maximum, of what was allocated before it",
+        Share(freed_before),
+        Share(MOSTLY_KEPT),
+    )?;
+    conditions.hold().then_some(Growth {
         gain,
         blocks: gained,
         most: most.bytes.max(group.peak_bytes),
@@ -255,5 +319,6 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
         also,
         weak: false,
         stake,
+        tried: None,
     }
 }

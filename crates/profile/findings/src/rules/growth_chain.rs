@@ -15,10 +15,13 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
 use crate::callers::Language;
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, some};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const MIN_CHAINS: u64 = 100;
 const MIN_SHARE: f64 = 0.05;
@@ -31,21 +34,73 @@ const EQUAL_SIZES: f64 = 0.25;
 /// Doubling reaches 2^40 bytes in fewer growths.
 const NOT_BY_A_FACTOR: f64 = 40.0;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    trials.groups(
+        &context.groups,
+        |group| group.growth.chain_growths,
+        |group, conditions| {
+            grows(context, group, conditions)?;
+            conditions.hold().then(|| candidate(context, group))
+        },
+    )
+}
+
+fn grows(context: &Context<'_>, group: &Group, conditions: &mut Conditions) -> Option<()> {
     let totals = &context.process.totals;
-    let grows = |group: &&Group| {
-        let growth = &group.growth;
-        let of_all = ratio(growth.chain_growths, totals.allocations);
-        let copied = growth.copied_bytes;
-        growth.chains > 0
-            && (growth.chains >= MIN_CHAINS && of_all >= MIN_SHARE
-                || growth.chain_growths >= MANY_GROWTHS && of_all >= LARGE_SHARE
-                || copied >= MIN_COPIED
-                    && ratio(copied, totals.allocated_bytes) >= COPIED
-                    && ratio(copied, totals.peak_bytes) >= COPIED_OF_PEAK)
-    };
-    let groups = context.groups.iter().filter(grows);
-    groups.map(|group| candidate(context, group)).collect()
+    let growth = &group.growth;
+    let of_all = Share(ratio(growth.chain_growths, totals.allocations));
+    let copied = growth.copied_bytes;
+    conditions.at_least(
+        "chains",
+        "blocks that grew three times or more",
+        Count(growth.chains),
+        Count(1),
+    )?;
+    conditions.any_of("often_or_much", "often, or by copying much", |any| {
+        any.all_of("many_chains", "many blocks", |all| {
+            all.at_least(
+                "chains",
+                "blocks that grew",
+                Count(growth.chains),
+                Count(MIN_CHAINS),
+            )?;
+            all.at_least(
+                "share_of_allocations",
+                "growths, of all allocations",
+                of_all,
+                Share(MIN_SHARE),
+            )
+        })?;
+        any.all_of("many_growths", "many growths", |all| {
+            all.at_least(
+                "growths",
+                "growths",
+                Count(growth.chain_growths),
+                Count(MANY_GROWTHS),
+            )?;
+            all.at_least(
+                "share_of_allocations",
+                "growths, of all allocations",
+                of_all,
+                Share(LARGE_SHARE),
+            )
+        })?;
+        any.all_of("much_copied", "much is copied", |all| {
+            all.at_least("copied_bytes", "copied", Bytes(copied), Bytes(MIN_COPIED))?;
+            all.at_least(
+                "copied_of_allocated",
+                "copied, of all allocated bytes",
+                Share(ratio(copied, totals.allocated_bytes)),
+                Share(COPIED),
+            )?;
+            all.at_least(
+                "copied_of_peak",
+                "copied, of the peak",
+                Share(ratio(copied, totals.peak_bytes)),
+                Share(COPIED_OF_PEAK),
+            )
+        })
+    })
 }
 
 fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
@@ -125,5 +180,6 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         also: Vec::new(),
         weak: false,
         stake: of_all.max(of_bytes),
+        tried: None,
     }
 }

@@ -25,16 +25,21 @@
 //! third kind are found, of which at most 20 % are live, and as hints. Expected leaks
 //! (`--suppressions`) are left out.
 
+mod kinds;
+
 use allotrope_profile::{LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
-use allotrope_trace::model::Exit;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
-use crate::curve::quantiles;
+use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
+use crate::hump::WAITING;
 use crate::numbers::{blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
+use crate::tried::{Outcome, Trials, TriedId};
+use kinds::{Expected, FREED, Kind, Leak, SURVIVORS, exited, leak, tenths};
 
 const MIN_BYTES: u64 = 4 << 10;
 const MIN_SHARE: f64 = 0.01;
@@ -42,248 +47,187 @@ const MIN_SHARE: f64 = 0.01;
 const MIN_SHARE_IF_BUSY: f64 = 0.05;
 /// More of all allocations is what such a program makes, not what it loses.
 const MOST_OF_ALL: f64 = 0.2;
-const FREED: u64 = 30;
-const SURVIVORS: u64 = 3;
-const SURVIVING: f64 = 0.2;
-const NEARLY_ALL: f64 = 0.8;
-const OLDER: u64 = 10;
-const OLDER_OF_RUN: f64 = 0.02;
-const TENTHS: usize = 4;
-const TENTHS_OF_PATH: usize = 9;
-const WHOLE_FUNCTION: u64 = 10;
-const TENTHS_OF_FUNCTION: usize = 9;
+const TENTHS: u64 = 4;
 /// A process with more kinds of leaks leaves what it has to the kernel.
-const MOST_LEAKS: usize = 5;
+const MOST_LEAKS: u64 = 5;
 /// What a program that works without a pause keeps from more sites is its data, and no leak.
-const MOST_SITES: usize = 12;
+const MOST_SITES: u64 = 12;
 const LEFT_BY_OTHERS: f64 = 0.1;
 const FEW_LEFT: u64 = 8;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    SomeOfMany,
-    NearlyAll,
-    AllOfPath,
-    AllOfFunction,
-}
-
-struct Leak {
-    kind: Kind,
-    sites: Vec<u32>,
-    blocks: u64,
-    bytes: u64,
-    /// How long nearly all of those live that are freed, in nanoseconds; 0 if none is.
-    usual_ns: u64,
-}
-
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let exited = matches!(context.process.exit, Exit::Status(_));
-    let is_clean = exited && frees_what_it_has(context);
-    if exited && !is_clean {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let is_possible = trials.process(|conditions| frees_what_it_has(context, conditions));
+    if !is_possible {
         return Vec::new();
     }
-    let families = context.families.iter();
-    let floor = ((context.peak_bytes() as f64 * MIN_SHARE) as u64).max(MIN_BYTES);
-    let leaking = families.filter(|family| family.leaked_bytes >= floor);
-    let leaks = leaking.filter_map(|family| {
-        let leak = leak(context, family)?;
-        let holds = leak.bytes >= floor
-            && is_repeated(context, &leak)
-            && (context.waits() || is_no_data(context, &leak));
-        holds.then_some((family, leak))
+    let is_clean = exited(context) && trials.are_possible();
+    let mut leaks: Vec<(&Group, Leak, Option<TriedId>)> = Vec::new();
+    for family in &context.families {
+        let (id, leak) = trials.candidate(
+            &family.sites,
+            || family.leaked_bytes,
+            |conditions| of_family(context, family, Expected::LeftOut, conditions),
+        );
+        match leak {
+            Some(leak) => leaks.push((family, leak, id)),
+            None if id.is_some() && trials.are_possible() => {
+                if let Some(outcome) = suppressed(context, family) {
+                    trials.end(id, outcome);
+                }
+            }
+            None => {}
+        }
+    }
+    let kinds = leaks.len() as u64;
+    leaks.retain(|(.., id)| {
+        trials.further(*id, |conditions| {
+            conditions.at_most(
+                "kinds",
+                "kinds of leaks in the process",
+                Count(kinds),
+                Count(MOST_LEAKS),
+            )
+        })
     });
-    let leaks: Vec<_> = leaks.collect();
-    if leaks.len() > MOST_LEAKS {
-        return Vec::new();
-    }
     let leaks = leaks.iter();
     leaks
-        .map(|(family, leak)| candidate(context, family, leak, is_clean))
+        .map(|(family, leak, id)| candidate(context, family, leak, is_clean).tried_as(*id))
         .collect()
+}
+
+/// The conditions of a family, and what of it leaks.
+fn of_family(
+    context: &Context<'_>,
+    family: &Group,
+    expected: Expected,
+    conditions: &mut Conditions,
+) -> Option<Leak> {
+    let floor = Bytes(((context.peak_bytes() as f64 * MIN_SHARE) as u64).max(MIN_BYTES));
+    conditions.at_least(
+        "family_leaked_bytes",
+        "live at the end",
+        Bytes(family.leaked_bytes),
+        floor,
+    )?;
+    let leak = leak(context, family, expected, conditions)?;
+    conditions.at_least(
+        "leaked_bytes",
+        "leaked by these paths (1 % of the peak)",
+        Bytes(leak.bytes),
+        floor,
+    )?;
+    conditions.at_most(
+        "largest_bytes",
+        "the largest block of them, against half of the bytes",
+        Bytes(largest(context, &leak)),
+        Bytes(leak.bytes / 2),
+    )?;
+    conditions.any_of(
+        "no_data",
+        "the program waits, or it is not its data",
+        |any| {
+            any.at_most(
+                "busy",
+                "time in which the program allocates",
+                Share(context.busy()),
+                Share(WAITING),
+            )?;
+            any.all_of("lost", "it is not the data of a busy program", |all| {
+                is_no_data(context, &leak, all)
+            })
+        },
+    )?;
+    conditions.hold().then_some(leak)
 }
 
 /// Whether what a program leaves that works without a pause is more than its data: from few sites,
 /// and not little of what it never frees.
-fn is_no_data(context: &Context<'_>, leak: &Leak) -> bool {
-    let is_kept = leak.kind == Kind::AllOfFunction
-        && (ratio(leak.bytes, context.peak_bytes()) < MIN_SHARE_IF_BUSY
-            || ratio(leak.blocks, context.allocations()) > MOST_OF_ALL);
-    leak.sites.len() <= MOST_SITES && !is_kept
+fn is_no_data(context: &Context<'_>, leak: &Leak, conditions: &mut Conditions) -> Option<()> {
+    conditions.at_most(
+        "sites",
+        "stacks that leak",
+        Count(leak.sites.len() as u64),
+        Count(MOST_SITES),
+    )?;
+    conditions.any_of("not_kept", "some were freed, or it is not little", |any| {
+        any.fact(
+            "some_freed",
+            "some blocks of the family were freed",
+            leak.kind != Kind::AllOfFunction,
+        )?;
+        any.all_of(
+            "not_little",
+            "it is not little, and not much of all",
+            |all| {
+                all.at_least(
+                    "leaked_of_peak",
+                    "leaked, of the peak",
+                    Share(ratio(leak.bytes, context.peak_bytes())),
+                    Share(MIN_SHARE_IF_BUSY),
+                )?;
+                all.at_most(
+                    "leaked_of_allocations",
+                    "leaked blocks, of all allocations",
+                    Share(ratio(leak.blocks, context.allocations())),
+                    Share(MOST_OF_ALL),
+                )
+            },
+        )
+    })
 }
 
-/// Whether no single block is most of it: a table that is made once is kept on purpose.
-fn is_repeated(context: &Context<'_>, leak: &Leak) -> bool {
+/// The size of the largest block: a table that is made once is kept on purpose.
+fn largest(context: &Context<'_>, leak: &Leak) -> u64 {
     let largest = leak.sites.iter().map(|&site| {
         let of_site = context.evidence_of(site).largest;
         of_site.min(context.site(site).leaked_bytes)
     });
-    largest.max().unwrap_or(0) <= leak.bytes / 2
+    largest.max().unwrap_or(0)
 }
 
-fn leak(context: &Context<'_>, group: &Group) -> Option<Leak> {
-    // What a process has that runs on, or was killed, it has not left: then only a few of many are
-    // lost.
-    let exited = matches!(context.process.exit, Exit::Status(_));
-    let few = |group: &Group| ratio(group.leaked, group.allocations) <= SURVIVING;
-    if group.freed == 0 {
-        return exited.then(|| whole_function(context, group)).flatten();
-    }
-    let mut paths: FxHashMap<Vec<u32>, Vec<u32>> = FxHashMap::default();
-    for &site in &group.sites {
-        paths.entry(context.path(site)).or_default().push(site);
-    }
-    let mut found: Vec<Leak> = Vec::new();
-    for sites in paths.into_values() {
-        let path = context.group(sites);
-        if path.leaked < SURVIVORS {
-            continue;
-        }
-        if path.freed > 0 && (exited || few(&path)) {
-            let many = path.freed >= FREED;
-            let some = many.then(|| some_of_many(context, &path)).flatten();
-            let nearly = || exited.then(|| nearly_all(context, &path)).flatten();
-            found.extend(some.or_else(nearly));
-        } else if path.freed == 0 && group.freed >= FREED && (exited || few(group)) {
-            found.extend(all_of(
-                context,
-                &path,
-                Kind::AllOfPath,
-                SURVIVORS,
-                TENTHS_OF_PATH,
-            ));
-        }
-    }
-    // One kind: the one with the most blocks.
-    let kind = found.iter().max_by_key(|leak| leak.blocks)?.kind;
-    let mut all = Leak {
-        kind,
-        sites: Vec::new(),
-        blocks: 0,
-        bytes: 0,
-        usual_ns: 0,
-    };
-    for leak in found {
-        all.sites.extend(leak.sites);
-        all.blocks += leak.blocks;
-        all.bytes = all.bytes.saturating_add(leak.bytes);
-        all.usual_ns = all.usual_ns.max(leak.usual_ns);
-    }
-    all.sites.sort_unstable();
-    Some(all)
-}
-
-fn not_suppressed(context: &Context<'_>, sites: &[u32]) -> Vec<u32> {
-    let leaks = sites.iter().copied().filter(|&site| {
-        let leaked = context.site(site).leaked_allocations;
-        leaked > 0 && !context.is_suppressed(site)
-    });
-    leaks.collect()
-}
-
-/// Divides the time from the first allocation to the last event into ten parts; in how many
-/// of these the blocks were allocated that leaked.
-fn tenths(context: &Context<'_>, sites: &[u32]) -> usize {
-    let mut seen = [false; 10];
-    for cell in context.cells(sites) {
-        if cell.freed == LIVE_AT_END {
-            let start = context.table.starts_ns[usize::from(cell.allocated)];
-            let [first, last] = context.active_ns;
-            let passed = start.saturating_sub(first);
-            let tenth = u128::from(passed) * 10 / u128::from(last.saturating_sub(first).max(1));
-            seen[(tenth as usize).min(9)] = true;
-        }
-    }
-    seen.into_iter().filter(|&seen| seen).count()
-}
-
-/// The old ones of a path whose blocks are nearly all freed.
-fn some_of_many(context: &Context<'_>, path: &Group) -> Option<Leak> {
-    let cells = context.cells(&path.sites);
-    let freed = cells.filter(|cell| cell.freed != LIVE_AT_END);
-    let life = |allocated: u16, freed: u16| {
-        let start = context.table.starts_ns[usize::from(allocated)];
-        context.bucket_end_ns(freed).saturating_sub(start)
-    };
-    let mut lives: Vec<(u64, u64)> = freed
-        .map(|cell| (life(cell.allocated, cell.freed), cell.blocks))
-        .collect();
-    lives.sort_unstable();
-    let [usual] = quantiles(&lives, [0.99]);
-    let of_run = context.duration_ns() as f64 * OLDER_OF_RUN;
-    let oldest = usual.saturating_mul(OLDER).max(of_run as u64);
-    let sites = not_suppressed(context, &path.sites);
-    let left = context.cells(&sites);
-    let old = left.filter(|cell| {
-        let age = context.end_ns - context.bucket_end_ns(cell.allocated);
-        cell.freed == LIVE_AT_END && age >= oldest
-    });
-    let (mut blocks, mut bytes) = (0, 0);
-    for cell in old {
-        blocks += cell.blocks;
-        bytes += cell.bytes;
-    }
-    let many = blocks >= SURVIVORS && tenths(context, &sites) >= TENTHS_OF_PATH;
-    many.then_some(Leak {
-        kind: Kind::SomeOfMany,
-        sites,
-        blocks,
-        bytes,
-        usual_ns: usual,
-    })
-}
-
-/// Nearly all blocks of a path, of which only the last few are freed, when the program ends.
-fn nearly_all(context: &Context<'_>, path: &Group) -> Option<Leak> {
-    let nearly = ratio(path.leaked, path.allocations) >= NEARLY_ALL;
-    let all = nearly.then(|| {
-        all_of(
-            context,
-            path,
-            Kind::NearlyAll,
-            WHOLE_FUNCTION,
-            TENTHS_OF_FUNCTION,
-        )
-    });
-    all.flatten()
-}
-
-fn whole_function(context: &Context<'_>, group: &Group) -> Option<Leak> {
-    let reallocated = group.leaked < group.allocations;
-    let all = (!reallocated).then(|| {
-        all_of(
-            context,
-            group,
-            Kind::AllOfFunction,
-            WHOLE_FUNCTION,
-            TENTHS_OF_FUNCTION,
-        )
-    });
-    all.flatten()
-}
-
-/// The blocks of a group that leaked, if there are so many from so many tenths of
-/// the time.
-fn all_of(
-    context: &Context<'_>,
-    group: &Group,
-    kind: Kind,
-    least: u64,
-    of_time: usize,
-) -> Option<Leak> {
-    let group = context.group(not_suppressed(context, &group.sites));
-    let holds = group.leaked >= least && tenths(context, &group.sites) >= of_time;
-    holds.then_some(Leak {
-        kind,
-        blocks: group.leaked,
-        bytes: group.leaked_bytes,
-        sites: group.sites,
-        usual_ns: 0,
+/// What became of a family that would leak without suppressions; `None` if it would not.
+fn suppressed(context: &Context<'_>, family: &Group) -> Option<Outcome> {
+    let mut conditions = Conditions::new(false);
+    of_family(context, family, Expected::Included, &mut conditions)?;
+    let leaking = family.sites.iter();
+    let leaking = leaking.filter(|&&site| context.site(site).leaked_allocations > 0);
+    let expected = leaking.filter_map(|&site| Some((site, context.suppression(site)?)));
+    let expected: Vec<_> = expected.collect();
+    let (_, rule) = expected.first()?;
+    let blocks = expected.iter();
+    let blocks = blocks.map(|(site, _)| context.site(*site).leaked_allocations);
+    Some(Outcome::Suppressed {
+        blocks: blocks.sum(),
+        rule: rule.text().to_owned(),
+        list: rule.list_in_words().to_owned(),
     })
 }
 
 /// Whether the process frees what it has before it exits: all but what it allocates at its start,
 /// on purpose, and what leaks, which is left again and again during the run.
-fn frees_what_it_has(context: &Context<'_>) -> bool {
+fn frees_what_it_has(context: &Context<'_>, conditions: &mut Conditions) -> Option<()> {
+    const WORDS: &str = "it frees what it has before it exits, or did not exit";
+    conditions.any_of("clean", WORDS, |any| {
+        any.fact("not_exited", "it was killed, or runs on", !exited(context))?;
+        let [left, others] = left_and_others(context);
+        any.at_most(
+            "left_blocks",
+            "blocks live at the end that are no such leaks",
+            Count(left),
+            Count(FEW_LEFT),
+        )?;
+        any.at_most(
+            "left_of_peak",
+            "these, of the blocks at the peak without leaks",
+            Share(ratio(left, others)),
+            Share(LEFT_BY_OTHERS),
+        )
+    })
+}
+
+/// The blocks that are live at the end and neither leak again and again nor are from the start, and the
+/// blocks at the peak without those that leak.
+fn left_and_others(context: &Context<'_>) -> [u64; 2] {
     let [begin, end] = context.active_ns;
     let start = begin + end.saturating_sub(begin) / 10;
     let start = context.table.bucket_at(start);
@@ -298,7 +242,7 @@ fn frees_what_it_has(context: &Context<'_>) -> bool {
             left += late.map(|cell| cell.blocks).sum::<u64>();
         }
     }
-    left <= FEW_LEFT || ratio(left, others) <= LEFT_BY_OTHERS
+    [left, others]
 }
 
 /// The innermost frame of the leaking sites through which no block came that was freed:
@@ -396,5 +340,6 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
         also,
         weak: leak.kind == Kind::AllOfFunction,
         stake: ratio(leak.bytes, peak),
+        tried: None,
     }
 }

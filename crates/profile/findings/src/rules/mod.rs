@@ -16,38 +16,49 @@ mod temporaries;
 use allotrope_attribution::Origin;
 
 use crate::context::Context;
+use crate::finding::Rule;
 use crate::rank::Candidate;
+use crate::tried::{AllTried, Outcome};
 
 /// What all rules find in a process.
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    const RULES: [fn(&Context<'_>) -> Vec<Candidate>; 12] = [
-        queue::find,
-        growth::find,
-        temporaries::find,
-        growth_chain::find,
-        small_blocks::find,
-        leak::find,
-        stragglers::find,
-        spike::find,
-        peak::find,
-        fork_copies::find,
-        signal_handler::find,
-        not_given_back::find,
-    ];
-    let found = RULES.iter().flat_map(|rule| rule(context));
+pub(crate) fn find(context: &Context<'_>, all: &mut AllTried<'_>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for rule in Rule::ALL {
+        let find = match rule {
+            Rule::Queue => queue::find,
+            Rule::Growth => growth::find,
+            Rule::Temporaries => temporaries::find,
+            Rule::GrowthChain => growth_chain::find,
+            Rule::SmallBlocks => small_blocks::find,
+            Rule::Leak => leak::find,
+            Rule::Stragglers => stragglers::find,
+            Rule::Spike => spike::find,
+            Rule::Peak => peak::find,
+            Rule::ForkCopies => fork_copies::find,
+            Rule::SignalHandler => signal_handler::find,
+            Rule::NotGivenBack => not_given_back::find,
+        };
+        let mut trials = all.of(rule, context);
+        let of_rule = find(context, &mut trials);
+        trials.finish(&of_rule);
+        found.extend(of_rule);
+    }
+    found.retain(|candidate| match says_nothing(context, candidate) {
+        Some(why) => {
+            all.end(candidate.tried, Outcome::SaysNothing(why));
+            false
+        }
+        None => true,
+    });
     found
-        .filter(|found| says_something(context, found))
-        .collect()
 }
 
-/// Whether the function that a finding names says something: of code without source, it is no
-/// `main` without a name, no dispatcher that others' blocks pass through, and its callers are known.
-fn says_something(context: &Context<'_>, found: &Candidate) -> bool {
-    let Some(frame) = found.finding.frame else {
-        return true;
-    };
+/// Why the function that a finding names says nothing: of code without source, it is a `main` without a
+/// name, a dispatcher that others' blocks pass through, or its callers are unknown.
+fn says_nothing(context: &Context<'_>, found: &Candidate) -> Option<&'static str> {
+    let frame = found.finding.frame?;
     if context.frames.origin(frame) >= Origin::Own {
-        return true;
+        return None;
     }
     let function = context.frames.function(frame);
     let name_of = |frame: u32| context.profile.frames.get(frame as usize);
@@ -55,7 +66,7 @@ fn says_something(context: &Context<'_>, found: &Candidate) -> bool {
         |frame: u32| name_of(frame).is_some_and(|it| it.function.starts_with("__libc_start"));
     let name = name_of(frame).map_or("", |it| &*it.function);
     if LOOPS.iter().any(|word| ends_with_word(name, word)) {
-        return false;
+        return Some("it has no source, and by its name it calls other functions for each of many");
     }
     let is_main = name_of(frame).is_some_and(|it| &*it.function == "main");
     // Sites whose stack passes the function, and those of which it is the head.
@@ -74,7 +85,11 @@ fn says_something(context: &Context<'_>, found: &Candidate) -> bool {
         }
     }
     let is_dispatcher = context.frames.is_dispatcher(frame) && heads * DISPATCHED < passing;
-    told && !is_dispatcher
+    match (told, is_dispatcher) {
+        (false, _) => Some("it has no source, and its callers are unknown"),
+        (true, true) => Some("it has no source, and most stacks that pass it have other heads"),
+        (true, false) => None,
+    }
 }
 
 /// Whether a name ends with a word, which begins with a capital or after something that is no letter.

@@ -15,12 +15,14 @@ use allotrope_text::numbers::bytes as in_bytes;
 
 use allotrope_profile::Site;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
-use crate::curve::Hump;
+use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
-use crate::rules::spike::is_short;
+use crate::rules::spike::width;
+use crate::tried::Trials;
 
 const MIN_BYTES: u64 = 512 << 10;
 const OF_PEAK: f64 = 0.15;
@@ -36,11 +38,13 @@ struct Sample {
     live: u64,
 }
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    kept(context).into_iter().collect()
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let (id, found) = trials.candidate(&[], || 0, |conditions| kept(context, conditions));
+    let found = found.map(|candidate| candidate.tried_as(id));
+    found.into_iter().collect()
 }
 
-fn kept(context: &Context<'_>) -> Option<Candidate> {
+fn kept(context: &Context<'_>, conditions: &mut Conditions) -> Option<Candidate> {
     let series = &context.process.live;
     let live_at = |ns: u64| {
         let sample = ns.saturating_sub(series.from_ns) / series.width_ns.max(1);
@@ -63,42 +67,89 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
     let peak = context.peak_bytes();
     // Without a sample before the peak nothing is known of what was resident without it.
     let before = samples.iter().take_while(|it| it.ns <= context.peak_ns());
-    let least = before.map(|sample| sample.resident).min()?;
+    let least = before.map(|sample| sample.resident).min();
+    conditions.fact(
+        "sampled_before_peak",
+        "resident memory was read before the peak",
+        least.is_some(),
+    )?;
+    let least = least.unwrap_or(0);
     // Of the time since the peak, as far as there is nothing else to see: what is live is far below it.
     let low = |sample: &&Sample| {
         sample.ns > context.peak_ns() && peak.saturating_sub(sample.live) >= floor(peak)
     };
     let after: Vec<&Sample> = samples.iter().rev().take_while(low).collect();
-    let (last, first) = (after.first()?, after.last()?);
-    let span = last.ns - first.ns;
+    let first_ns = after.last().map_or(u64::MAX, |sample| sample.ns);
+    let span = after.first().map_or(0, |last| last.ns - first_ns);
     let of_run = span as f64 / context.duration_ns() as f64;
-    if after.len() < MIN_SAMPLES || of_run < MIN_TIME {
-        return None;
-    }
-    let until = samples.iter().take_while(|sample| sample.ns < first.ns);
-    let full = until.map(|sample| sample.resident).max()?;
-    let live = after.iter().map(|sample| sample.live).max()?;
-    let freed = peak - live.min(peak);
+    conditions.at_least(
+        "samples",
+        "samples since the peak with much of it freed",
+        Count(after.len() as u64),
+        Count(MIN_SAMPLES as u64),
+    )?;
+    conditions.at_least(
+        "kept_of_run",
+        "time of these samples, of the run",
+        Share(of_run),
+        Share(MIN_TIME),
+    )?;
+    let until = samples.iter().take_while(|sample| sample.ns < first_ns);
+    // There are such samples if there is one before the peak.
+    let full = until.map(|sample| sample.resident).max().unwrap_or(0);
+    let live = after.iter().map(|sample| sample.live).max();
+    let freed = peak - live.unwrap_or(peak).min(peak);
     // What is resident at the end of this time; a program that gives memory back may do it late.
-    let resident = after.iter().take(MIN_SAMPLES).map(|it| it.resident).min()?;
+    let resident = after.iter().take(MIN_SAMPLES).map(|it| it.resident).min();
+    let resident = resident.unwrap_or(0);
     // What becomes resident only then is not what was freed: the program maps it itself.
-    let later = after.iter().map(|sample| sample.resident).max()?;
-    if later.saturating_sub(full) as f64 > OF_FREED * freed as f64 {
-        return None;
-    }
+    let later = after.iter().map(|sample| sample.resident).max();
+    conditions.at_most(
+        "later_resident_bytes",
+        "resident only since, against 40 % of what was freed",
+        Bytes(later.unwrap_or(0).saturating_sub(full)),
+        Bytes((OF_FREED * freed as f64) as u64),
+    )?;
     let given_back = full.saturating_sub(resident);
     // What never became resident is not given back.
     let kept = freed
         .saturating_sub(given_back)
         .min(resident.saturating_sub(least));
-    if kept < floor(peak) || ratio(kept, freed) < OF_FREED {
-        return None;
-    }
+    conditions.at_least(
+        "kept_bytes",
+        "freed and still resident",
+        Bytes(kept),
+        Bytes(floor(peak)),
+    )?;
+    conditions.at_least(
+        "kept_of_freed",
+        "still resident, of what was freed",
+        Share(ratio(kept, freed)),
+        Share(OF_FREED),
+    )?;
     // What is only there for a moment is a spike, or the program's start.
-    let is_rise = |hump: &Hump| peak - hump.usual >= floor(peak) && is_short(context, hump);
-    if context.hump().is_some_and(is_rise) {
+    conditions.any_of("no_spike", "the rise to the peak is no spike", |any| {
+        let hump = context.hump();
+        any.fact("no_rise", "the peak is the median", hump.is_none())?;
+        let hump = hump?;
+        any.less_than(
+            "rise_bytes",
+            "the peak above the median",
+            Bytes(peak - hump.usual),
+            Bytes(floor(peak)),
+        )?;
+        let [width, widest] = width(context, hump);
+        any.more_than(
+            "width_of_active_time",
+            "time above a quarter of the rise",
+            Share(width),
+            Share(widest),
+        )
+    })?;
+    if !conditions.hold() {
         return None;
     }
+    let last = after.first()?;
     let (group, released) = most_released(context, last.ns)?;
     let weight = |site: &Site| site.bytes_at_peak;
     let frame = context.frame(&group.sites, weight);
@@ -150,6 +201,7 @@ fn kept(context: &Context<'_>) -> Option<Candidate> {
         also,
         weak: false,
         stake,
+        tried: None,
     })
 }
 

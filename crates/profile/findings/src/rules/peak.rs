@@ -12,10 +12,13 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 use rustc_hash::FxHashMap;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const MIN_SHARE: f64 = 0.25;
 const MIN_BYTES: u64 = 64 << 10;
@@ -24,16 +27,38 @@ const OF_RUN: u64 = 100;
 /// Largest number of functions without names between a function and its allocator.
 const FARTHEST: usize = 3;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    trials.groups(
+        &context.families,
+        |group| group.peak_bytes,
+        |group, conditions| {
+            holds_most(context, group, conditions)?;
+            conditions.hold().then(|| candidate(context, group))
+        },
+    )
+}
+
+fn holds_most(context: &Context<'_>, group: &Group, conditions: &mut Conditions) -> Option<()> {
     let peak = context.peak_bytes();
-    let holds_most = |group: &&Group| {
-        group.peak_bytes >= MIN_BYTES
-            && ratio(group.peak_bytes, peak) >= MIN_SHARE
-            && ratio(on_one_path(context, group), peak) >= MIN_SHARE
-            && is_named(context, group)
-    };
-    let groups = context.families.iter().filter(holds_most);
-    groups.map(|group| candidate(context, group)).collect()
+    conditions.at_least(
+        "peak_bytes",
+        "live at the peak",
+        Bytes(group.peak_bytes),
+        Bytes(MIN_BYTES),
+    )?;
+    conditions.at_least(
+        "share_of_peak",
+        "of the peak",
+        Share(ratio(group.peak_bytes, peak)),
+        Share(MIN_SHARE),
+    )?;
+    conditions.at_least(
+        "share_of_one_path",
+        "of the peak, through the same functions",
+        Share(ratio(on_one_path(context, group), peak)),
+        Share(MIN_SHARE),
+    )?;
+    conditions.fact("named", "its function has a name", is_named(context, group))
 }
 
 /// Whether the function has a name, and is not a language's own.
@@ -109,5 +134,6 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         also,
         weak: false,
         stake,
+        tried: None,
     }
 }

@@ -21,11 +21,15 @@ use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::callers::Language;
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::curve::{Curve, quantiles};
+use crate::finding::Value::{Bytes, Count, Nanoseconds, Share};
 use crate::finding::{Finding, Rule, Severity};
+use crate::hump::WAITING;
 use crate::numbers::{blocks, bytes, ns, percent, ratio, share, some, time};
 use crate::rank::Candidate;
+use crate::tried::{Outcome, Trials, TriedId};
 
 const OTHER_THREAD: f64 = 0.9;
 const IN_ORDER: f64 = 0.9;
@@ -64,11 +68,20 @@ struct Queue {
     /// 5 %, 25 %, 75 % and 95 %.
     filled: [u64; 4],
     emptied: [u64; 4],
+    /// Identifies it among the candidates.
+    id: Option<TriedId>,
 }
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let groups = context.families.iter();
-    let mut queues: Vec<Queue> = groups.filter_map(|group| queue(context, group)).collect();
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let mut queues: Vec<Queue> = Vec::new();
+    for group in &context.families {
+        let (id, queue) = trials.candidate(
+            &group.sites,
+            || group.peak_bytes,
+            |conditions| queue(context, group, conditions),
+        );
+        queues.extend(queue.map(|queue| Queue { id, ..queue }));
+    }
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.most_bytes));
     let mut found: Vec<(Queue, Vec<Queue>)> = Vec::new();
     for queue in queues {
@@ -80,10 +93,15 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             None => found.push((queue, Vec::new())),
         }
     }
-    let found = found.iter();
-    found
-        .flat_map(|(first, others)| candidates(context, first, others))
-        .collect()
+    let mut candidates = Vec::new();
+    for (first, others) in &found {
+        let candidate = candidate(context, first, others).tried_as(first.id);
+        for other in others {
+            trials.end(other.id, Outcome::PartOf(candidate.finding.frame));
+        }
+        candidates.push(candidate);
+    }
+    candidates
 }
 
 /// Whether two are one queue: the same threads hand over the blocks, or their blocks are in step.
@@ -93,21 +111,17 @@ fn is_one(context: &Context<'_>, a: &Queue, b: &Queue) -> bool {
 }
 
 /// The sites of a function that are a queue.
-fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
-    let of_queue = |&&site: &&u32| {
-        let evidence = context.evidence_of(site);
-        let others = ratio(evidence.freed_by_others, evidence.freed) >= OTHER_THREAD;
-        let order = match evidence.handed_over[1] {
-            None if others => IN_ORDER_OF_SEVERAL,
-            _ => IN_ORDER,
-        };
-        evidence.freed >= MIN_OF_A_SITE
-            && ratio(evidence.freed_in_order, evidence.freed - 1) >= order
-    };
-    let sites: Vec<u32> = group.sites.iter().filter(of_queue).copied().collect();
-    if sites.is_empty() {
-        return None;
-    }
+fn queue(context: &Context<'_>, group: &Group, conditions: &mut Conditions) -> Option<Queue> {
+    let sites = conditions.some_part(
+        "in_order",
+        "blocks of a stack are freed in the order of their allocation",
+        group.sites.iter().copied(),
+        |&site| context.evidence_of(site).freed,
+        |&site, conditions| {
+            is_in_order(context, site, conditions)?;
+            Some(site)
+        },
+    )?;
     let handed = sites
         .iter()
         .map(|&site| context.evidence_of(site).handed_over);
@@ -120,31 +134,83 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         function: group.function,
         ..context.group(sites)
     };
+    let by_others = Share(ratio(others, group.freed));
     let is_handed_over = ratio(others, group.freed) >= OTHER_THREAD;
+    let handed_over_by = |any: &mut Conditions| {
+        any.at_least(
+            "freed_by_others",
+            "freed by another thread",
+            by_others,
+            Share(OTHER_THREAD),
+        )
+    };
     // One thread that works without a pause hands its lists to itself.
-    if !is_handed_over && !context.waits() {
-        return None;
-    }
+    conditions.any_of(
+        "handed_over",
+        "another thread frees, or the program waits",
+        |any| {
+            handed_over_by(any)?;
+            any.at_most(
+                "busy",
+                "time in which the program allocates",
+                Share(context.busy()),
+                Share(WAITING),
+            )
+        },
+    )?;
     let duration = context.duration_ns() as f64;
     let wait = waits(context, &group.sites);
-    if ratio(group.leaked, group.allocations) > MAX_LEFT || (wait as f64) < MIN_WAIT * duration {
-        return None;
-    }
+    conditions.at_most(
+        "left",
+        "live at the end, of all",
+        Share(ratio(group.leaked, group.allocations)),
+        Share(MAX_LEFT),
+    )?;
+    conditions.at_least(
+        "wait_of_run",
+        "mean wait of the freed ones, of the run",
+        Share(wait as f64 / duration),
+        Share(MIN_WAIT),
+    )?;
     let curve = context.curve(&group.sites);
     let most = curve.highest().map(|at| curve.live()[at].bytes)?;
     let most_bytes = most.max(group.peak_bytes);
     let most_blocks = curve.most_blocks().max(group.peak_blocks);
-    let is_large =
-        most_bytes >= MIN_BYTES || most_bytes as f64 >= MIN_SHARE * context.peak_bytes() as f64;
-    if most_blocks < MIN_BLOCKS || !is_large || most_bytes < LEAST_BYTES {
-        return None;
-    }
+    conditions.at_least(
+        "most_blocks",
+        "blocks that waited at a time",
+        Count(most_blocks),
+        Count(MIN_BLOCKS),
+    )?;
+    conditions.any_of("large", "they are large", |any| {
+        any.at_least(
+            "most_bytes",
+            "waited at a time",
+            Bytes(most_bytes),
+            Bytes(MIN_BYTES),
+        )?;
+        any.at_least(
+            "share_of_peak",
+            "of the peak",
+            Share(ratio(most_bytes, context.peak_bytes())),
+            Share(MIN_SHARE),
+        )
+    })?;
+    conditions.at_least(
+        "most_bytes",
+        "waited at a time, whatever the peak",
+        Bytes(most_bytes),
+        Bytes(LEAST_BYTES),
+    )?;
     let [begin, end] = context.active_ns;
     let active = end.saturating_sub(begin).max(1) as f64;
     let full = full_span(&curve) as f64 / active;
-    if full >= BOUNDED {
-        return None;
-    }
+    conditions.less_than(
+        "nearly_full",
+        "from the first to the last time at which it is nearly full",
+        Share(full),
+        Share(BOUNDED),
+    )?;
     let by = |freed: bool| {
         let cells = context.cells(&group.sites);
         let mut weights: Vec<(u64, u64)> = cells
@@ -158,14 +224,39 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
     };
     let (filled, emptied) = (by(false), by(true));
     // What one thread has filled before it begins to empty it is a list between two steps.
-    if !is_handed_over && filled[3] <= emptied[0] {
-        return None;
-    }
-    let served = served(context, &group.sites);
-    if served < MIN_BLOCKS || ratio(served, group.allocations) < MIN_SERVED {
-        return None;
-    }
-    Some(Queue {
+    conditions.any_of(
+        "overlaps",
+        "another thread frees, or it is filled and emptied at once",
+        |any| {
+            handed_over_by(any)?;
+            any.more_than(
+                "filled_until_ns",
+                "filled (95 %) until, against emptied (5 %) from",
+                Nanoseconds(filled[3].saturating_sub(context.start_ns)),
+                Nanoseconds(emptied[0].saturating_sub(context.start_ns)),
+            )
+        },
+    )?;
+    let [served, moments] = served(context, &group.sites);
+    conditions.at_least(
+        "served_moments",
+        "moments at which waiting ones are freed bit by bit",
+        Count(moments),
+        Count(MIN_MOMENTS as u64),
+    )?;
+    conditions.at_least(
+        "served_blocks",
+        "blocks freed bit by bit",
+        Count(served),
+        Count(MIN_BLOCKS),
+    )?;
+    conditions.at_least(
+        "served",
+        "freed bit by bit, of all",
+        Share(ratio(served, group.allocations)),
+        Share(MIN_SERVED),
+    )?;
+    conditions.hold().then_some(Queue {
         group,
         wait,
         handed_over,
@@ -176,7 +267,33 @@ fn queue(context: &Context<'_>, group: &Group) -> Option<Queue> {
         served,
         filled,
         emptied,
+        id: None,
     })
+}
+
+/// Whether the freed blocks of a site were freed in order.
+fn is_in_order(context: &Context<'_>, site: u32, conditions: &mut Conditions) -> Option<()> {
+    let evidence = context.evidence_of(site);
+    let others = ratio(evidence.freed_by_others, evidence.freed) >= OTHER_THREAD;
+    let order = match evidence.handed_over[1] {
+        None if others => IN_ORDER_OF_SEVERAL,
+        _ => IN_ORDER,
+    };
+    conditions.at_least(
+        "freed_blocks",
+        "freed blocks",
+        Count(evidence.freed),
+        Count(MIN_OF_A_SITE),
+    )?;
+    conditions.at_least(
+        "freed_in_order",
+        "freed in order",
+        Share(ratio(
+            evidence.freed_in_order,
+            evidence.freed.saturating_sub(1),
+        )),
+        Share(order),
+    )
 }
 
 /// The time from the first to the last moment at which it is nearly full.
@@ -207,8 +324,8 @@ fn waits(context: &Context<'_>, sites: &[u32]) -> u64 {
 }
 
 /// How many blocks that waited long were freed bit by bit, and not with many others: not in the few
-/// buckets of time with the most of them. 0 if that is in a few moments only.
-fn served(context: &Context<'_>, sites: &[u32]) -> u64 {
+/// buckets of time with the most of them; and in how many buckets that is.
+fn served(context: &Context<'_>, sites: &[u32]) -> [u64; 2] {
     let long = (MIN_WAIT / 2.0 * context.duration_ns() as f64) as u64;
     let starts = &context.table.starts_ns;
     let mut freed = vec![0_u64; starts.len()];
@@ -222,15 +339,13 @@ fn served(context: &Context<'_>, sites: &[u32]) -> u64 {
     }
     freed.sort_unstable_by_key(|&blocks| std::cmp::Reverse(blocks));
     let rest = &freed[AT_ONCE.min(freed.len())..];
-    match rest.iter().filter(|&&blocks| blocks > 0).count() >= MIN_MOMENTS {
-        true => rest.iter().sum(),
-        false => 0,
-    }
+    let moments = rest.iter().filter(|&&blocks| blocks > 0).count();
+    [rest.iter().sum(), moments as u64]
 }
 
 /// The finding about a queue, and, without a text of their own, the functions whose blocks
 /// are handed over with it.
-fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Candidate> {
+fn candidate(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Candidate {
     let all_sites = others.iter().flat_map(|other| &other.group.sites);
     let sites: Vec<u32> = queue.group.sites.iter().chain(all_sites).copied().collect();
     let all_bytes = others.iter().map(|other| other.most_bytes);
@@ -301,11 +416,12 @@ fn candidates(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Vec<Can
         ],
         mended: Some(context.limited(&sites)),
     };
-    vec![Candidate {
+    Candidate {
         finding,
         function,
         also,
         weak: false,
         stake,
-    }]
+        tried: None,
+    }
 }

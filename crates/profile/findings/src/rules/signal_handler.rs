@@ -7,13 +7,23 @@
 
 use allotrope_profile::Site;
 
+use crate::conditions::Conditions;
 use crate::context::Context;
+use crate::finding::Value::Count;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, some};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    if !context.profile.frames.iter().any(|it| it.interrupted) {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let is_possible = trials.process(|conditions| {
+        conditions.fact(
+            "interrupted",
+            "a signal interrupted a function of a recorded stack",
+            context.profile.frames.iter().any(|it| it.interrupted),
+        )
+    });
+    if !is_possible {
         return Vec::new();
     }
     // By the handler: the frame that the signal frame called.
@@ -31,10 +41,34 @@ pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
             None => handlers.push((handler, vec![index])),
         }
     }
-    let handlers = handlers.into_iter();
-    handlers
-        .map(|(handler, sites)| candidate(context, handler, &sites))
-        .collect()
+    // What would be needed.
+    if handlers.is_empty() {
+        trials.candidate(&[], || 0, |conditions| allocates(context, &[], conditions));
+    }
+    let mut found = Vec::new();
+    for (handler, sites) in handlers {
+        let (id, decided) = trials.candidate(
+            &sites,
+            || allocations(context, &sites),
+            |conditions| allocates(context, &sites, conditions),
+        );
+        found.extend(decided.map(|()| candidate(context, handler, &sites).tried_as(id)));
+    }
+    found
+}
+
+fn allocations(context: &Context<'_>, sites: &[u32]) -> u64 {
+    let sites = sites.iter();
+    sites.map(|&site| context.site(site).allocations).sum()
+}
+
+fn allocates(context: &Context<'_>, sites: &[u32], conditions: &mut Conditions) -> Option<()> {
+    conditions.at_least(
+        "allocations",
+        "allocations inside of the interrupted function",
+        Count(allocations(context, sites)),
+        Count(1),
+    )
 }
 
 /// The outermost frame of a handler that allocated: between it and the frame that the
@@ -50,10 +84,7 @@ fn handler(context: &Context<'_>, stack: &[u32]) -> Option<u32> {
 
 fn candidate(context: &Context<'_>, handler: u32, sites: &[u32]) -> Candidate {
     let weight = |site: &Site| site.allocations;
-    let number: u64 = sites
-        .iter()
-        .map(|&site| context.site(site).allocations)
-        .sum();
+    let number = allocations(context, sites);
     let name = context.function_name(Some(handler));
     let text = format!(
         "{name} runs as a signal handler and makes {}. malloc is not async-signal-safe: if \
@@ -82,5 +113,6 @@ fn candidate(context: &Context<'_>, handler: u32, sites: &[u32]) -> Candidate {
         also: Vec::new(),
         weak: false,
         stake: 1.0,
+        tried: None,
     }
 }

@@ -12,10 +12,13 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::EntryPoint;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 /// Blocks that are allocated at once instead.
 const OF_SLAB: u64 = 4096;
@@ -37,14 +40,18 @@ fn chunk(request: u64) -> u64 {
     ((request + 8 + 15) & !15).max(32)
 }
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    if !is_glibc(context) {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let is_possible = trials.process(|conditions| {
+        conditions.fact("glibc", "all blocks are glibc's", is_glibc(context))
+    });
+    if !is_possible {
         return Vec::new();
     }
-    let groups = context.families.iter();
-    groups
-        .filter_map(|group| of_group(context, group))
-        .collect()
+    trials.groups(
+        &context.families,
+        |group| group.peak_blocks,
+        |group, conditions| of_group(context, group, conditions),
+    )
 }
 
 /// Whether all blocks are glibc's.
@@ -70,19 +77,35 @@ fn is_glibc(context: &Context<'_>) -> bool {
         })
 }
 
-fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
-    if group.peak_blocks < MIN_BLOCKS {
-        return None;
-    }
+fn of_group(
+    context: &Context<'_>,
+    group: &Group,
+    conditions: &mut Conditions,
+) -> Option<Candidate> {
+    conditions.at_least(
+        "peak_blocks",
+        "blocks live at the peak",
+        Count(group.peak_blocks),
+        Count(MIN_BLOCKS),
+    )?;
     // Without the few blocks that hold the others, such as a table.
     let many = |&site: &u32| {
         ratio(context.site(site).allocations_at_peak, group.peak_blocks) >= MIN_OF_BLOCKS
     };
     let small = context.group(group.sites.iter().copied().filter(many));
     let mean = |blocks: u64, bytes: u64| bytes / blocks.max(1);
-    if mean(small.peak_blocks, small.peak_bytes) > SMALL || small.largest > LARGEST {
-        return None;
-    }
+    conditions.at_most(
+        "mean_bytes",
+        "mean size",
+        Bytes(mean(small.peak_blocks, small.peak_bytes)),
+        Bytes(SMALL),
+    )?;
+    conditions.at_most(
+        "largest_bytes",
+        "largest size",
+        Bytes(small.largest),
+        Bytes(LARGEST),
+    )?;
     let lost = small.sites.iter().map(|&site| {
         let site = context.site(site);
         let size = mean(site.allocations_at_peak, site.bytes_at_peak);
@@ -90,7 +113,25 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
     });
     let lost: u64 = lost.sum();
     let of_peak = ratio(lost, context.peak_bytes());
-    if small.peak_blocks < MIN_BLOCKS || lost < MIN_BYTES || of_peak < MIN_SHARE {
+    conditions.at_least(
+        "small_blocks",
+        "blocks live at the peak, without stacks that have few of them",
+        Count(small.peak_blocks),
+        Count(MIN_BLOCKS),
+    )?;
+    conditions.at_least(
+        "rounding_bytes",
+        "glibc's rounding and headers",
+        Bytes(lost),
+        Bytes(MIN_BYTES),
+    )?;
+    conditions.at_least(
+        "rounding_of_peak",
+        "rounding and headers, of the peak",
+        Share(of_peak),
+        Share(MIN_SHARE),
+    )?;
+    if !conditions.hold() {
         return None;
     }
     let weight = |site: &Site| site.allocations_at_peak;
@@ -148,6 +189,7 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
         also,
         weak: false,
         stake: of_peak,
+        tried: None,
     })
 }
 

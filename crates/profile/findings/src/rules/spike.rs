@@ -15,11 +15,14 @@
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::curve::{Hump, median};
+use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, some, time};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const HIGHER: f64 = 1.5;
 const WIDEST: f64 = 0.18;
@@ -28,40 +31,86 @@ const BEFORE: f64 = 0.05;
 const MIN_BYTES: u64 = 128 << 10;
 const MIN_SHARE: f64 = 0.4;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let Some(spike) = spike(context) else {
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    let is_possible = trials.process(|conditions| rises_shortly(context, conditions));
+    let Some(spike) = context.hump().filter(|_| is_possible) else {
         return Vec::new();
     };
     let rise = context.peak_bytes() - spike.usual;
-    let families = context.families.iter();
-    let large = families.filter(|group| ratio(group.peak_bytes, rise) >= MIN_SHARE);
-    let risen = large.filter_map(|group| {
-        let curve = context.curve(&group.sites);
-        let below = spike.below.iter().map(|&bucket| curve.live()[bucket].bytes);
-        let own = group.peak_bytes.saturating_sub(median(below.collect()));
-        (ratio(own, rise) >= MIN_SHARE).then(|| candidate(context, group, spike, own))
-    });
-    risen.collect()
+    trials.groups(
+        &context.families,
+        |group| group.peak_bytes,
+        |group, conditions| {
+            conditions.at_least(
+                "peak_of_rise",
+                "live at the peak, of the rise",
+                Share(ratio(group.peak_bytes, rise)),
+                Share(MIN_SHARE),
+            )?;
+            let curve = context.curve(&group.sites);
+            let below = spike.below.iter().map(|&bucket| curve.live()[bucket].bytes);
+            let own = group.peak_bytes.saturating_sub(median(below.collect()));
+            conditions.at_least(
+                "share_of_rise",
+                "without what it usually holds, of the rise",
+                Share(ratio(own, rise)),
+                Share(MIN_SHARE),
+            )?;
+            conditions
+                .hold()
+                .then(|| candidate(context, group, spike, own))
+        },
+    )
 }
 
-/// The rise to the peak from what is usually live, if it is short and not the program's start.
-fn spike<'c>(context: &'c Context<'_>) -> Option<&'c Hump> {
-    let hump = context.hump()?;
+/// Whether the live bytes rise to the peak from what is usual for a short time, which is not the
+/// program's start.
+fn rises_shortly(context: &Context<'_>, conditions: &mut Conditions) -> Option<()> {
+    let hump = context.hump();
+    conditions.fact(
+        "rises",
+        "the peak is above the median of the live bytes",
+        hump.is_some(),
+    )?;
+    let hump = hump?;
     let [begin, end] = context.active_ns;
     let active = end.saturating_sub(begin).max(1) as f64;
     let peak = context.peak_bytes();
-    let starts = hump.from_ns.saturating_sub(begin) as f64;
-    let holds = is_short(context, hump)
-        && starts >= BEFORE * active
-        && hump.falls
-        && peak - hump.usual >= MIN_BYTES
-        && peak as f64 >= HIGHER * hump.usual as f64;
-    holds.then_some(hump)
+    let [width, widest] = width(context, hump);
+    conditions.at_most(
+        "width_of_active_time",
+        match hump.in_one_step {
+            true => "time above a quarter of the rise, within one step",
+            false => "time above a quarter of the rise",
+        },
+        Share(width),
+        Share(widest),
+    )?;
+    conditions.at_least(
+        "begins_at",
+        "it begins at this part of the active time",
+        Share(hump.from_ns.saturating_sub(begin) as f64 / active),
+        Share(BEFORE),
+    )?;
+    conditions.fact("falls", "it ends before the program does", hump.falls)?;
+    conditions.at_least(
+        "rise_bytes",
+        "the peak above the median",
+        Bytes(peak - hump.usual),
+        Bytes(MIN_BYTES),
+    )?;
+    conditions.at_least(
+        "peak_bytes",
+        "the peak, against one and a half times the median",
+        Bytes(peak),
+        Bytes((HIGHER * hump.usual as f64).ceil() as u64),
+    )
 }
 
-/// Whether the rise is short, or within one of the program's steps: that one takes much longer on a
-/// busy machine, and the waiting between the steps does not.
-pub(crate) fn is_short(context: &Context<'_>, hump: &Hump) -> bool {
+/// For which part of the active time the live bytes are high, and the largest part that is short. A rise
+/// within one of the program's steps may be longer: that one takes much longer on a busy machine, and the
+/// waiting between the steps does not.
+pub(crate) fn width(context: &Context<'_>, hump: &Hump) -> [f64; 2] {
     let [begin, end] = context.active_ns;
     let active = end.saturating_sub(begin).max(1) as f64;
     let widest = if hump.in_one_step {
@@ -71,7 +120,10 @@ pub(crate) fn is_short(context: &Context<'_>, hump: &Hump) -> bool {
     };
     // A sample is the resolution of the curve.
     let resolution = context.process.live.width_ns as f64;
-    hump.above_ns as f64 <= (widest * active).max(resolution)
+    [
+        hump.above_ns as f64 / active,
+        widest.max(resolution / active),
+    ]
 }
 
 /// The sites of the group, and all others below the function that calls it.
@@ -142,5 +194,6 @@ fn candidate(context: &Context<'_>, group: &Group, spike: &Hump, own: u64) -> Ca
         also,
         weak: false,
         stake,
+        tried: None,
     }
 }

@@ -13,10 +13,13 @@ use allotrope_profile::evidence::PAGE_BYTES;
 use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, ratio, share, some};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const MIN_PAGES: u64 = 64;
 const MIN_SHARE: f64 = 0.05;
@@ -24,37 +27,66 @@ const FILLED: f64 = 0.25;
 /// The blocks stay for one part in so many of the time.
 const STAYING: u64 = 10;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let families = context.families.iter();
-    families
-        .filter_map(|family| of_group(context, family))
-        .collect()
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    trials.groups(
+        &context.families,
+        |family| held_pages(context, &family.sites),
+        |family, conditions| of_group(context, family, conditions),
+    )
 }
 
-fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
-    let pages = |site: &u32| {
-        let evidence = context.evidence_of(*site);
-        evidence.held_pages as f64 + evidence.shared_pages
-    };
+/// The pages in which blocks of these sites begin.
+fn held_pages(context: &Context<'_>, sites: &[u32]) -> u64 {
+    sites.iter().map(|site| pages(context, site)).sum::<f64>() as u64
+}
+
+fn pages(context: &Context<'_>, site: &u32) -> f64 {
+    let evidence = context.evidence_of(*site);
+    evidence.held_pages as f64 + evidence.shared_pages
+}
+
+fn of_group(
+    context: &Context<'_>,
+    group: &Group,
+    conditions: &mut Conditions,
+) -> Option<Candidate> {
     let sites = group.sites.iter().copied();
     // A block of a page and more fills what it begins in.
     let is_small = |&site: &u32| {
         let left = staying(context, &[site]);
-        pages(&site) > 0.0 && left.bytes < left.blocks.saturating_mul(PAGE_BYTES)
+        pages(context, &site) > 0.0 && left.bytes < left.blocks.saturating_mul(PAGE_BYTES)
     };
     let sites: Vec<u32> = sites.filter(is_small).collect();
-    let held_pages = sites.iter().map(pages).sum::<f64>() as u64;
+    let held_pages = held_pages(context, &sites);
     let held = held_pages.saturating_mul(PAGE_BYTES);
     let of_peak = ratio(held, context.peak_bytes());
-    if held_pages < MIN_PAGES || of_peak < MIN_SHARE {
-        return None;
-    }
+    conditions.at_least(
+        "pages",
+        "pages in which its small blocks begin that stay",
+        Count(held_pages),
+        Count(MIN_PAGES),
+    )?;
+    conditions.at_least(
+        "held_of_peak",
+        "these pages, of the peak",
+        Share(of_peak),
+        Share(MIN_SHARE),
+    )?;
     let left = staying(context, &sites);
-    if left.blocks == 0 {
-        return None;
-    }
+    conditions.at_least(
+        "live_blocks",
+        "blocks of which half stay for a tenth of the time",
+        Count(left.blocks),
+        Count(1),
+    )?;
     let filled = ratio(left.bytes, held);
-    if filled > FILLED {
+    conditions.at_most(
+        "filled",
+        "these blocks, of the pages",
+        Share(filled),
+        Share(FILLED),
+    )?;
+    if !conditions.hold() {
         return None;
     }
     let group = &context.group(sites);
@@ -100,6 +132,7 @@ fn of_group(context: &Context<'_>, group: &Group) -> Option<Candidate> {
         also,
         weak: false,
         stake: of_peak.min(1.0),
+        tried: None,
     })
 }
 

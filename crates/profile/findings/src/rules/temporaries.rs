@@ -20,10 +20,13 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
 use crate::callers::Language;
+use crate::conditions::Conditions;
 use crate::context::{Context, Group};
+use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, ns, percent, ratio, share, time};
 use crate::rank::Candidate;
+use crate::tried::Trials;
 
 const TEMPORARY: f64 = 0.9;
 const MIN: u64 = 1_000;
@@ -48,44 +51,122 @@ const MOST_REPLACED: u64 = 4;
 /// Longest mean life, as a part of the run.
 const SHORT: f64 = 0.005;
 
-pub(crate) fn find(context: &Context<'_>) -> Vec<Candidate> {
-    let large = |family: &&Group| {
-        family.allocations >= MIN && ratio(family.allocations, context.allocations()) >= MIN_SHARE
+pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {
+    trials.groups(
+        &context.families,
+        |family| family.allocations,
+        |family, conditions| of_family(context, family, conditions),
+    )
+}
+
+fn of_family(
+    context: &Context<'_>,
+    family: &Group,
+    conditions: &mut Conditions,
+) -> Option<Candidate> {
+    conditions.at_least(
+        "allocations",
+        "allocations",
+        Count(family.allocations),
+        Count(MIN),
+    )?;
+    conditions.at_least(
+        "share_of_all",
+        "of all allocations",
+        Share(ratio(family.allocations, context.allocations())),
+        Share(MIN_SHARE),
+    )?;
+    let sites = family.sites.iter().copied();
+    let short = context.group(sites.filter(|&site| short_lived(context, site).is_some()));
+    let short = Group {
+        function: family.function,
+        ..short
     };
-    let families = context.families.iter().filter(large);
-    let hot = families.filter_map(|family| {
-        let sites = family.sites.iter().copied();
-        let short = context.group(sites.filter(|&site| short_lived(context, site).is_some()));
-        let short = Group {
-            function: family.function,
-            ..short
-        };
-        let number = number(context, &short);
-        let others = family.allocations - reallocated(context, family).min(family.allocations);
-        let of_all = ratio(number, context.allocations());
-        let time = (number * PAIR_NS) as f64 / context.duration_ns() as f64;
-        let least = match ratio(short.temporary, number) >= TEMPORARY {
+    let number = number(context, &short);
+    let others = family.allocations - reallocated(context, family).min(family.allocations);
+    let of_all = ratio(number, context.allocations());
+    let time = (number * PAIR_NS) as f64 / context.duration_ns() as f64;
+    conditions.at_least(
+        "temporary_allocations",
+        "short-lived ones",
+        Count(number),
+        Count(MIN),
+    )?;
+    conditions.at_least(
+        "temporary_of_family",
+        "short-lived, of its allocations",
+        Share(ratio(number, others)),
+        Share(TEMPORARY),
+    )?;
+    let is_alone = ratio(short.temporary, number) >= TEMPORARY;
+    conditions.at_least(
+        "share_of_allocations",
+        match is_alone {
+            true => "short-lived, of all allocations",
+            false => "short-lived, of all allocations (a few die together)",
+        },
+        Share(of_all),
+        Share(match is_alone {
             true => MIN_SHARE,
             false => MIN_SHARE_TOGETHER,
-        };
-        let holds = number >= MIN
-            && ratio(number, others) >= TEMPORARY
-            && of_all >= least
-            && (time >= MIN_TIME
-                || number >= MANY && of_all >= LARGE_SHARE
-                || copies(context, &short));
-        holds.then(|| candidate(context, &short, number))
-    });
-    hot.collect()
+        }),
+    )?;
+    conditions.any_of(
+        "costly",
+        "they cost time, or are many, or copy much",
+        |any| {
+            any.at_least(
+                "time_of_run",
+                "time for them at 50 ns each, of the run",
+                Share(time),
+                Share(MIN_TIME),
+            )?;
+            any.all_of("many", "they are many", |all| {
+                all.at_least(
+                    "temporary_allocations",
+                    "short-lived ones",
+                    Count(number),
+                    Count(MANY),
+                )?;
+                all.at_least(
+                    "share_of_allocations",
+                    "short-lived, of all allocations",
+                    Share(of_all),
+                    Share(LARGE_SHARE),
+                )
+            })?;
+            any.all_of("copies", "they copy much", |all| {
+                copies(context, &short, all)
+            })
+        },
+    )?;
+    conditions
+        .hold()
+        .then(|| candidate(context, &short, number))
 }
 
 /// Whether the blocks are most of all bytes that are allocated, and many times the peak: long texts
 /// that are made anew again and again.
-fn copies(context: &Context<'_>, group: &Group) -> bool {
+fn copies(context: &Context<'_>, group: &Group, conditions: &mut Conditions) -> Option<()> {
     let totals = &context.process.totals;
-    group.allocations >= MIN_COPIES
-        && group.bytes >= totals.peak_bytes.saturating_mul(OF_PEAK)
-        && ratio(group.bytes, totals.allocated_bytes) >= OF_BYTES
+    conditions.at_least(
+        "short_lived_allocations",
+        "allocations of their stacks",
+        Count(group.allocations),
+        Count(MIN_COPIES),
+    )?;
+    conditions.at_least(
+        "short_lived_bytes",
+        "their bytes, against five times the peak",
+        Bytes(group.bytes),
+        Bytes(totals.peak_bytes.saturating_mul(OF_PEAK)),
+    )?;
+    conditions.at_least(
+        "share_of_bytes",
+        "their bytes, of all allocated bytes",
+        Share(ratio(group.bytes, totals.allocated_bytes)),
+        Share(OF_BYTES),
+    )
 }
 
 /// The short-lived blocks of a site that were not reallocated, and the sum of their lifetimes in
@@ -210,5 +291,6 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64) -> Candidate {
         also,
         weak: false,
         stake,
+        tried: None,
     }
 }
