@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use allotrope_watch::live::{Action, AtEnd, View};
-use allotrope_watch::resident::Resident;
 use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -249,7 +248,7 @@ fn suspend(terminal: &mut Terminal) -> Result<(), Failure> {
 
 /// The resident sets of the programs, in bytes; 0 of those that have ended.
 fn resident(snapshots: &[Snapshot]) -> u64 {
-    let resident = snapshots.iter().filter_map(Resident::of);
+    let resident = snapshots.iter().filter_map(|it| it.resident);
     resident.map(|it| it.of_program()).sum()
 }
 

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use crate::lock::{self, Claim};
+use crate::resident::Resident;
 use crate::snapshot::{Keys, Snapshot, parent_of};
 
 /// Part of the recorder's file name.
@@ -372,6 +373,7 @@ impl Attached {
         snapshot.parent = parent_of(process).unwrap_or(0);
         if !has_ended {
             snapshot.exit = Exit::Running;
+            snapshot.resident = Resident::of(&snapshot);
         }
         Ok(snapshot)
     }

@@ -135,6 +135,10 @@ fn process(row: &ProcessRow) -> Value {
         "lost_frees": counters.lost_frees,
         "unreadable": row.unreadable,
     });
+    if let Some(resident) = row.resident {
+        object["resident_bytes"] = resident.bytes.into();
+        object["recorder_bytes"] = resident.recorder_bytes.into();
+    }
     put_sums(&mut object, row.sums.as_ref(), MIN);
     object
 }
@@ -151,6 +155,13 @@ fn site(row: &SiteRow) -> Value {
         "processes": list(&row.processes, of_process),
         "stack": stack(&row.stack),
     });
+    if let Some(it) = row.evidence {
+        object["evidence"] = json!({
+            "age_seconds": seconds(it.age),
+            "reached": it.reached,
+            "freed": it.freed,
+        });
+    }
     put_sums(&mut object, Some(&row.sums), row.smallest());
     object
 }

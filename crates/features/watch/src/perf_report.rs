@@ -261,6 +261,7 @@ impl PerfBlocks {
                 name.to_string()
             },
             period: Some(self.period),
+            resident: None,
             sums: sums.clone(),
             counters: *counters,
             unreadable: 0,

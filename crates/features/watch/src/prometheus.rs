@@ -185,7 +185,7 @@ impl<'a> Process<'a> {
         Self {
             labels: format!("{{pid=\"{}\",name=\"{}\"}}", snapshot.process, label(&name)),
             snapshot,
-            resident: Resident::of(snapshot),
+            resident: snapshot.resident,
             sums,
         }
     }

@@ -6,8 +6,10 @@ use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
 use crate::names::Frame;
+use crate::resident::Resident;
 use crate::sites::{Site, Sums};
 use crate::snapshot::{SiteKey, Snapshot};
+use crate::verdict::Evidence;
 
 /// What is live at one moment.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub struct ProcessRow {
     pub period: Option<Period>,
     /// Its figures; `None`: sampling was never on.
     pub sums: Option<Sums>,
+    /// Its resident memory; `None`: it has ended, or this is not known.
+    pub resident: Option<Resident>,
     /// What was lost.
     pub counters: Counters,
     /// Parts of its memory that could not be read.
@@ -56,6 +60,7 @@ impl ProcessRow {
             name: snapshot.name(),
             period: snapshot.state.period,
             sums,
+            resident: snapshot.resident,
             counters: snapshot.state.counters,
             unreadable: snapshot.state.unstable + snapshot.state.malformed,
         }
@@ -76,6 +81,8 @@ pub struct SiteRow {
     pub oldest: u64,
     /// How it develops.
     pub trend: Trend,
+    /// What shows that it grows.
+    pub evidence: Option<Evidence>,
     /// The stack, while the watcher runs.
     pub key: SiteKey,
     /// Its live bytes at the snapshots that are kept, the oldest first; empty if it has no history.
@@ -105,6 +112,7 @@ impl SiteRow {
             sums: site.sums.clone(),
             oldest: site.oldest,
             trend: Trend::Unknown,
+            evidence: None,
             key: site.key,
             history: Vec::new(),
             processes: live,

@@ -13,6 +13,7 @@ use crate::nameless;
 use crate::names::name_of;
 use crate::report::{ProcessRow, Report, SiteRow};
 use crate::sites::Sums;
+use crate::verdict::Evidence;
 
 /// Most frames of a stack.
 const MAX_FRAMES: usize = 16;
@@ -91,9 +92,12 @@ fn process(row: &ProcessRow, out: &mut dyn Write) -> io::Result<()> {
         Some(period) => format!("one of {} sampled", bytes(period.bytes())),
         None => "sampling is off".to_owned(),
     };
+    let resident = row.resident.map_or_else(String::new, |it| {
+        format!("; {} resident", bytes(it.of_program()))
+    });
     write!(
         out,
-        "process {} ({}): {live}; {period}",
+        "process {} ({}): {live}; {period}{resident}",
         row.process,
         shown(&row.name)
     )?;
@@ -133,6 +137,9 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
     if row.trend != Trend::Unknown {
         let _ = write!(text, ", {}", row.trend.name());
     }
+    if let Some(evidence) = &row.evidence {
+        let _ = write!(text, ": {}", evidence_text(evidence));
+    }
     writeln!(out, "\n{number:3}  {text}")?;
     if let [_, _, ..] = &row.processes[..] {
         let of = |(process, live): &(u32, Figures)| format!("{process}: {}", in_bytes(live));
@@ -157,6 +164,27 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
         0 => Ok(()),
         more => writeln!(out, "     … {}", plural(more as u64, "frame")),
     }
+}
+
+/// What shows that a site grows: how many of its samples were freed.
+fn evidence_text(it: &Evidence) -> String {
+    let freed = match it.freed {
+        0 => "none".to_owned(),
+        freed => freed.to_string(),
+    };
+    let were = if it.freed == 1 || it.freed == 0 {
+        "was"
+    } else {
+        "were"
+    };
+    let which = match it.age {
+        0 => String::new(),
+        age => format!(" that reached {}", duration(age as f64 / 1e3)),
+    };
+    format!(
+        "of {}{which} {freed} {were} freed",
+        plural(it.reached, "sample")
+    )
 }
 
 /// Writes a line, in several ones if it is wider: they end after a comma or semicolon, or where a

@@ -12,6 +12,7 @@ use crate::names::{Frame, Names};
 use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 use crate::snapshot::{Keys, SiteKey, Snapshot};
+use crate::survival;
 
 /// Stacks that are matched with the suppressions at once: their frames are in memory.
 const AT_ONCE: usize = 64;
@@ -93,7 +94,12 @@ impl Watch {
             };
             (site.key, point)
         });
-        self.history.add(&points.collect());
+        let looks = snapshots.iter().map(survival::look).collect();
+        let resident = snapshots.iter().map(|it| it.resident);
+        // Without that of one process the sum says nothing.
+        let resident: Option<u64> = resident.map(|it| Some(it?.of_program())).sum();
+        self.history
+            .add(&points.collect(), looks, resident.unwrap_or(0));
         let (sites, suppressed) = self.unsuppressed(snapshots, &grouped.sites);
         let rows = self.rows(snapshots, &sites);
         let processes = snapshots.iter().zip(&grouped.processes);
@@ -159,11 +165,15 @@ impl Watch {
             self.headlines.entry(site.key).or_insert_with(headline);
         }
         let processes: Vec<u32> = snapshots.iter().map(|it| it.process).collect();
-        let row = |(site, stack): (&&Site, _)| SiteRow {
-            trend: self.history.trend(site.key),
-            history: self.history.bytes(site.key),
-            headline: self.headlines.get(&site.key).copied().unwrap_or(0),
-            ..SiteRow::new(site, &processes, stack)
+        let row = |(site, stack): (&&Site, _)| {
+            let (trend, evidence) = self.history.trend(site.key);
+            SiteRow {
+                trend,
+                evidence,
+                history: self.history.bytes(site.key),
+                headline: self.headlines.get(&site.key).copied().unwrap_or(0),
+                ..SiteRow::new(site, &processes, stack)
+            }
         };
         top.iter().zip(stacks).map(row).collect()
     }

@@ -37,6 +37,7 @@ fn site(key: SiteKey, function: &str, blocks: u64) -> SiteRow {
     SiteRow {
         oldest: key * SECOND,
         trend: Trend::Flat,
+        evidence: None,
         key,
         history: vec![blocks as f64; 6],
         processes: vec![(4711, sums.live)],
@@ -56,6 +57,7 @@ fn process(process: u32, name: &str) -> ProcessRow {
         name: name.to_owned(),
         period: Some(Period::DEFAULT),
         sums: None,
+        resident: None,
         counters: Default::default(),
         unreadable: 0,
     }
