@@ -11,7 +11,9 @@
 //! - [`discover`]: which processes have such a memory.
 //! - [`snapshot`]: the state of a process at one moment.
 //! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
+//! - [`since`]: since when it was sampled, and at which periods, in words.
 //! - [`history`]: the trend of each stack.
+//!   `older_blocks`: whether a rise may be due to blocks that are not known.
 //! - [`watch`]: what is remembered between snapshots; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
@@ -35,6 +37,7 @@ pub mod live;
 mod lock;
 mod nameless;
 pub mod names;
+mod older_blocks;
 pub mod perf_events;
 pub mod perf_report;
 pub mod perf_stream;
@@ -43,6 +46,7 @@ pub mod prometheus;
 pub mod report;
 pub mod resident;
 pub mod sampled;
+pub mod since;
 pub mod sites;
 pub mod snapshot;
 pub mod text;

@@ -6,6 +6,7 @@ use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
 use crate::names::Frame;
+use crate::since::Since;
 use crate::sites::{Site, Sums};
 use crate::snapshot::{SiteKey, Snapshot};
 
@@ -41,6 +42,8 @@ pub struct ProcessRow {
     pub name: String,
     /// The period at which it samples; `None`: off.
     pub period: Option<Period>,
+    /// When it was sampled; `None`: that is not known.
+    pub since: Option<Since>,
     /// Its figures; `None`: sampling was never on.
     pub sums: Option<Sums>,
     /// What was lost.
@@ -55,6 +58,7 @@ impl ProcessRow {
             process: snapshot.process,
             name: snapshot.name(),
             period: snapshot.state.period,
+            since: Some(Since::new(&snapshot.state)),
             sums,
             counters: snapshot.state.counters,
             unreadable: snapshot.state.unstable + snapshot.state.malformed,

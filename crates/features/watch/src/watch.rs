@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{History, Point};
 use crate::names::{Frame, Names};
+use crate::older_blocks::supported;
 use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 use crate::snapshot::{Keys, SiteKey, Snapshot};
@@ -160,7 +161,7 @@ impl Watch {
         }
         let processes: Vec<u32> = snapshots.iter().map(|it| it.process).collect();
         let row = |(site, stack): (&&Site, _)| SiteRow {
-            trend: self.history.trend(site.key),
+            trend: supported(self.history.trend(site.key), &site.sums),
             history: self.history.bytes(site.key),
             headline: self.headlines.get(&site.key).copied().unwrap_or(0),
             ..SiteRow::new(site, &processes, stack)

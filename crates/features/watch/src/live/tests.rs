@@ -54,6 +54,7 @@ fn process(process: u32, name: &str) -> ProcessRow {
     ProcessRow {
         process,
         name: name.to_owned(),
+        since: None,
         period: Some(Period::DEFAULT),
         sums: None,
         counters: Default::default(),
