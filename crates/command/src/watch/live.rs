@@ -48,7 +48,7 @@ pub fn is_wanted(arguments: &Arguments) -> bool {
 /// Watches until the user quits, a signal comes or the terminal goes away.
 pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
     let mut at_end = session.arguments.at_end();
-    if session.started.is_some() && at_end == AtEnd::Off {
+    if session.started.is_some() && matches!(at_end, AtEnd::Off | AtEnd::StandBy) {
         at_end = AtEnd::Stop;
     }
     for index in 0..session.attached.len() {

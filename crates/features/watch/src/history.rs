@@ -145,8 +145,9 @@ impl History {
         }
     }
 
-    /// The trend of a site, and what shows that it grows.
-    pub fn trend(&self, key: SiteKey) -> (Trend, Option<Evidence>) {
+    /// The trend of a site, and what shows that it grows. `has_gained`: it has gained bytes whatever is
+    /// not known of older blocks.
+    pub fn trend(&self, key: SiteKey, has_gained: bool) -> (Trend, Option<Evidence>) {
         let Some(points) = self.sites.get(&key) else {
             return (Trend::Unknown, None);
         };
@@ -160,7 +161,7 @@ impl History {
             }
             Survives::Grows(evidence) => (Trend::Growing, Some(evidence)),
             Survives::SeemsToGrow(_) if !is_rising(points) => (Trend::Flat, None),
-            Survives::SeemsToGrow(evidence) if self.is_resident_growing => {
+            Survives::SeemsToGrow(evidence) if has_gained || self.is_resident_growing => {
                 (Trend::Growing, Some(evidence))
             }
             Survives::InBalance => (Trend::Flat, None),
@@ -306,7 +307,7 @@ mod tests {
             (&[9, 7, 4, 2, 1, 1], Trend::Flat),
         ] {
             let history = history(samples, true, |_| 0);
-            assert_eq!(history.trend(7).0, expected, "{samples:?}");
+            assert_eq!(history.trend(7, false).0, expected, "{samples:?}");
         }
     }
 
@@ -314,12 +315,16 @@ mod tests {
     #[test]
     fn after_a_late_switch_resident_memory_decides() {
         let samples: Vec<u64> = (0..12).map(|it| 4 * it).collect();
-        let of = |resident: &dyn Fn(usize) -> u64| history(&samples, false, resident).trend(7).0;
+        let of =
+            |resident: &dyn Fn(usize) -> u64| history(&samples, false, resident).trend(7, false).0;
         assert_eq!(of(&|_| 0), Trend::Unknown);
         assert_eq!(of(&|_| 1 << 20), Trend::Unknown);
         // The site gains 4,000 bytes at each look.
         assert_eq!(of(&|look| (1 << 20) + 4000 * look as u64), Trend::Growing);
         assert_eq!(of(&|look| (1 << 20) + 1500 * look as u64), Trend::Unknown);
+        // Or the interval of what was gained, which counts what may have been freed unseen.
+        let gained = history(&samples, false, |_| 0).trend(7, true);
+        assert_eq!(gained.0, Trend::Growing);
     }
 
     #[test]
@@ -331,8 +336,8 @@ mod tests {
         assert_eq!(bytes[bytes.len() - 1], 599_000.0);
         assert!(bytes.is_sorted());
         assert_eq!(history.resident.len(), bytes.len());
-        assert_eq!(history.trend(7).0, Trend::Growing);
-        assert_eq!(history.trend(8).0, Trend::Unknown);
+        assert_eq!(history.trend(7, false).0, Trend::Growing);
+        assert_eq!(history.trend(8, false).0, Trend::Unknown);
     }
 
     #[test]

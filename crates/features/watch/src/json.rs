@@ -11,6 +11,7 @@ use crate::blocks::{self, BlockRow, Which};
 use crate::nameless;
 use crate::names::Frame;
 use crate::report::{ProcessRow, Report, SiteRow};
+use crate::since::Since;
 use crate::sites::Sums;
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
@@ -109,6 +110,7 @@ pub fn write_kept(state: &State, command: &str, out: &mut dyn Write) -> io::Resu
         "started": seconds(state.process.began_real),
     });
     put_live(&mut object, state.live().as_ref());
+    put_since(&mut object, &Since::new(state));
     line("kept_process", object, out)
 }
 
@@ -140,6 +142,9 @@ fn process(row: &ProcessRow) -> Value {
         object["recorder_bytes"] = resident.recorder_bytes.into();
     }
     put_sums(&mut object, row.sums.as_ref(), MIN);
+    if let Some(since) = &row.since {
+        put_since(&mut object, since);
+    }
     object
 }
 
@@ -224,8 +229,23 @@ fn put_sums(object: &mut Value, sums: Option<&Sums>, smallest: u64) {
 fn put(object: &mut Value, name: &str, estimate: Estimate) {
     let Estimate { value, low, high } = estimate.rounded();
     object[name] = (value as i64).into();
-    object[format!("{name}_low")] = (low as i64).into();
-    object[format!("{name}_high")] = (high as i64).into();
+    // An end that is not known is `null`.
+    let end = |it: f64| it.is_finite().then_some(it as i64);
+    object[format!("{name}_low")] = end(low).into();
+    object[format!("{name}_high")] = end(high).into();
+}
+
+/// When a process was sampled.
+fn put_since(object: &mut Value, since: &Since) {
+    object["sampled_since"] = since.since.map(seconds).into();
+    object["sampled_until"] = since.until.map(seconds).into();
+    object["is_complete"] = since.is_complete.into();
+    object["periods"] = list(&since.periods, |(time, period)| {
+        json!({
+            "time": seconds(*time),
+            "period_bytes": period.map_or(0, |it| it.bytes()),
+        })
+    });
 }
 
 fn seconds(ns: u64) -> Value {

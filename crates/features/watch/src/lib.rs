@@ -11,6 +11,7 @@
 //! - [`discover`]: which processes have such a memory.
 //! - [`snapshot`]: the state of a process at one moment.
 //! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
+//! - [`since`]: since when it was sampled, and at which periods, in words.
 //! - [`history`]: the trend of each stack, from [`survival`]: which of its blocks were freed at which
 //!   age, and [`verdict`]: what that says.
 //! - [`watch`]: what is remembered between snapshots; makes the [`report`].
@@ -44,6 +45,7 @@ pub mod prometheus;
 pub mod report;
 pub mod resident;
 pub mod sampled;
+pub mod since;
 pub mod sites;
 pub mod snapshot;
 pub mod survival;

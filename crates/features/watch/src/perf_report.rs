@@ -13,7 +13,7 @@ use crate::blocks::{BlockRow, FreedRow, Which};
 use crate::names::Frame;
 use crate::perf_events::{Block, Change, Event};
 use crate::report::{ProcessRow, Report, SiteRow, Suppressed};
-use crate::sites::{LiveBlock, SitesBuilder};
+use crate::sites::{LiveBlock, SitesBuilder, Sums};
 use crate::{json, poireau};
 
 /// Most deallocations that are kept: as many as a watched process keeps.
@@ -224,7 +224,7 @@ impl PerfBlocks {
         let (mut live, mut gone) = (live.into_iter().peekable(), gone.into_iter().peekable());
         let mut builder = SitesBuilder::default();
         for process in self.processes.keys() {
-            builder.begin_process(Some(self.period));
+            builder.begin_process(Some(Sums::new(self.period)));
             while let Some((key, block)) = live.next_if(|((of, _), _)| of == process) {
                 let age = moment.time.saturating_sub(block.time);
                 let is_marked = |it: &Mark| {
@@ -261,6 +261,7 @@ impl PerfBlocks {
                 name.to_string()
             },
             period: Some(self.period),
+            since: None,
             resident: None,
             sums: sums.clone(),
             counters: *counters,

@@ -7,6 +7,7 @@ use allotrope_shm::samples::reader::Counters;
 use crate::history::Trend;
 use crate::names::Frame;
 use crate::resident::Resident;
+use crate::since::Since;
 use crate::sites::{Site, Sums};
 use crate::snapshot::{SiteKey, Snapshot};
 use crate::verdict::Evidence;
@@ -43,6 +44,8 @@ pub struct ProcessRow {
     pub name: String,
     /// The period at which it samples; `None`: off.
     pub period: Option<Period>,
+    /// When it was sampled; `None`: that is not known.
+    pub since: Option<Since>,
     /// Its figures; `None`: sampling was never on.
     pub sums: Option<Sums>,
     /// Its resident memory; `None`: it has ended, or this is not known.
@@ -59,6 +62,7 @@ impl ProcessRow {
             process: snapshot.process,
             name: snapshot.name(),
             period: snapshot.state.period,
+            since: Some(Since::new(&snapshot.state)),
             sums,
             resident: snapshot.resident,
             counters: snapshot.state.counters,

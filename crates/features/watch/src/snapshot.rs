@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use allotrope_sampling::Period;
+use allotrope_sampling::estimate::Figures;
 use allotrope_shm::samples::reader::{Module, State};
 use allotrope_shm::samples::writer::Sample;
 use allotrope_shm::wire::NO_MAPPING;
@@ -99,11 +99,10 @@ impl Snapshot {
         self.exit != Exit::Running
     }
 
-    /// The longest period that was in force, or at which a block was sampled. `None`: sampling was
-    /// never on.
-    pub fn longest_period(&self) -> Option<Period> {
+    /// The figures of none of its blocks. `None`: sampling was never on.
+    pub fn none(&self) -> Option<Figures> {
         let of_samples = self.state.samples.iter().map(|it| it.period).max();
-        self.state.longest_period.max(of_samples)
+        self.state.none().or(of_samples.map(Figures::new))
     }
 
     /// Which process this is: another one may have the same id later.

@@ -72,7 +72,7 @@ pub(crate) fn look(
         instance: snapshot.instance(),
         time: snapshot.time,
         period,
-        is_complete: false,
+        is_complete: !state.periods.were_worse(),
         lost: state.counters.lost_samples,
         blocks: samples.map(|it| (block(it), snapshot.key(it), it.stack)),
         freed,

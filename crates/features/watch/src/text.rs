@@ -12,6 +12,7 @@ use crate::history::Trend;
 use crate::nameless;
 use crate::names::name_of;
 use crate::report::{ProcessRow, Report, SiteRow};
+use crate::since::bound;
 use crate::sites::Sums;
 use crate::verdict::Evidence;
 
@@ -35,7 +36,12 @@ pub fn write(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
 fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", moment(report.real_time))?;
     match &report.total {
-        Some(total) => sums(report, total, out)?,
+        Some(total) => {
+            if let Some(bound) = bound(&total.live) {
+                writeln!(out, "{bound}")?;
+            }
+            sums(report, total, out)?;
+        }
         None => writeln!(out, "nothing was sampled yet")?,
     }
     for row in &report.processes {
@@ -102,13 +108,19 @@ fn process(row: &ProcessRow, out: &mut dyn Write) -> io::Result<()> {
         shown(&row.name)
     )?;
     match row.lost() {
-        0 => writeln!(out),
+        0 => writeln!(out)?,
         lost => writeln!(
             out,
             "; {} missing, so that the figures are too low",
             plural(lost, "sample")
-        ),
+        )?,
     }
+    let since = row.since.as_ref();
+    let sentences = since.map(|it| [it.history(), it.gap()]);
+    for sentence in sentences.into_iter().flatten().flatten() {
+        writeln!(out, "process {}: {sentence}", row.process)?;
+    }
+    Ok(())
 }
 
 fn sites(rows: &[SiteRow], more: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -247,18 +259,27 @@ fn figures(figures: &Figures) -> String {
     format!("{}, {blocks}", in_bytes(figures))
 }
 
-/// Live bytes with their interval: `1.5 MiB (1.0 MiB to 2.5 MiB)`.
+/// Live bytes with their interval: `1.5 MiB (1.0 MiB to 2.5 MiB)`, `1.5 MiB (at least 1.0 MiB)`.
 pub fn in_bytes(figures: &Figures) -> String {
     let it = figures.bytes();
-    let [value, low, high] = [it.value, it.low, it.high].map(|it| bytes(it as u64));
-    format!("{value} ({low} to {high})")
+    let value = bytes(it.value as u64);
+    format!("{value} ({})", interval(it, |it| bytes(it as u64)))
 }
 
 fn in_blocks(it: Estimate) -> String {
     let it = it.rounded();
-    let [low, high] = [it.low, it.high].map(|it| count(it as u64));
     let blocks = plural(it.value as u64, "block");
-    format!("{blocks} ({low} to {high})")
+    format!("{blocks} ({})", interval(it, |it| count(it as u64)))
+}
+
+/// The interval of an estimate; an end that is not known is infinite.
+fn interval(it: Estimate, number: impl Fn(f64) -> String) -> String {
+    match (it.low.is_finite(), it.high.is_finite()) {
+        (true, true) => format!("{} to {}", number(it.low), number(it.high)),
+        (true, false) => format!("at least {}", number(it.low)),
+        (false, true) => format!("at most {}", number(it.high)),
+        (false, false) => "or any other amount".to_owned(),
+    }
 }
 
 fn grown(sums: &Sums) -> String {
@@ -267,8 +288,7 @@ fn grown(sums: &Sums) -> String {
         false => format!("+{}", bytes(it as u64)),
     };
     let it = sums.grown_bytes();
-    let [value, low, high] = [it.value, it.low, it.high].map(signed);
-    format!("{value} ({low} to {high})")
+    format!("{} ({})", signed(it.value), interval(it, signed))
 }
 
 fn plural(number: u64, thing: &str) -> String {
@@ -302,6 +322,27 @@ mod tests {
         // What has no comma is wrapped between words.
         assert!(lines(line, 20).iter().all(|it| it.chars().count() <= 20));
         assert_eq!(lines(line, 20).len(), 12);
+    }
+
+    #[test]
+    fn an_end_that_is_not_known_is_not_printed() {
+        let estimate = |low, high| Estimate {
+            value: 2.0,
+            low,
+            high,
+        };
+        let all = [
+            (estimate(1.0, 3.0), "1 to 3"),
+            (estimate(1.0, f64::INFINITY), "at least 1"),
+            (estimate(f64::NEG_INFINITY, 3.0), "at most 3"),
+            (
+                estimate(f64::NEG_INFINITY, f64::INFINITY),
+                "or any other amount",
+            ),
+        ];
+        for (estimate, expected) in all {
+            assert_eq!(interval(estimate, |it| it.to_string()), expected);
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@
 //!   lives went on for 16·*a* more on average, again by chance in less than [`CHANCE`] (Chernoff's bound
 //!   for a Poisson variable). Where lives are exponential, blocks that reach such an age live for 0.43·*a*
 //!   more;
+//! - or the interval of what it has gained since the mark is above 0, which counts what may have been
+//!   freed unseen: with sparse sampling before there are blocks that were never sampled, and while
+//!   sampling was off any number of them;
 //! - or the resident memory of the processes grows as well, by at least half of what all sites that seem
 //!   to grow have gained.
 //!

@@ -166,7 +166,7 @@ impl Watch {
         }
         let processes: Vec<u32> = snapshots.iter().map(|it| it.process).collect();
         let row = |(site, stack): (&&Site, _)| {
-            let (trend, evidence) = self.history.trend(site.key);
+            let (trend, evidence) = self.history.trend(site.key, has_gained(site));
             SiteRow {
                 trend,
                 evidence,
@@ -300,6 +300,11 @@ impl Watch {
             sites: self.rows(&snapshots, &sites),
         })
     }
+}
+
+/// Whether a site has gained bytes since the mark whatever is not known of older blocks.
+fn has_gained(site: &Site) -> bool {
+    site.sums.grown_bytes().low > 0.0
 }
 
 /// The place in a stack of the frame that stands for it.

@@ -183,7 +183,7 @@ fn trends(
         let resident = resident.map_or(0.0, |it| (it + kept_rate * now) * SAMPLE);
         history.add(&points, vec![process], resident as u64);
         for (site, trends) in trends.iter_mut().enumerate() {
-            trends.push(history.trend(site as u64).0);
+            trends.push(history.trend(site as u64, false).0);
         }
     }
     trends
@@ -306,7 +306,7 @@ fn what_only_grows_is_named() {
 /// blocks that live for 6 s each, of which one percent is kept: it is named within five lives.
 #[test]
 fn a_busy_site_that_keeps_one_percent_is_named() {
-    let runs = if is_long() { 200 } else { 2 };
+    let runs = if is_long() { 60 } else { 2 };
     for lives in [Lives::Exponential, Lives::Equal, Lives::LogNormal(1.0)] {
         for (from_start, live, part) in [
             (true, 100.0, 0.01),

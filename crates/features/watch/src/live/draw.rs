@@ -3,6 +3,7 @@
 use crate::history::Trend;
 use crate::names::name_of;
 use crate::report::{Report, SiteRow};
+use allotrope_sampling::estimate::Estimate;
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
 
@@ -83,6 +84,7 @@ impl View {
                     AtEnd::Restore => "restore",
                     AtEnd::Leave => "leave",
                     AtEnd::Off => "off",
+                    AtEnd::StandBy => "sparse",
                     AtEnd::Stop => {
                         return " (e)nd the program, (l)eave it sampled, (o)ff: unsampled? Enter: end".to_owned();
                     }
@@ -176,9 +178,9 @@ impl View {
             return " Nothing was sampled yet.".to_owned();
         };
         let live = total.live.bytes();
-        let error = bytes(half(live.low, live.high) as u64);
+        let error = error(live);
         let live = bytes(live.value as u64);
-        let text = format!(" Live {live} ± {error}");
+        let text = format!(" Live {live}{error}");
         // Only what is more than chance.
         let growing = report.sites.iter().filter(|it| it.trend == Trend::Growing);
         let growing = growing.filter(|it| !self.ignored.contains(&it.key));
@@ -289,10 +291,10 @@ impl View {
             let clock = moment(time);
             let sign = if grown.value < 0.0 { '-' } else { '+' };
             parts.push(format!(
-                "since the mark {}: {sign}{} ± {}",
+                "since the mark {}: {sign}{}{}",
                 clock.get(11..19).unwrap_or_default(),
                 bytes(grown.value.abs() as u64),
-                bytes(half(grown.low, grown.high) as u64)
+                error(grown)
             ));
         }
         if let [_, _, ..] = &site.processes[..] {
@@ -340,7 +342,10 @@ impl View {
         let first = format!(" {pointer}{:>9.1}", live.value / unit.bytes);
         let cell = |column: &Column| {
             let text = match column {
-                Column::Error => format!(" {:>6.1}", half(live.low, live.high) / unit.bytes),
+                Column::Error => match half(live) {
+                    Some(half) => format!(" {:>6.1}", half / unit.bytes),
+                    None => format!(" {:>6}", "?"),
+                },
                 Column::Share => {
                     let total = report.total.as_ref();
                     let all = total.map_or(0.0, |it| it.live.bytes().value);
@@ -379,9 +384,9 @@ impl View {
         let live = site.sums.live.bytes();
         let blocks = site.sums.live.blocks(site.smallest()).value.round() as u64;
         let figures = format!(
-            "  {} ± {}, about {} {}",
+            "  {}{}, about {} {}",
             bytes(live.value as u64),
-            bytes(half(live.low, live.high) as u64),
+            error(live),
             count(blocks),
             if blocks == 1 { "block" } else { "blocks" }
         );
@@ -494,8 +499,20 @@ impl Unit {
     }
 }
 
-fn half(low: f64, high: f64) -> f64 {
-    (high - low) / 2.0
+/// Half of the interval; `None`: an end of it is not known.
+fn half(it: Estimate) -> Option<f64> {
+    let half = (it.high - it.low) / 2.0;
+    half.is_finite().then_some(half)
+}
+
+/// What follows the value of an estimate in bytes; an end of its interval may not be known.
+fn error(it: Estimate) -> String {
+    match half(it) {
+        Some(half) => format!(" ± {}", bytes(half as u64)),
+        None if it.low.is_finite() => " or more".to_owned(),
+        None if it.high.is_finite() => " or less".to_owned(),
+        None => " or any other amount".to_owned(),
+    }
 }
 
 /// The first of these texts that fits into this many columns, or else the last one, cut.

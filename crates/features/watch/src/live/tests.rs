@@ -55,6 +55,7 @@ fn process(process: u32, name: &str) -> ProcessRow {
     ProcessRow {
         process,
         name: name.to_owned(),
+        since: None,
         period: Some(Period::DEFAULT),
         sums: None,
         resident: None,
