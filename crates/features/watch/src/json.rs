@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::blocks::{self, BlockRow, Which};
 use crate::nameless;
 use crate::names::Frame;
-use crate::report::{ProcessRow, Report, SiteRow};
+use crate::report::{ProcessRow, Report, SiteRow, Together};
 use crate::since::Since;
 use crate::sites::Sums;
 use crate::snapshot::Snapshot;
@@ -24,12 +24,7 @@ const FORMAT: &str = "allotrope-watch/1";
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut suppressed = json!({"sites": report.suppressed.sites});
-    put_live(&mut suppressed, report.suppressed.live.as_ref());
-    if report.total.is_some() && report.suppressed.live.is_none() {
-        put(&mut suppressed, "live_bytes", Estimate::exact(0.0));
-        put(&mut suppressed, "live_blocks", Estimate::exact(0.0));
-    }
+    let is_known = report.total.is_some();
     let mut object = json!({
         "time": seconds(report.real_time),
         "mark_time": report.mark_time.map(seconds),
@@ -38,7 +33,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "sites": list(&report.sites, site),
         "more_sites": report.more_sites,
         "warnings": nameless::sentences(&report.sites, 0),
-        "suppressed": suppressed,
+        "suppressed": together(&report.suppressed, is_known),
+        "few_samples": together(&report.few, is_known),
     });
     put_sums(&mut object, report.total.as_ref(), MIN);
     if let Some(mark) = &report.high_water {
@@ -51,6 +47,17 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         object["high_water"] = high_water;
     }
     line("report", object, out)
+}
+
+/// Sites of which only the sums are reported. `is_known`: something was sampled.
+fn together(these: &Together, is_known: bool) -> Value {
+    let mut object = json!({"sites": these.sites});
+    put_live(&mut object, these.live.as_ref());
+    if is_known && these.live.is_none() {
+        put(&mut object, "live_bytes", Estimate::exact(0.0));
+        put(&mut object, "live_blocks", Estimate::exact(0.0));
+    }
+    object
 }
 
 /// Writes an object for each block.

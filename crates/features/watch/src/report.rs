@@ -30,7 +30,9 @@ pub struct Report {
     /// Number of further stacks.
     pub more_sites: usize,
     /// What is suppressed.
-    pub suppressed: Suppressed,
+    pub suppressed: Together,
+    /// The sites of which too few samples are live to say anything of one of them. They are not in `sites`.
+    pub few: Together,
     /// When most was live.
     pub high_water: Option<HighWater>,
 }
@@ -126,16 +128,16 @@ impl SiteRow {
     }
 }
 
-/// The sites that are left out.
+/// Sites of which only the sums are reported.
 #[derive(Debug, Default)]
-pub struct Suppressed {
+pub struct Together {
     /// Their number.
     pub sites: usize,
     /// What is live there.
     pub live: Option<Figures>,
 }
 
-impl Suppressed {
+impl Together {
     pub(crate) fn add(&mut self, live: &Figures) {
         self.sites += 1;
         match &mut self.live {
@@ -156,4 +158,19 @@ pub struct HighWater {
     pub total: Option<Sums>,
     /// The stacks with most live bytes then.
     pub sites: Vec<SiteRow>,
+}
+
+/// The sites that have enough samples, and the others together.
+pub(crate) fn without_few<'s>(
+    sites: impl IntoIterator<Item = &'s Site>,
+) -> (Vec<&'s Site>, Together) {
+    let mut few = Together::default();
+    let mut kept = Vec::new();
+    for site in sites {
+        match site.has_few_samples() {
+            true => few.add(&site.sums.live),
+            false => kept.push(site),
+        }
+    }
+    (kept, few)
 }

@@ -13,6 +13,9 @@ use crate::snapshot::{SiteKey, Snapshot};
 /// What the process's clock may be behind ours: a tick of the kernel's timer (10 ms with 100 a second).
 const TICK: u64 = 10_000_000;
 
+/// So many live samples are enough to say something of a site.
+pub const ENOUGH_SAMPLES: u64 = 4;
+
 /// A process and the moment at which its memory was made.
 pub type Instance = (u32, u64);
 
@@ -153,6 +156,16 @@ pub struct Sites {
     pub sites: Vec<Site>,
     /// By the process's index; `None`: sampling was never on there.
     pub processes: Vec<Option<Sums>>,
+}
+
+impl Site {
+    /// Whether so few of its samples are live that nothing can be said of it alone: of many sites those
+    /// with most live bytes are chosen, and a site is among them by chance. Blocks that are far larger than
+    /// the period are nearly all sampled, so that few of them are enough.
+    pub fn has_few_samples(&self) -> bool {
+        let bytes = self.sums.live.bytes();
+        self.sums.live.samples() < ENOUGH_SAMPLES && bytes.value * 2.0 < bytes.high
+    }
 }
 
 impl Mark {

@@ -11,9 +11,9 @@ use allotrope_text::{shown, words};
 use crate::history::Trend;
 use crate::nameless;
 use crate::names::name_of;
-use crate::report::{ProcessRow, Report, SiteRow};
+use crate::report::{ProcessRow, Report, SiteRow, Together};
 use crate::since::bound;
-use crate::sites::Sums;
+use crate::sites::{ENOUGH_SAMPLES, Sums};
 use crate::verdict::Evidence;
 
 /// Most frames of a stack.
@@ -48,13 +48,11 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
         process(row, out)?;
     }
     if report.suppressed.sites > 0 {
-        let live = report
-            .suppressed
-            .live
-            .as_ref()
-            .map_or_else(String::new, in_bytes);
-        let stacks = plural(report.suppressed.sites as u64, "stack");
-        writeln!(out, "suppressed: {stacks}, {live}")?;
+        writeln!(out, "suppressed: {}", together(&report.suppressed))?;
+    }
+    if report.few.sites > 0 {
+        let few = together(&report.few);
+        writeln!(out, "with fewer than {ENOUGH_SAMPLES} samples each: {few}")?;
     }
     for sentence in nameless::sentences(&report.sites, MIN_PERCENT) {
         writeln!(out, "warning: {sentence}")?;
@@ -74,6 +72,11 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
         sites(&mark.sites, 0, width, out)?;
     }
     writeln!(out)
+}
+
+fn together(these: &Together) -> String {
+    let live = these.live.as_ref().map_or_else(String::new, in_bytes);
+    format!("{}, {live}", plural(these.sites as u64, "stack"))
 }
 
 fn sums(report: &Report, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {

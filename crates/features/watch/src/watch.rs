@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{History, Point};
 use crate::names::{Frame, Names};
-use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
+use crate::report::{HighWater, ProcessRow, Report, SiteRow, Together, without_few};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 use crate::snapshot::{Keys, SiteKey, Snapshot};
 use crate::survival;
@@ -101,6 +101,7 @@ impl Watch {
         self.history
             .add(&points.collect(), looks, resident.unwrap_or(0));
         let (sites, suppressed) = self.unsuppressed(snapshots, &grouped.sites);
+        let (sites, few) = without_few(sites);
         let rows = self.rows(snapshots, &sites);
         let processes = snapshots.iter().zip(&grouped.processes);
         Report {
@@ -118,6 +119,7 @@ impl Watch {
             more_sites: sites.len() - rows.len(),
             sites: rows,
             suppressed,
+            few,
             high_water: self.high_water_report(),
         }
     }
@@ -183,8 +185,8 @@ impl Watch {
         &mut self,
         snapshots: &[Snapshot],
         sites: &'s [Site],
-    ) -> (Vec<&'s Site>, Suppressed) {
-        let mut suppressed = Suppressed::default();
+    ) -> (Vec<&'s Site>, Together) {
+        let mut suppressed = Together::default();
         if self.options.suppressions.is_empty() {
             return (sites.iter().collect(), suppressed);
         }
@@ -289,6 +291,7 @@ impl Watch {
         let (is_new, snapshots) = (std::mem::take(&mut kept.is_new), Rc::clone(&kept.snapshots));
         let grouped = self.group(&snapshots);
         let (sites, _) = self.unsuppressed(&snapshots, &grouped.sites);
+        let (sites, _) = without_few(sites);
         Some(HighWater {
             real_time: snapshots
                 .iter()

@@ -152,7 +152,7 @@ fn no_site_of_a_program_in_equilibrium_is_accused_after_a_late_switch() {
                 last = Some(program.report(&mut watch));
             }
             let (report, now) = (last.expect("a report"), program.live());
-            assert!(report.sites.len() as u64 >= BUSY);
+            assert!((report.sites.len() + report.few.sites) as u64 >= BUSY);
             for row in &report.sites {
                 let site = number(row);
                 let truth = (now[&site] - at_mark[&site]) as f64;

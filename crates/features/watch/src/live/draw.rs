@@ -31,7 +31,7 @@ w                      write a sampled profile
 Home                   the first site, sorted anew
 q                      quit
 
-A site is a stack. Figures are estimates; ± is half of the 95 % interval.
+A site is a stack. Figures are estimates; from–to is the 95 % interval.
 per min: what it gained a minute in the last third of the time.
 The sites keep their places for ten reports after a key.";
 
@@ -342,10 +342,13 @@ impl View {
         let first = format!(" {pointer}{:>9.1}", live.value / unit.bytes);
         let cell = |column: &Column| {
             let text = match column {
-                Column::Error => match half(live) {
-                    Some(half) => format!(" {:>6.1}", half / unit.bytes),
-                    None => format!(" {:>6}", "?"),
-                },
+                Column::Error => {
+                    let end = |it: f64| match it.is_finite() {
+                        true => format!("{:.1}", it / unit.bytes),
+                        false => "?".to_owned(),
+                    };
+                    format!(" {:>13}", format!("{}–{}", end(live.low), end(live.high)))
+                }
                 Column::Share => {
                     let total = report.total.as_ref();
                     let all = total.map_or(0.0, |it| it.live.bytes().value);
@@ -434,7 +437,7 @@ impl Column {
     /// Its title, which is as wide as the column.
     fn head(self) -> &'static str {
         match self {
-            Self::Error => "      ±",
+            Self::Error => "       from–to",
             Self::Share => "  share",
             Self::Rate => "  per min",
             Self::Oldest => "    oldest",
@@ -499,20 +502,24 @@ impl Unit {
     }
 }
 
-/// Half of the interval; `None`: an end of it is not known.
-fn half(it: Estimate) -> Option<f64> {
-    let half = (it.high - it.low) / 2.0;
-    half.is_finite().then_some(half)
+/// What follows the value of an estimate in bytes; an end of its interval may not be known. `±` is
+/// only for intervals with the value in their middle.
+fn error(it: Estimate) -> String {
+    let (below, above) = (it.value - it.low, it.high - it.value);
+    match (it.low.is_finite(), it.high.is_finite()) {
+        (true, true) if below.max(above) <= 1.25 * below.min(above) => {
+            format!(" ± {}", bytes(below.max(above) as u64))
+        }
+        (true, true) => format!(" ({} to {})", signed(it.low), signed(it.high)),
+        (true, false) => " or more".to_owned(),
+        (false, true) => " or less".to_owned(),
+        (false, false) => " or any other amount".to_owned(),
+    }
 }
 
-/// What follows the value of an estimate in bytes; an end of its interval may not be known.
-fn error(it: Estimate) -> String {
-    match half(it) {
-        Some(half) => format!(" ± {}", bytes(half as u64)),
-        None if it.low.is_finite() => " or more".to_owned(),
-        None if it.high.is_finite() => " or less".to_owned(),
-        None => " or any other amount".to_owned(),
-    }
+fn signed(it: f64) -> String {
+    let sign = if it < 0.0 { "-" } else { "" };
+    format!("{sign}{}", bytes(it.abs() as u64))
 }
 
 /// The first of these texts that fits into this many columns, or else the last one, cut.

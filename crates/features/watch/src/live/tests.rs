@@ -5,7 +5,7 @@ use super::line::wide;
 use super::*;
 use crate::history::Trend;
 use crate::names::Place;
-use crate::report::{ProcessRow, Suppressed};
+use crate::report::{ProcessRow, Together};
 use crate::sites::Sums;
 use allotrope_sampling::Period;
 
@@ -75,7 +75,8 @@ fn report(seconds: u64, sites: Vec<SiteRow>) -> Report {
         processes: vec![process(4711, "gateway")],
         sites,
         more_sites: 0,
-        suppressed: Suppressed::default(),
+        suppressed: Together::default(),
+        few: Together::default(),
         high_water: None,
     }
 }
