@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use allotrope_sampling::Period;
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_shm::location::Request;
 
@@ -14,13 +13,14 @@ use crate::limits;
 use crate::message;
 use crate::record::program::Program;
 use crate::recorder_library;
-use crate::values::period;
+use crate::values::period_or_off;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 The program has the id of this process, and every process that it starts is prepared, too. A
-call of malloc costs about a nanosecond more. Then, from another terminal:
-  allotrope watch PID      switch sampling on and report what is live
+call of malloc costs about a nanosecond more. One of 32 MiB is sampled from the first allocation.
+Then, from another terminal:
+  allotrope watch PID      sample more densely and report what is live
 A holder, a process apart from the program, keeps the state of a process that is killed or
 crashes; for a day,
   allotrope postmortem PID reports what was live
@@ -32,9 +32,12 @@ cannot be watched); 126 if the program cannot be executed;
 /// Arguments of `allotrope standby`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Sample one of SIZE bytes on average from the start, without a watcher
-    #[arg(long, value_name = "SIZE", value_parser = period)]
-    period: Option<Period>,
+    /// Sample one of SIZE bytes on average from the start, also while it is watched; off: not before
+    ///
+    /// [default: 32MiB, and 512KiB while it is watched]. What is allocated while sampling is off is in
+    /// no figure of a later watcher.
+    #[arg(long, value_name = "SIZE|off", value_parser = period_or_off)]
+    period: Option<Request>,
     /// Do not start the holder that keeps the state of a process that is killed
     #[arg(long)]
     no_holder: bool,
@@ -68,7 +71,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     if !arguments.no_holder && prepared.is_watchable {
         start_holder(arguments.quiet);
     }
-    prepared.replace_this_process(arguments.period.map_or(0, Period::bytes))
+    prepared.replace_this_process(arguments.period.unwrap_or(Request::Standby))
 }
 
 /// A program that can be watched once it is started.
@@ -112,29 +115,27 @@ impl Prepared {
         self.program.name()
     }
 
-    /// Starts it as a child that samples one of this many bytes, none for 0. `redirect` may
-    /// give it other standard streams.
+    /// Starts it as a child that is sampled as `request` says. `redirect` may give it other standard
+    /// streams.
     pub fn start(
         &self,
-        period: u64,
+        request: Request,
         redirect: impl FnOnce(&mut Command),
     ) -> Result<Child, Failure> {
-        self.program.start_with(&self.environment(period), redirect)
+        self.program
+            .start_with(&self.environment(request), redirect)
     }
 
-    fn replace_this_process(&self, period: u64) -> Result<u8, Failure> {
+    fn replace_this_process(&self, request: Request) -> Result<u8, Failure> {
         match self
             .program
-            .replace_this_process(&self.environment(period))? {}
+            .replace_this_process(&self.environment(request))? {}
     }
 
-    fn environment(&self, period: u64) -> [(&'static str, OsString); 2] {
+    fn environment(&self, request: Request) -> [(&'static str, OsString); 2] {
         [
             ("LD_PRELOAD", self.preload.clone()),
-            (
-                ENVIRONMENT_VARIABLE,
-                Request::Watch(period).to_string().into(),
-            ),
+            (ENVIRONMENT_VARIABLE, request.to_string().into()),
         ]
     }
 }

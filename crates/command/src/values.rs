@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::time::Duration;
 
 use allotrope_sampling::Period;
+use allotrope_shm::location::Request;
 use allotrope_text::numbers::count;
 
 /// The parser of a whole number in a range. Without an upper bound, that is the type's.
@@ -63,6 +64,14 @@ pub fn size(text: &str) -> Result<u64, String> {
 pub fn period(text: &str) -> Result<Period, String> {
     let bytes = size(text)?;
     Period::new(bytes).ok_or_else(|| "the period is 1 byte to 1 TiB".to_owned())
+}
+
+/// How a process is sampled from the start: a period, or `off`.
+pub fn period_or_off(text: &str) -> Result<Request, String> {
+    match text {
+        "off" => Ok(Request::Watch(0)),
+        _ => period(text).map(|it| Request::Watch(it.bytes())),
+    }
 }
 
 /// A time such as `10s`, `5m` or `1h`; without a unit in seconds.
@@ -158,6 +167,9 @@ mod tests {
     #[test]
     fn periods_are_from_1_byte_to_1_tib() {
         assert!(period("1").is_ok() && period("1TiB").is_ok());
+        assert_eq!(period_or_off("4KiB"), Ok(Request::Watch(4096)));
+        assert_eq!(period_or_off("off"), Ok(Request::Watch(0)));
+        assert!(period_or_off("0").is_err() && period("off").is_err());
         assert!(period("0").is_err() && period("0.5").is_err() && period("1025GiB").is_err());
     }
 

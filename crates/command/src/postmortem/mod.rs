@@ -13,6 +13,7 @@ use allotrope_shm::samples::reader::State;
 use allotrope_symbols::IndexCache;
 use allotrope_text::numbers::moment;
 use allotrope_watch::blocks::Which;
+use allotrope_watch::since::bound;
 use allotrope_watch::snapshot::Snapshot;
 use allotrope_watch::watch::{Options, Watch};
 use allotrope_watch::{json, text};
@@ -209,7 +210,8 @@ fn list(format: Format) -> Result<u8, Failure> {
                         process.id,
                         moment(process.began_real),
                         match state.live() {
-                            Some(live) => format!("{} live", text::in_bytes(&live)),
+                            Some(live) => bound(&live)
+                                .unwrap_or_else(|| format!("{} live", text::in_bytes(&live))),
                             None => "not sampled".to_owned(),
                         },
                         allotrope_text::shown(command),

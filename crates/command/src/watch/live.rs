@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use allotrope_watch::live::{Action, AtEnd, View};
-use allotrope_watch::resident::Resident;
 use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,7 +48,7 @@ pub fn is_wanted(arguments: &Arguments) -> bool {
 /// Watches until the user quits, a signal comes or the terminal goes away.
 pub fn run(mut session: Session<'_>) -> Result<u8, Failure> {
     let mut at_end = session.arguments.at_end();
-    if session.started.is_some() && at_end == AtEnd::Off {
+    if session.started.is_some() && matches!(at_end, AtEnd::Off | AtEnd::StandBy) {
         at_end = AtEnd::Stop;
     }
     for index in 0..session.attached.len() {
@@ -249,7 +248,7 @@ fn suspend(terminal: &mut Terminal) -> Result<(), Failure> {
 
 /// The resident sets of the programs, in bytes; 0 of those that have ended.
 fn resident(snapshots: &[Snapshot]) -> u64 {
-    let resident = snapshots.iter().filter_map(Resident::of);
+    let resident = snapshots.iter().filter_map(|it| it.resident);
     resident.map(|it| it.of_program()).sum()
 }
 

@@ -42,8 +42,8 @@ use started::Started;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-A process can be watched if it was started by `allotrope standby -- PROGRAM`. Sampling is
-switched on, and when the watcher ends it is set to what it was before. Figures are
+A process can be watched if it was started by `allotrope standby -- PROGRAM`. It is sampled more
+densely, and when the watcher ends as sparsely as it was before. Figures are
 estimates with 95 % intervals; docs/watch.md explains them.
 
   allotrope watch -- PROGRAM   starts a program and watches it from its first allocation
@@ -102,7 +102,7 @@ pub struct Arguments {
     old: Duration,
     /// Sample one of SIZE bytes on average
     ///
-    /// [default: what is set; 512KiB if sampling is off]
+    /// [default: what is set; 512KiB if sampling is off, or as sparse as in standby]
     #[arg(long, value_name = "SIZE", value_parser = values::period)]
     period: Option<Period>,
     /// Append the reports to FILE in place of printing them
@@ -286,7 +286,7 @@ impl Arguments {
             (true, _) => AtEnd::Leave,
             (_, true) => AtEnd::Off,
             // A program that the watcher has started was never without it.
-            _ if !self.command.is_empty() => AtEnd::Off,
+            _ if !self.command.is_empty() => AtEnd::StandBy,
             _ => AtEnd::Restore,
         }
     }
@@ -297,7 +297,8 @@ fn let_go(mut process: Attached, at_end: AtEnd) {
     match at_end {
         AtEnd::Restore => process.restore(),
         AtEnd::Leave => process.leave(),
-        AtEnd::Off | AtEnd::Stop => {
+        AtEnd::StandBy | AtEnd::Stop => process.stand_by(),
+        AtEnd::Off => {
             process.set(None);
             process.leave();
         }

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use allotrope_sampling::Period;
 use allotrope_symbols::Locator;
 use allotrope_watch::attach::{Access, AttachError, Attached};
 use allotrope_watch::blocks::Which;
@@ -264,8 +263,8 @@ impl<'a> Session<'a> {
     /// Watches until the processes have ended or a signal comes.
     pub fn run(mut self) -> Result<u8, Failure> {
         let was_on = self.attached.iter().all(|it| {
-            let wanted = self.arguments.period.or(it.period());
-            wanted.is_some() && wanted == it.period()
+            let wanted = self.arguments.period.unwrap_or(it.usual_period());
+            it.period() == Some(wanted)
         });
         for index in 0..self.attached.len() {
             self.switch_on(index);
@@ -282,7 +281,7 @@ impl<'a> Session<'a> {
     pub(super) fn switch_on(&mut self, index: usize) {
         let wanted = self.arguments.period;
         if let Some(process) = self.attached.get_mut(index) {
-            let period = wanted.or(process.period()).unwrap_or(Period::DEFAULT);
+            let period = wanted.unwrap_or(process.usual_period());
             process.set(Some(period));
         }
     }

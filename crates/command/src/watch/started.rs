@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allotrope_sampling::Period;
+use allotrope_shm::location::Request;
 use allotrope_text::Shown;
 use allotrope_watch::snapshot::parent_of;
 use anyhow::Context;
@@ -53,7 +54,9 @@ impl Started {
             false => Redirected::default(),
         };
         let child = prepared
-            .start(period.bytes(), |command| redirected.apply(command))
+            .start(Request::Watch(period.bytes()), |command| {
+                redirected.apply(command);
+            })
             .inspect_err(|_| redirected.remove())?;
         let process = child.id();
         if let Some(path) = redirected.name(prepared.name(), process) {

@@ -327,7 +327,7 @@ fn line_67_only_perf_runs_as_root() {
 /// The service is as it was when the watcher has gone.
 #[test]
 fn line_68_nothing_is_left_when_the_watcher_ends() {
-    let mut service = service(library(), "standby");
+    let mut service = service(library(), "off");
     let mut watcher = Started::new(&mut watch(
         service.id(),
         &["--headless", "--period", "1", "--every", "100ms"],

@@ -117,7 +117,7 @@ fn row(screen: &str, function: &str) -> Option<Vec<String>> {
 
 #[test]
 fn a_person_sees_what_is_live_and_switches_sampling_off() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     let folder = tempfile::tempdir().expect("a folder");
     let command = watch(&format!("--period 1 {}", program.id()));
     let Some(terminal) = Terminal::new(80, 24, folder.path(), &command) else {
@@ -176,7 +176,7 @@ fn a_person_sees_what_is_live_and_switches_sampling_off() {
 
 #[test]
 fn the_screen_stays_when_the_process_ends() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     let folder = tempfile::tempdir().expect("a folder");
     let command = watch(&format!("--period 1 {}", program.id()));
     let Some(terminal) = Terminal::new(100, 24, folder.path(), &command) else {
@@ -198,7 +198,10 @@ fn the_screen_stays_when_the_process_ends() {
 
 #[test]
 fn a_process_that_has_ended_is_removed_while_others_run() {
-    let [mut one, mut two] = [Program::new(&[]), Program::new(&[])];
+    let [mut one, mut two] = [
+        Program::new(&["--period", "off"]),
+        Program::new(&["--period", "off"]),
+    ];
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (one.id(), two.id());
     let options = format!("--period 1 --prometheus 127.0.0.1:0 {first} {second}");
@@ -296,7 +299,7 @@ fn a_message_is_shown_again_and_printed_at_the_end() {
 
 #[test]
 fn a_signal_ends_the_view_and_gives_the_terminal_back() {
-    let program = Program::new(&[]);
+    let program = Program::new(&["--period", "off"]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("watcher");
     // The shell becomes the watcher, so that its id is known.
@@ -322,7 +325,7 @@ fn a_signal_ends_the_view_and_gives_the_terminal_back() {
 
 #[test]
 fn without_colour_the_words_are_the_same() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     program.tell("malloc 10 4096");
     let folder = tempfile::tempdir().expect("a folder");
     let command = format!("NO_COLOR=1 {}", watch(&program.id().to_string()));
@@ -344,7 +347,7 @@ fn without_colour_the_words_are_the_same() {
 
 #[test]
 fn a_dumb_terminal_gets_reports() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     program.tell("malloc 10 4096");
     let folder = tempfile::tempdir().expect("a folder");
     let options = format!("--period 1 --every 100ms {}", program.id());

@@ -16,6 +16,7 @@ mod serve;
 mod several;
 mod shipped_recorder;
 mod signals;
+mod sparse;
 mod switching;
 mod watch_soak;
 mod watch_started;

@@ -208,7 +208,11 @@ fn what_was_live_in_a_killed_process_is_reported() {
     assert_eq!(widths, [60], "{narrow}");
     narrow.fits(60);
     // Of a process that was never sampled nothing is known.
-    let mut other = Program::start(holder.command().args(["standby", "--quiet"]));
+    let mut other = Program::start(
+        holder
+            .command()
+            .args(["standby", "--quiet", "--period", "off"]),
+    );
     holder.wait_for(other.id());
     other.kill();
     let text = holder.postmortem(&[]).text();
@@ -218,6 +222,17 @@ fn what_was_live_in_a_killed_process_is_reported() {
         "{text}"
     );
     assert_eq!(listed(other.id()).get("live_bytes"), None);
+    // Of one in standby an upper bound is known.
+    let mut third = Program::start(holder.command().args(["standby", "--quiet"]));
+    holder.wait_for(third.id());
+    third.kill();
+    let bound = "nothing was sampled: under 95.9 MiB were live, with 95 %";
+    let text = holder.postmortem(&[]).text();
+    let line = text.lines().find(|it| it.contains(&third.id().to_string()));
+    assert!(line.is_some_and(|it| it.contains(bound)), "{text}");
+    assert_eq!(listed(third.id())["is_complete"], true);
+    let third = third.id().to_string();
+    holder.postmortem(&[&third]).text().has(bound);
     // A profile.
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("last");

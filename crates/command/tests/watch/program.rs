@@ -57,6 +57,10 @@ impl Host for Pages {
     fn commit(&self, _: usize) -> bool {
         true
     }
+
+    fn now(&self) -> u64 {
+        now()
+    }
 }
 
 #[test]
@@ -132,6 +136,7 @@ impl Story {
             other_malloc: 0,
             next_malloc: 0,
             state_bytes: 0,
+            is_standby: false,
         };
         let memory = story.mapped.memory();
         Writer::begin(memory, &story.private, Pages, &process, period).expect("a writer");
@@ -340,10 +345,15 @@ impl Story {
             slot.period.store(random() >> 30, Relaxed);
         }
         memory.counters.0.nodes.store(random(), Relaxed);
-        memory
-            .counters
-            .0
-            .longest_period
-            .store(random() >> 30, Relaxed);
+        let counters = &memory.counters.0;
+        counters.longest_period.store(random() >> 30, Relaxed);
+        for time in [&counters.on_since, &counters.off_since] {
+            time.store(random() >> (random() % 64), Relaxed);
+        }
+        for slot in &counters.changes {
+            slot.version.store(random() % 200, Relaxed);
+            slot.time.store(random() >> (random() % 64), Relaxed);
+            slot.period.store(random() >> 30, Relaxed);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use allotrope_sampling::Period;
 use allotrope_shm::samples::file::find;
 use tempfile::TempDir;
 
@@ -64,19 +65,22 @@ fn ld_preload_and_one_variable_make_a_process_watchable() {
     assert_eq!(report["processes"][0]["period_bytes"], 1);
 }
 
-/// Sampling is off until a watcher comes, also in what the program starts.
+/// Few blocks, or none, are sampled until a watcher comes, also in what the program starts.
 #[test]
 fn standby_waits_for_a_watcher() {
     let shipped = Shipped::new();
-    let mut shell = preloaded(&shipped.path(), "/bin/sh", Some("standby"));
-    let mut program = Program::start_as(
-        shell
-            .args(["-c", "\"$0\"; true"])
-            .arg(compiled("watched.c")),
-    );
-    program.tell(&format!("malloc 3 {SIZE}"));
-    let state = program.state();
-    assert!(state.period.is_none() && state.samples.is_empty());
+    for (value, period) in [("standby", Some(Period::SPARSE)), ("off", None)] {
+        let mut shell = preloaded(&shipped.path(), "/bin/sh", Some(value));
+        let mut program = Program::start_as(
+            shell
+                .args(["-c", "\"$0\"; true"])
+                .arg(compiled("watched.c")),
+        );
+        program.tell(&format!("malloc 3 {SIZE}"));
+        let state = program.state();
+        assert_eq!((state.period, state.standby), (period, period));
+        assert_eq!(state.periods.is_complete(), period.is_some());
+    }
 }
 
 #[test]

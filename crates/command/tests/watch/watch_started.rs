@@ -8,8 +8,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::watched::Program;
-use crate::support::{Ended, Started, Text, allotrope, command, run};
+use crate::support::watched::{Program, state_of};
+use crate::support::{Ended, Started, Text, allotrope, command, run, until};
+use allotrope_sampling::Period;
 use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::Value;
 
@@ -159,6 +160,24 @@ fn a_signal_to_the_watcher_ends_the_program() {
     started.program.signal(Signal::TERM);
     started.program.wait(PATIENCE).code(128 + 15);
     assert!(test_kill_process(process).is_err());
+}
+
+/// It was never without samples, and a later watcher needs those.
+#[test]
+fn a_program_that_outlives_its_watcher_is_in_standby() {
+    let ignoring = "trap '' TERM; exec \"$0\"";
+    let mut started = FromStart::new(&["sh", "-c", ignoring]);
+    let report = started.wait_for(|it| process_count(it) == 1);
+    let process = report["processes"][0]["pid"].as_u64().expect("an id");
+    let process = u32::try_from(process).expect("an id");
+    started.program.signal(Signal::TERM);
+    sleep(Duration::from_millis(500));
+    started.program.signal(Signal::TERM);
+    until("the period is that of standby", || {
+        state_of(process).period == Some(Period::SPARSE)
+    });
+    assert_eq!(state_of(process).standby, Some(Period::SPARSE));
+    started.end();
 }
 
 #[test]

@@ -397,7 +397,7 @@ fn an_executed_program_is_prepared_too() {
 
 #[test]
 fn sampling_is_switched_on_and_off_while_it_runs() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     let large = 2 << 20;
     program.tell(&format!("malloc 100 {SIZE}"));
     assert_eq!(program.state().counters.sampled, 0);
@@ -429,7 +429,7 @@ fn sampling_is_switched_on_and_off_while_it_runs() {
 /// Reported: a leak of 1 KB a second in a thread of its own is not seen for 17 minutes.
 #[test]
 fn a_thread_notices_the_switch_within_64_kib() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     report(
         program.id(),
         &["--period", "1", "--leave", "--every", "100ms"],
@@ -444,7 +444,7 @@ fn a_thread_notices_the_switch_within_64_kib() {
 /// Reported: a child that is forked while its parent is watched is sampled for ever.
 #[test]
 fn a_child_begins_with_the_period_that_stays() {
-    let mut program = Program::new(&[]);
+    let mut program = Program::new(&["--period", "off"]);
     let parent = program.id();
     let large = 2 << 20;
     // A thread looks at the setting after 64 KiB at most; a child makes its memory then.

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use crate::lock::{self, Claim};
+use crate::resident::Resident;
 use crate::snapshot::{Keys, Snapshot, parent_of};
 
 /// Part of the recorder's file name.
@@ -234,6 +235,14 @@ impl Attached {
         Period::new(self.mapped.memory().control.0.period.load(Relaxed))
     }
 
+    /// The period at which to watch it if no other one was chosen: its own, unless that is the one of
+    /// a process that nobody watches, or sampling is off.
+    pub fn usual_period(&self) -> Period {
+        let standby = self.mapped.memory().control.0.standby.load(Relaxed);
+        let own = self.period().filter(|it| it.bytes() != standby);
+        own.unwrap_or_default()
+    }
+
     /// Whether another watcher sets the period.
     pub fn only_looks(&self) -> bool {
         self.only_looks.is_some()
@@ -282,6 +291,17 @@ impl Attached {
             of_children.store(period, Relaxed);
         }
         self.release();
+    }
+
+    /// Lets go of a process that this watcher has started, which nobody watches from now on.
+    pub fn stand_by(mut self) {
+        let sparse = Period::SPARSE;
+        if !self.only_looks() {
+            let standby = &self.mapped.memory().control.0.standby;
+            standby.store(sparse.bytes(), Relaxed);
+        }
+        self.set(Some(sparse));
+        self.leave();
     }
 
     /// Lets go of the process and leaves the period as it is.
@@ -372,6 +392,7 @@ impl Attached {
         snapshot.parent = parent_of(process).unwrap_or(0);
         if !has_ended {
             snapshot.exit = Exit::Running;
+            snapshot.resident = Resident::of(&snapshot);
         }
         Ok(snapshot)
     }
@@ -434,7 +455,10 @@ fn is_prepared(process: u32) -> bool {
     let is_wanted = variables.any(|it| {
         let value = it.strip_prefix(ENVIRONMENT_VARIABLE.as_bytes());
         let value = value.and_then(|it| it.strip_prefix(b"="));
-        matches!(value.and_then(Request::parse), Some(Request::Watch(_)))
+        matches!(
+            value.and_then(Request::parse),
+            Some(Request::Watch(_) | Request::Standby)
+        )
     });
     is_wanted && memmem(&read("maps"), RECORDER)
 }

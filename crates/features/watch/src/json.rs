@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::blocks::{self, BlockRow, Which};
 use crate::nameless;
 use crate::names::Frame;
-use crate::report::{ProcessRow, Report, SiteRow};
+use crate::report::{ProcessRow, Report, SiteRow, Together};
+use crate::since::Since;
 use crate::sites::Sums;
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
@@ -23,12 +24,7 @@ const FORMAT: &str = "allotrope-watch/1";
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut suppressed = json!({"sites": report.suppressed.sites});
-    put_live(&mut suppressed, report.suppressed.live.as_ref());
-    if report.total.is_some() && report.suppressed.live.is_none() {
-        put(&mut suppressed, "live_bytes", Estimate::exact(0.0));
-        put(&mut suppressed, "live_blocks", Estimate::exact(0.0));
-    }
+    let is_known = report.total.is_some();
     let mut object = json!({
         "time": seconds(report.real_time),
         "mark_time": report.mark_time.map(seconds),
@@ -37,7 +33,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "sites": list(&report.sites, site),
         "more_sites": report.more_sites,
         "warnings": nameless::sentences(&report.sites, 0),
-        "suppressed": suppressed,
+        "suppressed": together(&report.suppressed, is_known),
+        "few_samples": together(&report.few, is_known),
     });
     put_sums(&mut object, report.total.as_ref(), MIN);
     if let Some(mark) = &report.high_water {
@@ -50,6 +47,17 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         object["high_water"] = high_water;
     }
     line("report", object, out)
+}
+
+/// Sites of which only the sums are reported. `is_known`: something was sampled.
+fn together(these: &Together, is_known: bool) -> Value {
+    let mut object = json!({"sites": these.sites});
+    put_live(&mut object, these.live.as_ref());
+    if is_known && these.live.is_none() {
+        put(&mut object, "live_bytes", Estimate::exact(0.0));
+        put(&mut object, "live_blocks", Estimate::exact(0.0));
+    }
+    object
 }
 
 /// Writes an object for each block.
@@ -109,6 +117,7 @@ pub fn write_kept(state: &State, command: &str, out: &mut dyn Write) -> io::Resu
         "started": seconds(state.process.began_real),
     });
     put_live(&mut object, state.live().as_ref());
+    put_since(&mut object, &Since::new(state));
     line("kept_process", object, out)
 }
 
@@ -135,7 +144,14 @@ fn process(row: &ProcessRow) -> Value {
         "lost_frees": counters.lost_frees,
         "unreadable": row.unreadable,
     });
+    if let Some(resident) = row.resident {
+        object["resident_bytes"] = resident.bytes.into();
+        object["recorder_bytes"] = resident.recorder_bytes.into();
+    }
     put_sums(&mut object, row.sums.as_ref(), MIN);
+    if let Some(since) = &row.since {
+        put_since(&mut object, since);
+    }
     object
 }
 
@@ -151,6 +167,13 @@ fn site(row: &SiteRow) -> Value {
         "processes": list(&row.processes, of_process),
         "stack": stack(&row.stack),
     });
+    if let Some(it) = row.evidence {
+        object["evidence"] = json!({
+            "age_seconds": seconds(it.age),
+            "reached": it.reached,
+            "freed": it.freed,
+        });
+    }
     put_sums(&mut object, Some(&row.sums), row.smallest());
     object
 }
@@ -213,8 +236,23 @@ fn put_sums(object: &mut Value, sums: Option<&Sums>, smallest: u64) {
 fn put(object: &mut Value, name: &str, estimate: Estimate) {
     let Estimate { value, low, high } = estimate.rounded();
     object[name] = (value as i64).into();
-    object[format!("{name}_low")] = (low as i64).into();
-    object[format!("{name}_high")] = (high as i64).into();
+    // An end that is not known is `null`.
+    let end = |it: f64| it.is_finite().then_some(it as i64);
+    object[format!("{name}_low")] = end(low).into();
+    object[format!("{name}_high")] = end(high).into();
+}
+
+/// When a process was sampled.
+fn put_since(object: &mut Value, since: &Since) {
+    object["sampled_since"] = since.since.map(seconds).into();
+    object["sampled_until"] = since.until.map(seconds).into();
+    object["is_complete"] = since.is_complete.into();
+    object["periods"] = list(&since.periods, |(time, period)| {
+        json!({
+            "time": seconds(*time),
+            "period_bytes": period.map_or(0, |it| it.bytes()),
+        })
+    });
 }
 
 fn seconds(ns: u64) -> Value {

@@ -11,7 +11,9 @@
 //! - [`discover`]: which processes have such a memory.
 //! - [`snapshot`]: the state of a process at one moment.
 //! - [`sites`]: its samples by stack, with estimates: live, old, grown since the mark.
-//! - [`history`]: the trend of each stack.
+//! - [`since`]: since when it was sampled, and at which periods, in words.
+//! - [`history`]: the trend of each stack, from [`survival`]: which of its blocks were freed at which
+//!   age, and [`verdict`]: what that says.
 //! - [`watch`]: what is remembered between snapshots; makes the [`report`].
 //! - [`names`]: names of frames. [`blocks`]: single blocks.
 //! - [`resident`]: resident memory, and the recorder's part of it.
@@ -43,7 +45,10 @@ pub mod prometheus;
 pub mod report;
 pub mod resident;
 pub mod sampled;
+pub mod since;
 pub mod sites;
 pub mod snapshot;
+pub mod survival;
 pub mod text;
+pub mod verdict;
 pub mod watch;

@@ -83,6 +83,7 @@ mod tests {
         SiteRow {
             oldest: 0,
             trend: Trend::Flat,
+            evidence: None,
             key: 0,
             history: Vec::new(),
             processes: Vec::new(),

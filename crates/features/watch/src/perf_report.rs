@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use crate::blocks::{BlockRow, FreedRow, Which};
 use crate::names::Frame;
 use crate::perf_events::{Block, Change, Event};
-use crate::report::{ProcessRow, Report, SiteRow, Suppressed};
-use crate::sites::{LiveBlock, SitesBuilder};
+use crate::report::{ProcessRow, Report, SiteRow, Together, without_few};
+use crate::sites::{LiveBlock, SitesBuilder, Sums};
 use crate::{json, poireau};
 
 /// Most deallocations that are kept: as many as a watched process keeps.
@@ -224,7 +224,7 @@ impl PerfBlocks {
         let (mut live, mut gone) = (live.into_iter().peekable(), gone.into_iter().peekable());
         let mut builder = SitesBuilder::default();
         for process in self.processes.keys() {
-            builder.begin_process(Some(self.period));
+            builder.begin_process(Some(Sums::new(self.period)));
             while let Some((key, block)) = live.next_if(|((of, _), _)| of == process) {
                 let age = moment.time.saturating_sub(block.time);
                 let is_marked = |it: &Mark| {
@@ -249,7 +249,8 @@ impl PerfBlocks {
         }
         let grouped = builder.finish();
         let ids: Vec<u32> = self.processes.keys().copied().collect();
-        let rows = grouped.sites.iter().take(top);
+        let (sites, few) = without_few(&grouped.sites);
+        let rows = sites.iter().take(top);
         let named = |key: u64| self.stacks.named[key as usize].clone();
         let rows = rows.map(|it| SiteRow::new(it, &ids, named(it.key)));
         let processes = self.processes.iter().zip(&grouped.processes);
@@ -261,6 +262,8 @@ impl PerfBlocks {
                 name.to_string()
             },
             period: Some(self.period),
+            since: None,
+            resident: None,
             sums: sums.clone(),
             counters: *counters,
             unreadable: 0,
@@ -272,8 +275,9 @@ impl PerfBlocks {
             total: grouped.total(),
             processes: processes.collect(),
             sites: rows.collect(),
-            more_sites: grouped.sites.len().saturating_sub(top),
-            suppressed: Suppressed::default(),
+            more_sites: sites.len().saturating_sub(top),
+            suppressed: Together::default(),
+            few,
             high_water: None,
         };
         if self.mark.is_none() {

@@ -167,12 +167,12 @@ impl Page<'_> {
         writeln!(self.out, "# TYPE allotrope_{name} {kind}")?;
         for process in &self.processes {
             if let Some(value) = value(process) {
-                writeln!(
-                    self.out,
-                    "allotrope_{name}{} {}",
-                    process.labels,
-                    value.round()
-                )?;
+                let value = match value.is_finite() {
+                    true => value.round().to_string(),
+                    // An upper end that is not known.
+                    false => "+Inf".to_owned(),
+                };
+                writeln!(self.out, "allotrope_{name}{} {value}", process.labels)?;
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl<'a> Process<'a> {
         Self {
             labels: format!("{{pid=\"{}\",name=\"{}\"}}", snapshot.process, label(&name)),
             snapshot,
-            resident: Resident::of(snapshot),
+            resident: snapshot.resident,
             sums,
         }
     }

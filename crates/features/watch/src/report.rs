@@ -6,8 +6,11 @@ use allotrope_shm::samples::reader::Counters;
 
 use crate::history::Trend;
 use crate::names::Frame;
+use crate::resident::Resident;
+use crate::since::Since;
 use crate::sites::{Site, Sums};
 use crate::snapshot::{SiteKey, Snapshot};
+use crate::verdict::Evidence;
 
 /// What is live at one moment.
 #[derive(Debug)]
@@ -27,7 +30,9 @@ pub struct Report {
     /// Number of further stacks.
     pub more_sites: usize,
     /// What is suppressed.
-    pub suppressed: Suppressed,
+    pub suppressed: Together,
+    /// The sites of which too few samples are live to say anything of one of them. They are not in `sites`.
+    pub few: Together,
     /// When most was live.
     pub high_water: Option<HighWater>,
 }
@@ -41,8 +46,12 @@ pub struct ProcessRow {
     pub name: String,
     /// The period at which it samples; `None`: off.
     pub period: Option<Period>,
+    /// When it was sampled; `None`: that is not known.
+    pub since: Option<Since>,
     /// Its figures; `None`: sampling was never on.
     pub sums: Option<Sums>,
+    /// Its resident memory; `None`: it has ended, or this is not known.
+    pub resident: Option<Resident>,
     /// What was lost.
     pub counters: Counters,
     /// Parts of its memory that could not be read.
@@ -55,7 +64,9 @@ impl ProcessRow {
             process: snapshot.process,
             name: snapshot.name(),
             period: snapshot.state.period,
+            since: Some(Since::new(&snapshot.state)),
             sums,
+            resident: snapshot.resident,
             counters: snapshot.state.counters,
             unreadable: snapshot.state.unstable + snapshot.state.malformed,
         }
@@ -76,6 +87,8 @@ pub struct SiteRow {
     pub oldest: u64,
     /// How it develops.
     pub trend: Trend,
+    /// What shows that it grows.
+    pub evidence: Option<Evidence>,
     /// The stack, while the watcher runs.
     pub key: SiteKey,
     /// Its live bytes at the snapshots that are kept, the oldest first; empty if it has no history.
@@ -105,6 +118,7 @@ impl SiteRow {
             sums: site.sums.clone(),
             oldest: site.oldest,
             trend: Trend::Unknown,
+            evidence: None,
             key: site.key,
             history: Vec::new(),
             processes: live,
@@ -114,16 +128,16 @@ impl SiteRow {
     }
 }
 
-/// The sites that are left out.
+/// Sites of which only the sums are reported.
 #[derive(Debug, Default)]
-pub struct Suppressed {
+pub struct Together {
     /// Their number.
     pub sites: usize,
     /// What is live there.
     pub live: Option<Figures>,
 }
 
-impl Suppressed {
+impl Together {
     pub(crate) fn add(&mut self, live: &Figures) {
         self.sites += 1;
         match &mut self.live {
@@ -144,4 +158,19 @@ pub struct HighWater {
     pub total: Option<Sums>,
     /// The stacks with most live bytes then.
     pub sites: Vec<SiteRow>,
+}
+
+/// The sites that have enough samples, and the others together.
+pub(crate) fn without_few<'s>(
+    sites: impl IntoIterator<Item = &'s Site>,
+) -> (Vec<&'s Site>, Together) {
+    let mut few = Together::default();
+    let mut kept = Vec::new();
+    for site in sites {
+        match site.has_few_samples() {
+            true => few.add(&site.sums.live),
+            false => kept.push(site),
+        }
+    }
+    (kept, few)
 }

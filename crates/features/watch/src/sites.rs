@@ -10,6 +10,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::snapshot::{SiteKey, Snapshot};
 
+/// What the process's clock may be behind ours: a tick of the kernel's timer (10 ms with 100 a second).
+const TICK: u64 = 10_000_000;
+
+/// So many live samples are enough to say something of a site.
+pub const ENOUGH_SAMPLES: u64 = 4;
+
 /// A process and the moment at which its memory was made.
 pub type Instance = (u32, u64);
 
@@ -28,16 +34,27 @@ pub struct Sums {
     pub new: Figures,
     /// Those of the mark that are not live any more.
     pub gone: Figures,
+    /// Blocks of the mark may have been sampled at longer periods than those that come now, or not at
+    /// all.
+    pub are_worse_known_before: bool,
 }
 
 impl Sums {
     /// Of no blocks.
     pub fn new(longest: Period) -> Self {
+        let none = Figures::new(longest);
+        Self::without_samples(none, none, false)
+    }
+
+    /// Of no blocks, with the figures of none of all and of none of those that came since the
+    /// mark: these may have been sampled at shorter periods.
+    fn without_samples(none: Figures, none_new: Figures, are_worse_known_before: bool) -> Self {
         Self {
-            live: Figures::new(longest),
-            old: Figures::new(longest),
-            new: Figures::new(longest),
-            gone: Figures::new(longest),
+            live: none,
+            old: none,
+            new: none_new,
+            gone: none,
+            are_worse_known_before,
         }
     }
 
@@ -69,6 +86,7 @@ impl Sums {
         self.old.merge(&other.old);
         self.new.merge(&other.new);
         self.gone.merge(&other.gone);
+        self.are_worse_known_before |= other.are_worse_known_before;
     }
 }
 
@@ -106,10 +124,18 @@ pub struct Site {
     pub processes: Vec<(usize, Figures)>,
 }
 
-/// The live samples of a process at the mark.
+/// The live samples of each process at the mark.
 #[derive(Debug, Default)]
 pub struct Mark {
-    processes: FxHashMap<Instance, FxHashMap<Block, (SiteKey, u64, Period)>>,
+    processes: FxHashMap<Instance, Marked>,
+}
+
+/// The live samples of a process at the mark.
+#[derive(Debug, Clone)]
+struct Marked {
+    /// The moment, by the process's clock.
+    time: u64,
+    blocks: FxHashMap<Block, (SiteKey, u64, Period)>,
 }
 
 /// What the samples are grouped with.
@@ -132,6 +158,16 @@ pub struct Sites {
     pub processes: Vec<Option<Sums>>,
 }
 
+impl Site {
+    /// Whether so few of its samples are live that nothing can be said of it alone: of many sites those
+    /// with most live bytes are chosen, and a site is among them by chance. Blocks that are far larger than
+    /// the period are nearly all sampled, so that few of them are enough.
+    pub fn has_few_samples(&self) -> bool {
+        let bytes = self.sums.live.bytes();
+        self.sums.live.samples() < ENOUGH_SAMPLES && bytes.value * 2.0 < bytes.high
+    }
+}
+
 impl Mark {
     /// Marks the blocks of these processes.
     pub fn set(&mut self, snapshots: &[Snapshot]) {
@@ -139,7 +175,11 @@ impl Mark {
         for snapshot in snapshots {
             let samples = snapshot.state.samples.iter();
             let marked = samples.map(|it| (block(it), (snapshot.key(it), it.size, it.period)));
-            self.processes.insert(snapshot.instance(), marked.collect());
+            let marked = Marked {
+                time: snapshot.time,
+                blocks: marked.collect(),
+            };
+            self.processes.insert(snapshot.instance(), marked);
         }
     }
 
@@ -174,13 +214,18 @@ impl Sites {
 }
 
 fn group(snapshot: &Snapshot, with: &Grouping<'_>, builder: &mut SitesBuilder) {
-    builder.begin_process(snapshot.longest_period());
     let instance = snapshot.instance();
     let mut marked = with.mark.processes.get(&instance).cloned();
+    let mark = marked.as_ref().map(|it| it.time.saturating_sub(TICK));
+    builder.begin_process(snapshot.none().map(|none| {
+        let periods = &snapshot.state.periods;
+        let new = mark.and_then(|it| periods.none_since(it));
+        Sums::without_samples(none, new.unwrap_or(none), periods.were_worse())
+    }));
     let known = with.known.get(&instance);
     for sample in &snapshot.state.samples {
         let (age, block) = (snapshot.age(sample), block(sample));
-        let was_there = marked.as_mut().and_then(|it| it.remove(&block)).is_some();
+        let was_there = marked.as_mut().and_then(|it| it.blocks.remove(&block));
         builder.add(&LiveBlock {
             key: snapshot.key(sample),
             stack: sample.stack,
@@ -188,10 +233,10 @@ fn group(snapshot: &Snapshot, with: &Grouping<'_>, builder: &mut SitesBuilder) {
             period: sample.period,
             age,
             is_old: age >= with.old_age && !known.is_some_and(|it| it.contains(&block)),
-            is_new: !was_there,
+            is_new: was_there.is_none(),
         });
     }
-    for (key, size, period) in marked.into_iter().flatten().map(|(_, it)| it) {
+    for (key, size, period) in marked.into_iter().flat_map(|it| it.blocks.into_values()) {
         builder.add_gone(key, size, period);
     }
 }
@@ -201,30 +246,34 @@ fn group(snapshot: &Snapshot, with: &Grouping<'_>, builder: &mut SitesBuilder) {
 pub(crate) struct SitesBuilder {
     sites: FxHashMap<SiteKey, Site>,
     processes: Vec<Option<Sums>>,
-    /// The longest period of the present process.
-    longest: Period,
+    /// The present process without samples.
+    none: Option<Sums>,
 }
 
 impl SitesBuilder {
-    /// Begins the next process, with this longest period; `None`: sampling was never on there.
-    pub(crate) fn begin_process(&mut self, longest: Option<Period>) {
-        self.longest = longest.unwrap_or_default();
-        self.processes.push(longest.map(Sums::new));
+    /// Begins the next process, with its figures without samples; `None`: sampling was never on
+    /// there.
+    pub(crate) fn begin_process(&mut self, none: Option<Sums>) {
+        self.processes.push(none.clone());
+        self.none = none;
     }
 
     /// Adds a block of the present process.
     pub(crate) fn add(&mut self, block: &LiveBlock) {
         let process = self.processes.len().saturating_sub(1);
+        let none = self.none.get_or_insert(Sums::new(block.period));
         let site = self.sites.entry(block.key).or_insert_with(|| Site {
             key: block.key,
-            sums: Sums::new(self.longest),
+            sums: none.clone(),
             oldest: 0,
             example: (process, block.stack),
             processes: Vec::new(),
         });
         site.oldest = site.oldest.max(block.age);
         if site.processes.last().is_none_or(|it| it.0 != process) {
-            site.processes.push((process, Figures::new(self.longest)));
+            site.processes.push((process, none.live));
+            // What is not known of this process is not known of the sum.
+            site.sums.merge(none);
         }
         if let Some((_, here)) = site.processes.last_mut() {
             here.add(block.size, block.period);

@@ -3,12 +3,14 @@
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use allotrope_sampling::Period;
+use allotrope_sampling::estimate::Figures;
 use allotrope_shm::samples::reader::{Module, State};
 use allotrope_shm::samples::writer::Sample;
 use allotrope_shm::wire::NO_MAPPING;
 use allotrope_trace::model::Exit;
 use rustc_hash::FxHashMap;
+
+use crate::resident::Resident;
 
 /// A stack: a hash of its frames, each by its module's path and what was mapped of it and the address in the
 /// module's file. The hash has a random key, so that no process can make its stacks be taken
@@ -34,6 +36,8 @@ pub struct Snapshot {
     pub parent: u32,
     /// How it had ended before its memory was read; [`Exit::Running`] if it had not.
     pub exit: Exit,
+    /// Its resident memory at that moment; `None` if it had ended, or is not known.
+    pub resident: Option<Resident>,
     /// The folder below which the process's files are, if it is another one than ours.
     pub root: Option<String>,
     keys: FxHashMap<u32, SiteKey>,
@@ -69,6 +73,7 @@ impl Snapshot {
                 .exit_status
                 .map_or(Exit::Unknown, Exit::Status),
             state,
+            resident: None,
             root,
             keys: of_stacks,
         }
@@ -94,11 +99,10 @@ impl Snapshot {
         self.exit != Exit::Running
     }
 
-    /// The longest period that was in force, or at which a block was sampled. `None`: sampling was
-    /// never on.
-    pub fn longest_period(&self) -> Option<Period> {
+    /// The figures of none of its blocks. `None`: sampling was never on.
+    pub fn none(&self) -> Option<Figures> {
         let of_samples = self.state.samples.iter().map(|it| it.period).max();
-        self.state.longest_period.max(of_samples)
+        self.state.none().or(of_samples.map(Figures::new))
     }
 
     /// Which process this is: another one may have the same id later.

@@ -11,8 +11,10 @@ use allotrope_text::{shown, words};
 use crate::history::Trend;
 use crate::nameless;
 use crate::names::name_of;
-use crate::report::{ProcessRow, Report, SiteRow};
-use crate::sites::Sums;
+use crate::report::{ProcessRow, Report, SiteRow, Together};
+use crate::since::bound;
+use crate::sites::{ENOUGH_SAMPLES, Sums};
+use crate::verdict::Evidence;
 
 /// Most frames of a stack.
 const MAX_FRAMES: usize = 16;
@@ -34,20 +36,23 @@ pub fn write(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<(
 fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", moment(report.real_time))?;
     match &report.total {
-        Some(total) => sums(report, total, out)?,
+        Some(total) => {
+            if let Some(bound) = bound(&total.live) {
+                writeln!(out, "{bound}")?;
+            }
+            sums(report, total, out)?;
+        }
         None => writeln!(out, "nothing was sampled yet")?,
     }
     for row in &report.processes {
         process(row, out)?;
     }
     if report.suppressed.sites > 0 {
-        let live = report
-            .suppressed
-            .live
-            .as_ref()
-            .map_or_else(String::new, in_bytes);
-        let stacks = plural(report.suppressed.sites as u64, "stack");
-        writeln!(out, "suppressed: {stacks}, {live}")?;
+        writeln!(out, "suppressed: {}", together(&report.suppressed))?;
+    }
+    if report.few.sites > 0 {
+        let few = together(&report.few);
+        writeln!(out, "with fewer than {ENOUGH_SAMPLES} samples each: {few}")?;
     }
     for sentence in nameless::sentences(&report.sites, MIN_PERCENT) {
         writeln!(out, "warning: {sentence}")?;
@@ -67,6 +72,11 @@ fn whole(report: &Report, width: usize, out: &mut dyn Write) -> io::Result<()> {
         sites(&mark.sites, 0, width, out)?;
     }
     writeln!(out)
+}
+
+fn together(these: &Together) -> String {
+    let live = these.live.as_ref().map_or_else(String::new, in_bytes);
+    format!("{}, {live}", plural(these.sites as u64, "stack"))
 }
 
 fn sums(report: &Report, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
@@ -91,20 +101,29 @@ fn process(row: &ProcessRow, out: &mut dyn Write) -> io::Result<()> {
         Some(period) => format!("one of {} sampled", bytes(period.bytes())),
         None => "sampling is off".to_owned(),
     };
+    let resident = row.resident.map_or_else(String::new, |it| {
+        format!("; {} resident", bytes(it.of_program()))
+    });
     write!(
         out,
-        "process {} ({}): {live}; {period}",
+        "process {} ({}): {live}; {period}{resident}",
         row.process,
         shown(&row.name)
     )?;
     match row.lost() {
-        0 => writeln!(out),
+        0 => writeln!(out)?,
         lost => writeln!(
             out,
             "; {} missing, so that the figures are too low",
             plural(lost, "sample")
-        ),
+        )?,
     }
+    let since = row.since.as_ref();
+    let sentences = since.map(|it| [it.history(), it.gap()]);
+    for sentence in sentences.into_iter().flatten().flatten() {
+        writeln!(out, "process {}: {sentence}", row.process)?;
+    }
+    Ok(())
 }
 
 fn sites(rows: &[SiteRow], more: usize, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -133,6 +152,9 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
     if row.trend != Trend::Unknown {
         let _ = write!(text, ", {}", row.trend.name());
     }
+    if let Some(evidence) = &row.evidence {
+        let _ = write!(text, ": {}", evidence_text(evidence));
+    }
     writeln!(out, "\n{number:3}  {text}")?;
     if let [_, _, ..] = &row.processes[..] {
         let of = |(process, live): &(u32, Figures)| format!("{process}: {}", in_bytes(live));
@@ -157,6 +179,27 @@ fn site(number: usize, row: &SiteRow, width: usize, out: &mut dyn Write) -> io::
         0 => Ok(()),
         more => writeln!(out, "     … {}", plural(more as u64, "frame")),
     }
+}
+
+/// What shows that a site grows: how many of its samples were freed.
+fn evidence_text(it: &Evidence) -> String {
+    let freed = match it.freed {
+        0 => "none".to_owned(),
+        freed => freed.to_string(),
+    };
+    let were = if it.freed == 1 || it.freed == 0 {
+        "was"
+    } else {
+        "were"
+    };
+    let which = match it.age {
+        0 => String::new(),
+        age => format!(" that reached {}", duration(age as f64 / 1e3)),
+    };
+    format!(
+        "of {}{which} {freed} {were} freed",
+        plural(it.reached, "sample")
+    )
 }
 
 /// Writes a line, in several ones if it is wider: they end after a comma or semicolon, or where a
@@ -219,18 +262,27 @@ fn figures(figures: &Figures) -> String {
     format!("{}, {blocks}", in_bytes(figures))
 }
 
-/// Live bytes with their interval: `1.5 MiB (1.0 MiB to 2.5 MiB)`.
+/// Live bytes with their interval: `1.5 MiB (1.0 MiB to 2.5 MiB)`, `1.5 MiB (at least 1.0 MiB)`.
 pub fn in_bytes(figures: &Figures) -> String {
     let it = figures.bytes();
-    let [value, low, high] = [it.value, it.low, it.high].map(|it| bytes(it as u64));
-    format!("{value} ({low} to {high})")
+    let value = bytes(it.value as u64);
+    format!("{value} ({})", interval(it, |it| bytes(it as u64)))
 }
 
 fn in_blocks(it: Estimate) -> String {
     let it = it.rounded();
-    let [low, high] = [it.low, it.high].map(|it| count(it as u64));
     let blocks = plural(it.value as u64, "block");
-    format!("{blocks} ({low} to {high})")
+    format!("{blocks} ({})", interval(it, |it| count(it as u64)))
+}
+
+/// The interval of an estimate; an end that is not known is infinite.
+fn interval(it: Estimate, number: impl Fn(f64) -> String) -> String {
+    match (it.low.is_finite(), it.high.is_finite()) {
+        (true, true) => format!("{} to {}", number(it.low), number(it.high)),
+        (true, false) => format!("at least {}", number(it.low)),
+        (false, true) => format!("at most {}", number(it.high)),
+        (false, false) => "or any other amount".to_owned(),
+    }
 }
 
 fn grown(sums: &Sums) -> String {
@@ -239,8 +291,7 @@ fn grown(sums: &Sums) -> String {
         false => format!("+{}", bytes(it as u64)),
     };
     let it = sums.grown_bytes();
-    let [value, low, high] = [it.value, it.low, it.high].map(signed);
-    format!("{value} ({low} to {high})")
+    format!("{} ({})", signed(it.value), interval(it, signed))
 }
 
 fn plural(number: u64, thing: &str) -> String {
@@ -274,6 +325,27 @@ mod tests {
         // What has no comma is wrapped between words.
         assert!(lines(line, 20).iter().all(|it| it.chars().count() <= 20));
         assert_eq!(lines(line, 20).len(), 12);
+    }
+
+    #[test]
+    fn an_end_that_is_not_known_is_not_printed() {
+        let estimate = |low, high| Estimate {
+            value: 2.0,
+            low,
+            high,
+        };
+        let all = [
+            (estimate(1.0, 3.0), "1 to 3"),
+            (estimate(1.0, f64::INFINITY), "at least 1"),
+            (estimate(f64::NEG_INFINITY, 3.0), "at most 3"),
+            (
+                estimate(f64::NEG_INFINITY, f64::INFINITY),
+                "or any other amount",
+            ),
+        ];
+        for (estimate, expected) in all {
+            assert_eq!(interval(estimate, |it| it.to_string()), expected);
+        }
     }
 
     #[test]

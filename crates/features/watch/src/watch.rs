@@ -9,9 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{History, Point};
 use crate::names::{Frame, Names};
-use crate::report::{HighWater, ProcessRow, Report, SiteRow, Suppressed};
+use crate::report::{HighWater, ProcessRow, Report, SiteRow, Together, without_few};
 use crate::sites::{Block, Grouping, Instance, Mark, Site, Sites, block};
 use crate::snapshot::{Keys, SiteKey, Snapshot};
+use crate::survival;
 
 /// Stacks that are matched with the suppressions at once: their frames are in memory.
 const AT_ONCE: usize = 64;
@@ -93,8 +94,14 @@ impl Watch {
             };
             (site.key, point)
         });
-        self.history.add(&points.collect());
+        let looks = snapshots.iter().map(survival::look).collect();
+        let resident = snapshots.iter().map(|it| it.resident);
+        // Without that of one process the sum says nothing.
+        let resident: Option<u64> = resident.map(|it| Some(it?.of_program())).sum();
+        self.history
+            .add(&points.collect(), looks, resident.unwrap_or(0));
         let (sites, suppressed) = self.unsuppressed(snapshots, &grouped.sites);
+        let (sites, few) = without_few(sites);
         let rows = self.rows(snapshots, &sites);
         let processes = snapshots.iter().zip(&grouped.processes);
         Report {
@@ -112,6 +119,7 @@ impl Watch {
             more_sites: sites.len() - rows.len(),
             sites: rows,
             suppressed,
+            few,
             high_water: self.high_water_report(),
         }
     }
@@ -159,11 +167,15 @@ impl Watch {
             self.headlines.entry(site.key).or_insert_with(headline);
         }
         let processes: Vec<u32> = snapshots.iter().map(|it| it.process).collect();
-        let row = |(site, stack): (&&Site, _)| SiteRow {
-            trend: self.history.trend(site.key),
-            history: self.history.bytes(site.key),
-            headline: self.headlines.get(&site.key).copied().unwrap_or(0),
-            ..SiteRow::new(site, &processes, stack)
+        let row = |(site, stack): (&&Site, _)| {
+            let (trend, evidence) = self.history.trend(site.key, has_gained(site));
+            SiteRow {
+                trend,
+                evidence,
+                history: self.history.bytes(site.key),
+                headline: self.headlines.get(&site.key).copied().unwrap_or(0),
+                ..SiteRow::new(site, &processes, stack)
+            }
         };
         top.iter().zip(stacks).map(row).collect()
     }
@@ -173,8 +185,8 @@ impl Watch {
         &mut self,
         snapshots: &[Snapshot],
         sites: &'s [Site],
-    ) -> (Vec<&'s Site>, Suppressed) {
-        let mut suppressed = Suppressed::default();
+    ) -> (Vec<&'s Site>, Together) {
+        let mut suppressed = Together::default();
         if self.options.suppressions.is_empty() {
             return (sites.iter().collect(), suppressed);
         }
@@ -279,6 +291,7 @@ impl Watch {
         let (is_new, snapshots) = (std::mem::take(&mut kept.is_new), Rc::clone(&kept.snapshots));
         let grouped = self.group(&snapshots);
         let (sites, _) = self.unsuppressed(&snapshots, &grouped.sites);
+        let (sites, _) = without_few(sites);
         Some(HighWater {
             real_time: snapshots
                 .iter()
@@ -290,6 +303,11 @@ impl Watch {
             sites: self.rows(&snapshots, &sites),
         })
     }
+}
+
+/// Whether a site has gained bytes since the mark whatever is not known of older blocks.
+fn has_gained(site: &Site) -> bool {
+    site.sums.grown_bytes().low > 0.0
 }
 
 /// The place in a stack of the frame that stands for it.

@@ -166,6 +166,8 @@ pub struct Figures {
     longest_period: Period,
     /// The smallest size of a sample.
     smallest: Option<u64>,
+    /// Blocks are among them that could not be sampled.
+    is_open: bool,
 }
 
 impl Figures {
@@ -177,7 +179,19 @@ impl Figures {
             bytes: Sum::default(),
             longest_period: period,
             smallest: None,
+            is_open: false,
         }
+    }
+
+    /// Some of the blocks may have been allocated while sampling was off. Nothing is known of these,
+    /// so the intervals have no upper end: it is infinite.
+    pub fn open_upwards(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Whether the intervals have no upper end.
+    pub fn is_open_upwards(&self) -> bool {
+        self.is_open
     }
 
     /// Adds a block of `size` bytes that was sampled with this period.
@@ -223,6 +237,7 @@ impl Figures {
         self.bytes.merge(&other.bytes);
         self.longest_period = self.longest_period.max(other.longest_period);
         self.smallest = self.smallest.into_iter().chain(other.smallest).min();
+        self.is_open |= other.is_open;
     }
 
     /// Number of samples.
@@ -244,13 +259,34 @@ impl Figures {
     /// `smallest` bytes, or than the smallest sample.
     pub fn blocks(&self, smallest: u64) -> Estimate {
         let smallest = smallest.min(self.smallest.unwrap_or(u64::MAX));
-        self.blocks
-            .estimate(1.0 / probability(smallest, self.longest_period) - 1.0)
+        let further = 1.0 / probability(smallest, self.longest_period) - 1.0;
+        self.opened(self.blocks.estimate(further))
     }
 
     /// Requested bytes of the blocks.
     pub fn bytes(&self) -> Estimate {
-        self.bytes.estimate(self.longest_period.bytes() as f64)
+        let further = self.longest_period.bytes() as f64;
+        self.opened(self.bytes.estimate(further))
+    }
+
+    /// The bytes that would have been sampled with a probability of 95 %: without a sample, fewer
+    /// are there. `None`: there are samples, or blocks that could not be sampled.
+    pub fn bytes_below(&self) -> Option<f64> {
+        let is_known = self.samples == 0 && !self.is_open;
+        // The probability that none of B bytes is a hit is e^(-B/P).
+        is_known.then(|| self.longest_period.bytes() as f64 * 20f64.ln())
+    }
+
+    /// The longest period at which blocks may have been missed.
+    pub fn longest_period(&self) -> Period {
+        self.longest_period
+    }
+
+    fn opened(&self, mut estimate: Estimate) -> Estimate {
+        if self.is_open {
+            estimate.high = f64::INFINITY;
+        }
+        estimate
     }
 }
 

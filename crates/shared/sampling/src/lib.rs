@@ -51,6 +51,8 @@ pub struct Period(NonZeroU64);
 impl Period {
     /// 512 KiB.
     pub const DEFAULT: Self = Self(NonZeroU64::new(512 << 10).unwrap());
+    /// 32 MiB: the period of a process that nobody watches.
+    pub const SPARSE: Self = Self(NonZeroU64::new(32 << 20).unwrap());
     /// The longest one: 1 TiB.
     pub const MAX: Self = Self(NonZeroU64::new(1 << 40).unwrap());
 

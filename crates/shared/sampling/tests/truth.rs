@@ -416,3 +416,161 @@ fn the_interval_of_a_sum_holds() {
     }
     assert_held("sum", held, runs());
 }
+
+/// A program in equilibrium: each site allocates blocks of one size at a constant rate, and each block
+/// lives for a time with an exponential distribution.
+struct Equilibrium {
+    sites: Vec<Site>,
+    live: Vec<Block>,
+}
+
+struct Site {
+    size: u64,
+    /// Bytes a second.
+    rate: f64,
+    /// Seconds.
+    life: f64,
+}
+
+struct Block {
+    site: usize,
+    ends: f64,
+    sampled_at: Option<Period>,
+    is_new: bool,
+}
+
+impl Equilibrium {
+    /// 40 sites whose blocks live for 6, 20 and 100 s, and have 1 MiB live on average each.
+    fn new() -> Self {
+        let site = |number: usize| {
+            let life = [6.0, 20.0, 100.0][number % 3];
+            Site {
+                size: 1 << (8 + number % 6),
+                rate: f64::from(1 << 20) / life,
+                life,
+            }
+        };
+        Self {
+            sites: (0..40).map(site).collect(),
+            live: Vec::new(),
+        }
+    }
+
+    /// Runs from second `from` to second `to`. Calls `freed` with each block that ends.
+    fn run(
+        &mut self,
+        program: &mut Program,
+        countdown: &mut Countdown,
+        times: (f64, f64, bool),
+        setting: Period,
+        freed: &mut dyn FnMut(&Block),
+    ) {
+        const STEP: f64 = 0.25;
+        let (from, to, is_new) = times;
+        let mut now = from;
+        while now < to {
+            for (site, it) in self.sites.iter().enumerate() {
+                let blocks = it.rate * STEP / it.size as f64;
+                let fraction = blocks.fract() * f64::from(1 << 20);
+                let more = program.below(1 << 20) < fraction as u64;
+                for _ in 0..blocks as u64 + u64::from(more) {
+                    let uniform = (program.below(1 << 40) + 1) as f64 / (1u64 << 40) as f64;
+                    self.live.push(Block {
+                        site,
+                        ends: now - it.life * uniform.ln(),
+                        sampled_at: countdown.allocate(it.size, || Some(setting)),
+                        is_new,
+                    });
+                }
+            }
+            now += STEP;
+            self.live.retain(|it| {
+                if it.ends <= now {
+                    freed(it);
+                }
+                it.ends > now
+            });
+        }
+    }
+}
+
+/// Sampled sparsely until somebody looks, for 4 s: what each site has gained is what was allocated
+/// since and is live, minus what lived before and was freed. Most of the latter was never sampled.
+#[test]
+fn what_lived_before_a_switch_is_subtracted_without_bias() {
+    let (sparse, dense) = (Period::SPARSE, Period::DEFAULT);
+    let runs = runs() / 10;
+    let (mut held, mut accused, mut sites) = (0u64, 0u64, 0u64);
+    let mut errors = Vec::new();
+    for run in 0..runs {
+        let mut program = Program::new(9000 + run);
+        let mut countdown = countdown(9000 + run, sparse);
+        let mut equilibrium = Equilibrium::new();
+        let number = equilibrium.sites.len();
+        let mut ignore = |_: &Block| {};
+        let before = (0.0, 300.0, false);
+        equilibrium.run(&mut program, &mut countdown, before, sparse, &mut ignore);
+        let mut gone = vec![(Figures::new(sparse), 0u64); number];
+        let sizes: Vec<u64> = equilibrium.sites.iter().map(|it| it.size).collect();
+        let mut add = |it: &Block| {
+            if !it.is_new {
+                gone[it.site].1 += sizes[it.site];
+                if let Some(period) = it.sampled_at {
+                    gone[it.site].0.add(sizes[it.site], period);
+                }
+            }
+        };
+        let after = (300.0, 304.0, true);
+        equilibrium.run(&mut program, &mut countdown, after, dense, &mut add);
+        let mut new = vec![(Figures::new(dense), 0u64); number];
+        for it in equilibrium.live.iter().filter(|it| it.is_new) {
+            new[it.site].1 += sizes[it.site];
+            if let Some(period) = it.sampled_at {
+                new[it.site].0.add(sizes[it.site], period);
+            }
+        }
+        for ((gone, freed), (new, allocated)) in gone.into_iter().zip(new) {
+            let grown = new.bytes().minus(&gone.bytes());
+            let truth = allocated as f64 - freed as f64;
+            held += u64::from((grown.low..=grown.high).contains(&truth));
+            accused += u64::from(grown.low > 0.0);
+            errors.push(grown.value - truth);
+            sites += 1;
+        }
+    }
+    println!("inside {held}, accused {accused} of {sites}");
+    assert!(held as f64 >= 0.94 * sites as f64, "{held} of {sites}");
+    assert_eq!(accused, 0);
+    let mean = errors.iter().sum::<f64>() / sites as f64;
+    let squares: f64 = errors.iter().map(|it| (it - mean).powi(2)).sum();
+    let deviation = (squares / (sites * (sites - 1)) as f64).sqrt();
+    assert!(mean.abs() <= 4.0 * deviation, "{mean} with {deviation}");
+}
+
+/// Sparse, dense and sparse again, as watchers come and go.
+#[test]
+fn the_interval_holds_over_changes_from_sparse_to_dense_and_back() {
+    let periods = [Period::SPARSE, Period::DEFAULT];
+    let mut held = [0; 2];
+    for run in 0..runs() {
+        let mut program = Program::new(run);
+        let mut countdown = countdown(run, periods[0]);
+        let mut figures = Figures::new(periods[0]);
+        let (mut count, mut bytes) = (0, 0);
+        for step in 0..60_000u64 {
+            let size = mixed(&mut program, step);
+            let setting = Some(periods[(step / 9_001 % 2) as usize]);
+            let sampled_at = countdown.allocate(size, || setting);
+            if program.below(3) == 0 {
+                count += 1;
+                bytes += size;
+                if let Some(period) = sampled_at {
+                    figures.add(size, period);
+                }
+            }
+        }
+        held[0] += u64::from(holds(figures.blocks(MIN), count));
+        held[1] += u64::from(holds(figures.bytes(), bytes));
+    }
+    assert_held("sparse and dense", held, runs());
+}

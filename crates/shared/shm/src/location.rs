@@ -16,6 +16,8 @@ pub enum Request {
     /// Sample allocations, one of so many bytes on average; 0: not before a watcher sets a
     /// period. Written `watch:BYTES`.
     Watch(u64),
+    /// Sample few allocations (`Period::SPARSE`), until a watcher wants more. Written `watch:standby`.
+    Standby,
 }
 
 impl Request {
@@ -26,6 +28,9 @@ impl Request {
         let Some(bytes) = value.strip_prefix(b"watch:") else {
             return Location::parse(value).map(Self::Record);
         };
+        if bytes == b"standby" {
+            return Some(Self::Standby);
+        }
         if !DIGITS.contains(&bytes.len()) {
             return None;
         }
@@ -37,12 +42,15 @@ impl Request {
     }
 
     /// Parses the value of [`WATCH_VARIABLE`](crate::layout::WATCH_VARIABLE), which users write:
-    /// `standby`, or how many bytes one sample stands for, such as `512KiB`; `None` if it is malformed.
+    /// `standby`, `off`, or how many bytes one sample stands for, such as `512KiB`; `None` if it is
+    /// malformed.
     pub fn parse_watch(value: &[u8]) -> Option<Self> {
         /// The longest period: 1 TiB.
         const MAX: u64 = 1 << 40;
-        if value == b"standby" {
-            return Some(Self::Watch(0));
+        match value {
+            b"standby" => return Some(Self::Standby),
+            b"off" => return Some(Self::Watch(0)),
+            _ => {}
         }
         let digits = value.iter().take_while(|it| it.is_ascii_digit()).count();
         let (digits, unit) = value.split_at_checked(digits.min(14))?;
@@ -70,6 +78,7 @@ impl fmt::Display for Request {
         match self {
             Self::Record(location) => location.fmt(into),
             Self::Watch(period) => write!(into, "watch:{period}"),
+            Self::Standby => into.write_str("watch:standby"),
         }
     }
 }
@@ -185,11 +194,20 @@ mod tests {
             Request::Record(LOCATION),
             Request::Watch(0),
             Request::Watch(1 << 40),
+            Request::Standby,
         ] {
             let value = request.to_string();
             assert_eq!(Request::parse(value.as_bytes()), Some(request), "{value}");
         }
-        for value in ["", "watch", "watch:", "watch:-1", "watch:1k", "watch:1:2"] {
+        for value in [
+            "",
+            "watch",
+            "watch:",
+            "watch:-1",
+            "watch:1k",
+            "watch:1:2",
+            "watch:off",
+        ] {
             assert_eq!(Request::parse(value.as_bytes()), None, "{value}");
         }
         // No number of this length overflows.
@@ -204,7 +222,7 @@ mod tests {
     #[test]
     fn users_write_sizes_with_units() {
         for (value, bytes) in [
-            ("standby", 0),
+            ("off", 0),
             ("1", 1),
             ("524288", 524_288),
             ("512KiB", 524_288),
@@ -229,6 +247,7 @@ mod tests {
             "1bib",
             "2TiB",
             "Standby",
+            "OFF",
             "standby ",
             "99999999999999999999",
             "18446744073709551616",
@@ -239,6 +258,7 @@ mod tests {
         ] {
             assert_eq!(Request::parse_watch(value.as_bytes()), None, "{value}");
         }
+        assert_eq!(Request::parse_watch(b"standby"), Some(Request::Standby));
         assert_eq!(Request::parse_watch(&[0xff; 4096]), None);
         assert_eq!(Request::parse_watch(&[b'9'; 1 << 20]), None);
     }

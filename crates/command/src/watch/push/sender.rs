@@ -96,7 +96,7 @@ impl Sender {
         let mut request = new();
         for snapshot in states {
             // Without a figure there is nothing to send.
-            if snapshot.state.longest_period.is_none() {
+            if snapshot.state.periods.longest.is_none() {
                 continue;
             }
             if let Err(error) = self.add(&mut request, &snapshot) {

@@ -3,6 +3,7 @@
 use crate::history::Trend;
 use crate::names::name_of;
 use crate::report::{Report, SiteRow};
+use allotrope_sampling::estimate::Estimate;
 use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_text::shown;
 
@@ -30,7 +31,7 @@ w                      write a sampled profile
 Home                   the first site, sorted anew
 q                      quit
 
-A site is a stack. Figures are estimates; ± is half of the 95 % interval.
+A site is a stack. Figures are estimates; from–to is the 95 % interval.
 per min: what it gained a minute in the last third of the time.
 The sites keep their places for ten reports after a key.";
 
@@ -83,6 +84,7 @@ impl View {
                     AtEnd::Restore => "restore",
                     AtEnd::Leave => "leave",
                     AtEnd::Off => "off",
+                    AtEnd::StandBy => "sparse",
                     AtEnd::Stop => {
                         return " (e)nd the program, (l)eave it sampled, (o)ff: unsampled? Enter: end".to_owned();
                     }
@@ -176,9 +178,9 @@ impl View {
             return " Nothing was sampled yet.".to_owned();
         };
         let live = total.live.bytes();
-        let error = bytes(half(live.low, live.high) as u64);
+        let error = error(live);
         let live = bytes(live.value as u64);
-        let text = format!(" Live {live} ± {error}");
+        let text = format!(" Live {live}{error}");
         // Only what is more than chance.
         let growing = report.sites.iter().filter(|it| it.trend == Trend::Growing);
         let growing = growing.filter(|it| !self.ignored.contains(&it.key));
@@ -289,10 +291,10 @@ impl View {
             let clock = moment(time);
             let sign = if grown.value < 0.0 { '-' } else { '+' };
             parts.push(format!(
-                "since the mark {}: {sign}{} ± {}",
+                "since the mark {}: {sign}{}{}",
                 clock.get(11..19).unwrap_or_default(),
                 bytes(grown.value.abs() as u64),
-                bytes(half(grown.low, grown.high) as u64)
+                error(grown)
             ));
         }
         if let [_, _, ..] = &site.processes[..] {
@@ -340,7 +342,13 @@ impl View {
         let first = format!(" {pointer}{:>9.1}", live.value / unit.bytes);
         let cell = |column: &Column| {
             let text = match column {
-                Column::Error => format!(" {:>6.1}", half(live.low, live.high) / unit.bytes),
+                Column::Error => {
+                    let end = |it: f64| match it.is_finite() {
+                        true => format!("{:.1}", it / unit.bytes),
+                        false => "?".to_owned(),
+                    };
+                    format!(" {:>13}", format!("{}–{}", end(live.low), end(live.high)))
+                }
                 Column::Share => {
                     let total = report.total.as_ref();
                     let all = total.map_or(0.0, |it| it.live.bytes().value);
@@ -379,9 +387,9 @@ impl View {
         let live = site.sums.live.bytes();
         let blocks = site.sums.live.blocks(site.smallest()).value.round() as u64;
         let figures = format!(
-            "  {} ± {}, about {} {}",
+            "  {}{}, about {} {}",
             bytes(live.value as u64),
-            bytes(half(live.low, live.high) as u64),
+            error(live),
             count(blocks),
             if blocks == 1 { "block" } else { "blocks" }
         );
@@ -429,7 +437,7 @@ impl Column {
     /// Its title, which is as wide as the column.
     fn head(self) -> &'static str {
         match self {
-            Self::Error => "      ±",
+            Self::Error => "       from–to",
             Self::Share => "  share",
             Self::Rate => "  per min",
             Self::Oldest => "    oldest",
@@ -494,8 +502,24 @@ impl Unit {
     }
 }
 
-fn half(low: f64, high: f64) -> f64 {
-    (high - low) / 2.0
+/// What follows the value of an estimate in bytes; an end of its interval may not be known. `±` is
+/// only for intervals with the value in their middle.
+fn error(it: Estimate) -> String {
+    let (below, above) = (it.value - it.low, it.high - it.value);
+    match (it.low.is_finite(), it.high.is_finite()) {
+        (true, true) if below.max(above) <= 1.25 * below.min(above) => {
+            format!(" ± {}", bytes(below.max(above) as u64))
+        }
+        (true, true) => format!(" ({} to {})", signed(it.low), signed(it.high)),
+        (true, false) => " or more".to_owned(),
+        (false, true) => " or less".to_owned(),
+        (false, false) => " or any other amount".to_owned(),
+    }
+}
+
+fn signed(it: f64) -> String {
+    let sign = if it < 0.0 { "-" } else { "" };
+    format!("{sign}{}", bytes(it.abs() as u64))
 }
 
 /// The first of these texts that fits into this many columns, or else the last one, cut.

@@ -25,6 +25,8 @@ pub enum AtEnd {
     Leave,
     /// It is switched off.
     Off,
+    /// The program, which the watcher has started, is sampled as sparsely as one that nobody watches.
+    StandBy,
     /// The program, which the watcher has started, is asked to end.
     Stop,
 }

@@ -5,7 +5,7 @@ use super::line::wide;
 use super::*;
 use crate::history::Trend;
 use crate::names::Place;
-use crate::report::{ProcessRow, Suppressed};
+use crate::report::{ProcessRow, Together};
 use crate::sites::Sums;
 use allotrope_sampling::Period;
 
@@ -37,6 +37,7 @@ fn site(key: SiteKey, function: &str, blocks: u64) -> SiteRow {
     SiteRow {
         oldest: key * SECOND,
         trend: Trend::Flat,
+        evidence: None,
         key,
         history: vec![blocks as f64; 6],
         processes: vec![(4711, sums.live)],
@@ -54,8 +55,10 @@ fn process(process: u32, name: &str) -> ProcessRow {
     ProcessRow {
         process,
         name: name.to_owned(),
+        since: None,
         period: Some(Period::DEFAULT),
         sums: None,
+        resident: None,
         counters: Default::default(),
         unreadable: 0,
     }
@@ -72,7 +75,8 @@ fn report(seconds: u64, sites: Vec<SiteRow>) -> Report {
         processes: vec![process(4711, "gateway")],
         sites,
         more_sites: 0,
-        suppressed: Suppressed::default(),
+        suppressed: Together::default(),
+        few: Together::default(),
         high_water: None,
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn add(
     records.push(Record::Sampling(Sampling {
         image,
         period: state.period.map_or(0, |it| it.bytes()),
-        longest_period: state.longest_period.map_or(0, |it| it.bytes()),
+        longest_period: state.periods.longest.map_or(0, |it| it.bytes()),
         lost_samples: counters.lost_samples,
         lost_stacks: counters.lost_stacks,
         lost_totals: counters.lost_totals,

@@ -1,8 +1,10 @@
 //! Watched processes that a test plays: it makes their calls, and knows the truth.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_sampling::Period;
 use allotrope_sampling::countdown::Countdown;
@@ -25,11 +27,19 @@ use rustix::fs::{MemfdFlags, Mode, SealFlags};
 pub const BEGAN: u64 = 1_000_000_000;
 pub const READ: u64 = 4_000_000_000;
 
-pub struct Pages;
+#[derive(Default)]
+pub struct Pages {
+    /// What the process's clock says.
+    pub now: Cell<u64>,
+}
 
 impl Host for &Pages {
     fn commit(&self, _: usize) -> bool {
         true
+    }
+
+    fn now(&self) -> u64 {
+        self.now.get()
     }
 }
 
@@ -38,6 +48,7 @@ pub struct Story {
     mapped: Mapped,
     private: Box<Private>,
     countdown: Countdown,
+    pub pages: Pages,
     /// By address: site and size.
     pub live: BTreeMap<u64, (u64, u64)>,
     /// Blocks and bytes.
@@ -58,6 +69,7 @@ impl Story {
             mapped: Mapped::new(&file).expect("a mapping"),
             private: Box::default(),
             countdown: Countdown::new(Generator::seeded(&[seed, 7]), period),
+            pages: Pages::default(),
             live: BTreeMap::new(),
             allocated: [0; 2],
             freed: [0; 2],
@@ -71,9 +83,11 @@ impl Story {
             other_malloc: 0,
             next_malloc: 0,
             state_bytes: 0,
+            is_standby: false,
         };
+        story.pages.now.set(BEGAN + 1);
         let memory = story.mapped.memory();
-        let writer = Writer::begin(memory, &story.private, &Pages, &process, period);
+        let writer = Writer::begin(memory, &story.private, &story.pages, &process, period);
         let module = Module {
             start: 0x10_0000,
             end: 0x20_0000,
@@ -90,7 +104,7 @@ impl Story {
     /// `server+0x20`.
     pub fn allocate(&mut self, site: u64, size: u64) -> u64 {
         let address = 16 * (1 + self.allocated[0]);
-        let writer = Writer::resume(self.mapped.memory(), &self.private, &Pages);
+        let writer = Writer::resume(self.mapped.memory(), &self.private, &self.pages);
         if let Some(period) = self.countdown.allocate(size, || writer.setting()) {
             let frame = |offset| Frame {
                 address: 0x10_0000 + offset,
@@ -103,7 +117,7 @@ impl Story {
                 address,
                 size,
                 period,
-                allocated: BEGAN + 1,
+                allocated: self.pages.now.get(),
                 stack: stack.expect("a node"),
                 thread: 1,
                 entry: EntryPoint::Malloc,
@@ -120,15 +134,21 @@ impl Story {
         let (_, size) = self.live.remove(&address).expect("a live block");
         self.freed[0] += 1;
         self.freed[1] += size;
-        let writer = Writer::resume(self.mapped.memory(), &self.private, &Pages);
+        let writer = Writer::resume(self.mapped.memory(), &self.private, &self.pages);
         if let Some(sample) = writer.take(address) {
             let deallocation = Deallocation {
-                time: BEGAN + 2,
+                time: self.pages.now.get(),
                 stack: 0,
                 thread: 1,
             };
             writer.freed(&sample, deallocation);
         }
+    }
+
+    /// A watcher sets this period.
+    pub fn set(&self, period: Option<Period>) {
+        let setting = &self.mapped.memory().control.0.period;
+        setting.store(period.map_or(0, Period::bytes), Relaxed);
     }
 
     pub fn live_bytes(&self) -> u64 {

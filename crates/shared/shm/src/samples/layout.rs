@@ -29,7 +29,7 @@ use crate::wire::ADDRESS_MASK;
 /// First word of a memory: `ALLOWATC` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOWATC");
 /// Version of this layout. A reader reads its own version only.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 
 /// Name of the file, as `memfd_create(2)` takes it and `/proc` shows it.
 pub const NAME: &str = "allotrope-watched";
@@ -40,6 +40,8 @@ pub const STATES: usize = RINGS;
 pub const MODULES: usize = 1024;
 /// Number of the latest deallocations of samples that are kept.
 pub const FREES: usize = 4096;
+/// Number of the latest changes of the period that are kept.
+pub const CHANGES: usize = 64;
 /// Buckets of live samples; a power of two.
 pub const BUCKETS: usize = 1 << 13;
 /// Samples of a bucket. Their keys share a cache line.
@@ -151,6 +153,10 @@ pub struct Control {
     /// The period with which forked children begin: a watcher that will restore the period does not
     /// know them, and leaves this as it is.
     pub of_children: AtomicU64,
+    /// The period at which the process samples while nobody watches it, in bytes; 0: it has none
+    /// of this kind, because its user has chosen a period or none. A watcher that is given no period
+    /// sets a shorter one in place of this, but of no other.
+    pub standby: AtomicU64,
 }
 
 /// What has happened. They only grow.
@@ -158,6 +164,17 @@ pub struct Control {
 pub struct Counters {
     /// The longest period that was ever set, in bytes; 0: sampling was never on.
     pub longest_period: AtomicU64,
+    /// The period that a thread found when it last looked at [`Control::period`]; 0: off.
+    pub current_period: AtomicU64,
+    /// Since when sampling has been on without a break, or was until [`Counters::off_since`]; equal
+    /// to [`Header::began`] if it was on from the start. 0: it was never on.
+    pub on_since: AtomicU64,
+    /// Since when it has been off again; 0: it is on, or was never on.
+    pub off_since: AtomicU64,
+    /// Number of changes of [`Counters::current_period`], the first setting included.
+    pub changed: AtomicU64,
+    /// A ring: a change goes to its number modulo [`CHANGES`].
+    pub changes: [ChangeSlot; CHANGES],
     /// Blocks that were sampled.
     pub sampled: AtomicU64,
     /// Blocks of [`Counters::sampled`] for which there was no place.
@@ -176,6 +193,17 @@ pub struct Counters {
     pub nodes: AtomicU64,
     /// Blocks of [`Counters::sampled`] that were freed; the next one's place in the ring follows.
     pub frees: AtomicU64,
+}
+
+/// A change of the period, as the first thread noticed it.
+#[repr(C)]
+pub struct ChangeSlot {
+    /// Twice the number of the change, counted from 1; plus 1 while it is written. 0: none.
+    pub version: AtomicU64,
+    /// When it was noticed.
+    pub time: AtomicU64,
+    /// The period from then on, in bytes; 0: off.
+    pub period: AtomicU64,
 }
 
 /// States of a [`ModuleSlot`].
@@ -309,6 +337,7 @@ pub const fn pack_place(address: u64, mapping: u16) -> u64 {
 const _: () = {
     assert!(size_of::<Memory>() == BYTES);
     assert!(size_of::<OnPages<Header>>() == PAGE);
+    assert!(size_of::<OnPages<Counters>>() == PAGE);
     assert!((STATES * 8).is_multiple_of(PAGE));
     assert!(size_of::<ModuleSlot>() == 512);
     assert!(size_of::<FreedSlot>() == 64);

@@ -8,7 +8,8 @@
 //!
 //! - [`layout`]: the structures, their sizes, and who writes what.
 //! - [`byte_table`]: by which `free` recognises, nearly always, that a block was not sampled.
-//! - [`writer`]: the process's side: [`live`], [`totals`], [`stacks`], [`frees`] and [`modules`] of it.
+//! - [`writer`]: the process's side: [`live`], [`totals`], [`stacks`], [`frees`], [`modules`] and
+//!   [`periods`] of it.
 //! - `reader` (a feature, needs `std`): checks and copies what is in the memory.
 //! - `file` (the same feature): opens the memory of a process and maps it.
 //!
@@ -40,8 +41,10 @@ pub mod frees;
 pub mod layout;
 pub mod live;
 pub mod modules;
+pub mod periods;
 #[cfg(feature = "samples-reader")]
 pub mod reader;
+mod seqlock;
 pub mod stacks;
 pub mod totals;
 pub mod writer;

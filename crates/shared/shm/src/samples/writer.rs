@@ -19,6 +19,9 @@ pub trait Host {
     /// memory for which there is no memory raises `SIGBUS` when it is touched. `false`: it
     /// cannot be.
     fn commit(&self, page: usize) -> bool;
+
+    /// Now, by `CLOCK_MONOTONIC_COARSE`, in nanoseconds.
+    fn now(&self) -> u64;
 }
 
 /// What belongs to the process alone. In memory that a fork wipes; all zero is right for a
@@ -52,7 +55,7 @@ impl Default for Private {
 pub struct Writer<'a, H> {
     pub(crate) memory: &'a Memory,
     pub(crate) private: &'a Private,
-    host: H,
+    pub(crate) host: H,
 }
 
 /// What the header tells of the process.
@@ -74,6 +77,9 @@ pub struct Process<'a> {
     pub next_malloc: u64,
     /// See [`Header`](crate::samples::layout::Header).
     pub state_bytes: u64,
+    /// Its period is the one of a process that nobody watches: see
+    /// [`Control::standby`](crate::samples::layout::Control::standby).
+    pub is_standby: bool,
 }
 
 /// A sampled block.
@@ -153,7 +159,10 @@ impl<'a, H: Host> Writer<'a, H> {
         let period = period.map_or(0, Period::bytes);
         memory.control.0.period.store(period, Relaxed);
         memory.control.0.of_children.store(period, Relaxed);
-        memory.counters.0.longest_period.store(period, Relaxed);
+        if process.is_standby {
+            memory.control.0.standby.store(period, Relaxed);
+        }
+        writer.begin_period(process.now, period);
         header.magic.store(MAGIC, Release);
         Some(writer)
     }
@@ -166,16 +175,6 @@ impl<'a, H: Host> Writer<'a, H> {
             private,
             host,
         }
-    }
-
-    /// The period at which to sample from now on; `None`: sampling is off.
-    pub fn setting(&self) -> Option<Period> {
-        let counters = &self.memory.counters.0;
-        let period = Period::new(self.memory.control.0.period.load(Relaxed))?;
-        if counters.longest_period.load(Relaxed) < period.bytes() {
-            counters.longest_period.fetch_max(period.bytes(), Relaxed);
-        }
-        Some(period)
     }
 
     /// The period with which a forked child begins; `None`: sampling is off there.

@@ -4,5 +4,6 @@ mod concurrent;
 mod contents;
 mod estimates;
 mod hostile;
+mod periods;
 mod processes;
 mod support;

@@ -1,7 +1,7 @@
 //! A process with a memory, for tests.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use allotrope_sampling::Period;
 use allotrope_shm::numbers::EntryPoint;
@@ -26,11 +26,17 @@ pub fn new_file() -> OwnedFd {
 #[derive(Default)]
 pub struct Pages {
     pub are_exhausted: AtomicBool,
+    /// What its clock says.
+    pub now: AtomicU64,
 }
 
 impl Host for &Pages {
     fn commit(&self, _: usize) -> bool {
         !self.are_exhausted.load(Relaxed)
+    }
+
+    fn now(&self) -> u64 {
+        self.now.load(Relaxed)
     }
 }
 
@@ -52,7 +58,22 @@ pub struct TestProcess {
 }
 
 impl TestProcess {
+    /// A process that is sampled with the usual period.
     pub fn new() -> Self {
+        Self::begin(Some(Period::DEFAULT), false)
+    }
+
+    /// A process that nobody has chosen a period for.
+    pub fn in_standby() -> Self {
+        Self::begin(Some(Period::SPARSE), true)
+    }
+
+    /// A process that is not sampled.
+    pub fn off() -> Self {
+        Self::begin(None, false)
+    }
+
+    fn begin(period: Option<Period>, is_standby: bool) -> Self {
         let file = new_file();
         let watched = Self {
             mapped: Mapped::new(&file).expect("a mapping"),
@@ -69,13 +90,14 @@ impl TestProcess {
             other_malloc: 16,
             next_malloc: 32,
             state_bytes: 64,
+            is_standby,
         };
         Writer::begin(
             watched.memory(),
             &watched.private,
             &watched.pages,
             &process,
-            Some(Period::DEFAULT),
+            period,
         )
         .expect("a writer");
         watched

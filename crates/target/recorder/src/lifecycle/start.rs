@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use allotrope_preflight::NotRecordable;
+use allotrope_sampling::Period;
 use allotrope_shm::location::Request;
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::wire::origin;
@@ -23,7 +24,7 @@ use crate::sys::next::{self, Function};
 use crate::sys::system::{self, SignalsBlocked};
 
 /// The value itself is not printed: it may be long, and control a terminal.
-const MALFORMED: &[u8] = b"allotrope: this process cannot be watched: ALLOTROPE_WATCH is neither `standby` nor a size from 1 to 1TiB, such as 512KiB\n";
+const MALFORMED: &[u8] = b"allotrope: this process cannot be watched: ALLOTROPE_WATCH is not `standby`, `off` or a size from 1 to 1TiB, such as 512KiB\n";
 
 /// Starts recording, or watching, if the environment asks for it. `false`: neither is
 /// wanted or possible, or not yet.
@@ -58,15 +59,13 @@ pub fn start() -> bool {
     };
     let is_mapped = match request {
         Asked::For(Request::Record(location)) => arena::map(&location, image::was_preloaded()),
-        Asked::For(Request::Watch(period)) if watch::begin(period) => {
-            process::STATE.store(process::RECORDING, Release);
-            return true;
-        }
+        Asked::For(Request::Watch(period)) => return begin_watching(Period::new(period), false),
+        Asked::For(Request::Standby) => return begin_watching(Some(Period::SPARSE), true),
         Asked::Malformed => {
             system::say(MALFORMED);
             false
         }
-        Asked::For(Request::Watch(_)) | Asked::Nothing => false,
+        Asked::Nothing => false,
     };
     if !is_mapped || !process::map_fork_state() {
         process::turn_off();
@@ -102,4 +101,14 @@ pub fn start() -> bool {
     loader_tables::begin();
     unseen::diagnose();
     true
+}
+
+/// Starts watching; see [`watch::begin`].
+fn begin_watching(period: Option<Period>, is_standby: bool) -> bool {
+    let has_begun = watch::begin(period, is_standby);
+    match has_begun {
+        true => process::STATE.store(process::RECORDING, Release),
+        false => process::turn_off(),
+    }
+    has_begun
 }

@@ -20,9 +20,9 @@ use crate::sys::namespaces;
 use crate::sys::next::{self, Function};
 use crate::sys::system;
 
-/// Begins to sample one of `period` bytes; of no period: when a watcher sets one. `false`:
-/// it cannot work here.
-pub fn begin(period: u64) -> bool {
+/// Begins to sample one of `period` bytes; of no period: when a watcher sets one. `is_standby`: a
+/// watcher may set a shorter one in its place. `false`: it cannot work here.
+pub fn begin(period: Option<Period>, is_standby: bool) -> bool {
     // Nothing here was ever tried with another C library.
     let is_glibc = next::address(Function::GlibcVersion) != 0;
     if !is_glibc || !arena::map_private() || !process::map_fork_state() || !watched::wipe_on_fork()
@@ -34,7 +34,7 @@ pub fn begin(period: u64) -> bool {
     clock::begin();
     sampling::seed();
     let other = unseen::other_malloc().map_or(0, |(address, _)| address);
-    if !watched::make_first(Period::new(period), other) {
+    if !watched::make_first(period, is_standby, other) {
         return false;
     }
     begin_process();

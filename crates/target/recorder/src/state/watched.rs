@@ -56,6 +56,10 @@ impl Host for Pages {
         let memory = SAMPLING_STATE.memory.load(Relaxed).cast::<u8>();
         !memory.is_null() && system::populate(memory.wrapping_add(page * PAGE), PAGE)
     }
+
+    fn now(&self) -> u64 {
+        clock::monotonic()
+    }
 }
 
 /// The writer of this process's memory; `None`: it has none.
@@ -78,10 +82,14 @@ pub fn wipe_on_fork() -> bool {
     system::advise(start, size_of::<SamplingState>(), Advice::WipeOnFork)
 }
 
-/// Makes the memory of a process that starts. `other_malloc`: see [`layout::Header`].
-pub fn make_first(period: Option<Period>, other_malloc: u64) -> bool {
+/// Makes the memory of a process that starts. `other_malloc`: see [`layout::Header`]; `is_standby`:
+/// see [`Process`].
+pub fn make_first(period: Option<Period>, is_standby: bool, other_malloc: u64) -> bool {
     OTHER_MALLOC.store(other_malloc, Relaxed);
     OF_CHILDREN.store(period.map_or(0, Period::bytes), Relaxed);
+    if is_standby {
+        STANDBY.store(period.map_or(0, Period::bytes), Relaxed);
+    }
     FILTER.store(system::system_call_filter(), Relaxed);
     make(period)
 }
@@ -99,6 +107,9 @@ pub fn make_of_child() -> bool {
 
 /// The period of forked children that a thread of the process found when it last looked; 0: off.
 static OF_CHILDREN: AtomicU64 = AtomicU64::new(0);
+
+/// [`layout::Control::standby`] of this process; a forked child begins with its parent's.
+static STANDBY: AtomicU64 = AtomicU64::new(0);
 
 /// See [`layout::Header`]; a forked child has its parent's.
 static OTHER_MALLOC: AtomicU64 = AtomicU64::new(0);
@@ -133,6 +144,7 @@ fn make(period: Option<Period>) -> bool {
         other_malloc: OTHER_MALLOC.load(Relaxed),
         next_malloc: next::address(Function::Malloc) as u64,
         state_bytes: size_of::<Thread>() as u64,
+        is_standby: period.is_some_and(|it| it.bytes() == STANDBY.load(Relaxed)),
     };
     let begun = memory
         .and_then(|memory| Writer::begin(memory, &SAMPLING_STATE.private, Pages, &process, period));

@@ -11,10 +11,15 @@ use crate::samples::reader::{State, Total};
 use crate::samples::writer::Sample;
 
 impl State {
+    /// The figures of no block, among all that are live. `None`: sampling was never on.
+    pub fn none(&self) -> Option<Figures> {
+        self.periods.none()
+    }
+
     /// The figures of all live blocks. `None`: sampling was never on, so that nothing is
     /// known.
     pub fn live(&self) -> Option<Figures> {
-        let mut figures = Figures::new(self.longest_period?);
+        let mut figures = self.none()?;
         for sample in &self.samples {
             figures.add(sample.size, sample.period);
         }
@@ -33,17 +38,16 @@ impl State {
         } in &self.samples
         {
             // Blocks of the stack may have been missed at any period that was in force.
-            let longest = self.longest_period.unwrap_or(*period);
             all.entry(*stack)
-                .or_insert_with(|| Figures::new(longest))
+                .or_insert_with(|| self.none().unwrap_or(Figures::new(*period)))
                 .add(*size, *period);
         }
         all
     }
 
-    /// The figures of all blocks that were allocated. `None`: sampling was never on.
+    /// The figures of all blocks that were allocated while sampling was on. `None`: sampling was never on.
     pub fn allocated(&self) -> Option<Figures> {
-        let mut figures = Figures::new(self.longest_period?);
+        let mut figures = Figures::new(self.periods.longest?);
         for total in &self.totals {
             total.add_allocated(&mut figures);
         }
@@ -52,7 +56,7 @@ impl State {
 
     /// Returns the figures of those blocks of [`State::allocated`] that were freed.
     pub fn freed(&self) -> Option<Figures> {
-        let mut figures = Figures::new(self.longest_period?);
+        let mut figures = Figures::new(self.periods.longest?);
         for total in &self.totals {
             total.add_freed(&mut figures);
         }
@@ -63,7 +67,7 @@ impl State {
     pub fn allocated_by_stack(&self) -> BTreeMap<u32, Figures> {
         let mut all = BTreeMap::new();
         for total in &self.totals {
-            let longest = self.longest_period.unwrap_or(total.period);
+            let longest = self.periods.longest.unwrap_or(total.period);
             let figures = all.entry(total.stack);
             total.add_allocated(figures.or_insert_with(|| Figures::new(longest)));
         }

@@ -11,6 +11,7 @@
 //! proportional to these.
 
 mod figures;
+mod periods;
 mod stacks;
 mod totals;
 
@@ -23,6 +24,7 @@ use crate::mapped_file::FileIdentity;
 use crate::numbers::stack_end::FIRST_NODE;
 use allotrope_sampling::Period;
 
+pub use periods::{Change, Periods};
 pub use stacks::Stack;
 pub use totals::Total;
 
@@ -61,8 +63,10 @@ pub struct State {
     pub process: Process,
     /// The period at which it is asked to sample; `None`: sampling is off.
     pub period: Option<Period>,
-    /// The longest period at which a thread has sampled; `None`: sampling was never on.
-    pub longest_period: Option<Period>,
+    /// The period at which it samples while nobody watches it; `None`: it has none of this kind.
+    pub standby: Option<Period>,
+    /// When it has sampled, and at which periods.
+    pub periods: Periods,
     /// What has happened so far.
     pub counters: Counters,
     /// The live samples, in no order.
@@ -196,6 +200,7 @@ impl State {
         let modules = reader.modules();
         let states = reader.committed(&memory.states);
         let states = states.map(|(_, state)| state.load(Relaxed));
+        let periods = reader.periods(memory);
         // Last: the nodes of all stacks above have been published by now.
         let nodes = reader.nodes();
         Ok(Self {
@@ -215,7 +220,8 @@ impl State {
                 },
             },
             period: Period::new(memory.control.0.period.load(Relaxed)),
-            longest_period: Period::new(memory.counters.0.longest_period.load(Relaxed)),
+            standby: Period::new(memory.control.0.standby.load(Relaxed)),
+            periods,
             counters: counters(memory),
             samples,
             totals,
