@@ -67,6 +67,25 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
             ),
         ));
     }
+    if arguments.reachability && arguments.counts_only {
+        return Err(Failure::new(
+            RECORD_FAILED,
+            anyhow!(
+                "`--counts-only` does not know which blocks are live, so it cannot be combined with \
+                 `--reachability`: leave out one of the two"
+            ),
+        ));
+    }
+    if arguments.reachability && !arguments.allocators.is_empty() {
+        return Err(Failure::new(
+            RECORD_FAILED,
+            anyhow!(
+                "the blocks that an allocator takes within a call of a function that `--allocator` \
+                 names are not recorded, and what they hold is unknown, so it cannot be combined \
+                 with `--reachability`: leave out one of the two"
+            ),
+        ));
+    }
     if arguments.counts_only && !arguments.allocators.is_empty() {
         return Err(Failure::new(
             RECORD_FAILED,
@@ -106,6 +125,7 @@ pub fn run_with(arguments: Arguments, stat: Option<Stat>) -> Result<u8, Failure>
         debuginfod_servers: servers,
         counts_only: arguments.counts_only,
         free_stacks: arguments.free_stacks,
+        reachability: arguments.reachability,
         environment_names: arguments.environment_names,
         recorder: recorder.clone(),
         figures_ms: stat.as_ref().map_or(0, |stat| stat.interval_ms),

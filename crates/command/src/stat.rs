@@ -248,6 +248,7 @@ impl Arguments {
             on_full: self.on_full,
             counts_only: false,
             free_stacks: false,
+            reachability: false,
             allocators: Vec::new(),
             environment_names: false,
             left_behind: LeftBehind::default(),

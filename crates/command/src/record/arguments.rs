@@ -37,6 +37,13 @@ pub struct Arguments {
     /// deallocation as costly as an allocation.
     #[arg(long)]
     pub free_stacks: bool,
+    /// At the exit, look for blocks that nothing points to any more
+    ///
+    /// As LeakSanitizer does: of the blocks that are live when the program calls `exit`, `_exit` or
+    /// `quick_exit`, which are reachable from variables, stacks and registers, and which are lost? It
+    /// delays the exit by a second at most, and takes memory for each live block.
+    #[arg(long)]
+    pub reachability: bool,
     /// Record an allocator of the program's own, by its functions
     ///
     /// `alloc=ngx_palloc:2@1,free=ngx_pfree:2,reset=ngx_destroy_pool:1`: behind each name the number of

@@ -36,6 +36,7 @@ mod privileges;
 mod probes;
 mod processes;
 mod raw_paths;
+mod reachability;
 mod real_programs;
 mod recorded_system;
 mod refusals;

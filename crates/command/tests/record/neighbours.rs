@@ -292,6 +292,7 @@ fn arena(secret: u128) -> Arena {
         frame_pointers: false,
         counts_only: false,
         free_stacks: false,
+        reachability: false,
         filters: 0,
         key: (secret >> 64) as u64,
     })

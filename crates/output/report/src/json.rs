@@ -31,6 +31,7 @@ use crate::json_recording::{ModuleForm, RecordingForm};
 use crate::json_series::{ResidentForm, SeriesForm, resident};
 use crate::json_sites::{self, Additions, Numbers};
 use crate::json_windows::WindowForm;
+use crate::reachability::ReachabilityForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
 use crate::suppressed::{RuleFinder, Suppressed};
@@ -228,6 +229,9 @@ struct ProcessForm<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     per: Option<f64>,
     totals: TotalsForm,
+    /// Absent if there was no scan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reachability: Option<ReachabilityForm>,
     threads: Vec<ThreadForm<'a>>,
     entries: Vec<EntryForm>,
     /// `null` if they were not gathered.
@@ -385,6 +389,7 @@ fn process_form<'a>(process: &'a Process, profile: &Profile) -> ProcessForm<'a> 
         waited_us: process.waited_us,
         per: None,
         totals: totals_form(&process.totals, counts_only),
+        reachability: process.reachability.as_ref().map(ReachabilityForm::of),
         threads: threads(process, counts_only),
         entries: entries(process),
         sizes: process

@@ -12,6 +12,7 @@ use allotrope_profile::{Metric, Site};
 
 use crate::json_append::{append_float, append_lifetimes, append_number};
 use crate::json_details;
+use crate::reachability::LostForm;
 
 /// The metrics of a site, in the order of its fields.
 const METRICS: [Metric; 8] = [
@@ -179,6 +180,11 @@ impl Additions<'_> {
         let mut field = |name: &str, value: serde_json::Value| {
             text.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
         };
+        if let Some(lost) = &site.lost
+            && let Ok(value) = serde_json::to_value(LostForm::of(lost))
+        {
+            field("lost", value);
+        }
         if let Some(name) = self.types.of(site) {
             field("type", name.into());
         }

@@ -25,6 +25,7 @@ mod json_why;
 mod json_windows;
 pub mod markdown;
 pub use allotrope_text::numbers;
+mod reachability;
 pub mod sampled;
 mod selected_blocks;
 mod selection;

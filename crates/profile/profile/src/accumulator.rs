@@ -16,6 +16,7 @@ use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::observer::{Block, BlockEvent, Observer};
 use crate::peak::Peak;
+use crate::reachability::LostOfImage;
 use crate::series::{LivePoint, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 use crate::site_details::free_stacks::Freed;
@@ -119,6 +120,7 @@ pub(crate) struct ImageStats {
     pub times: Option<Tables>,
     pub evidence: Option<(EvidenceBuilder, Option<HeldPages>)>,
     pub details: Option<DetailsBuilder>,
+    pub lost: LostOfImage,
     pub implied_losses: u64,
     pub ambiguous: u64,
     pub unmatched: u64,
@@ -552,6 +554,7 @@ impl<'a> Accumulator<'a> {
             times: self.times,
             evidence,
             details: self.details,
+            lost: LostOfImage::default(),
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,

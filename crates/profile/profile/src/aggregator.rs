@@ -18,6 +18,7 @@ use crate::observer::Observer;
 use crate::options::Options;
 use crate::peak::Peak;
 use crate::range_windows::TimeRange;
+use crate::reachability::LostOfImage;
 use crate::sink::Sink;
 use crate::site_details::DetailsBuilder;
 use crate::source::TraceSource;
@@ -231,7 +232,11 @@ impl<'a, S: TraceSource> Aggregator<'a, S> {
         let windows = sink.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
         let level = sink.accumulator.heap();
-        let stats = sink.accumulator.close(end_ns, live);
+        let mut stats = sink.accumulator.close(end_ns, live);
+        if let Some(scan) = image.scan.end {
+            let began_ns = self.index.timeline.ns(scan.tick);
+            stats.lost = LostOfImage::new(&image.scan, began_ns, live);
+        }
         let samples = sink
             .sampler
             .map(|sampler| sampler.finish(stats.end_ns, level));

@@ -16,6 +16,12 @@ pub(crate) const fn block_key(event: &Event) -> u64 {
     event.address ^ space(event.entry) << SPACE_SHIFT
 }
 
+/// The key of the block at an address of this space.
+#[inline]
+pub(crate) const fn key_in(address: u64, space: AddressSpace) -> u64 {
+    address ^ (space as u64) << SPACE_SHIFT
+}
+
 /// The address of an event about the block with this key: [`block_key`] reversed.
 #[inline]
 pub(crate) const fn event_address(key: u64, entry: EntryPoint) -> u64 {

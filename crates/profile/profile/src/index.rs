@@ -16,6 +16,7 @@ use crate::counts::Counted;
 use crate::error::AggregateError;
 use crate::jit_code::JitCode;
 use crate::model;
+use crate::reachability::ScanRecords;
 use crate::series::ResidentPoint;
 use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
@@ -40,6 +41,8 @@ pub(crate) struct Index<H> {
     pub last_tick: Option<u64>,
     /// Number of counted events.
     pub events: u64,
+    /// Number of lost blocks of all images.
+    pub lost_blocks: usize,
 }
 
 /// A record of resident memory, in bytes.
@@ -60,6 +63,8 @@ pub(crate) struct Image<H> {
     pub mappings: FxHashMap<MappingId, Mapping>,
     /// Chunks of events, in stream order.
     pub streams: BTreeMap<StreamId, Vec<EventChunk<H>>>,
+    /// The scan for reachable blocks at its exit.
+    pub scan: ScanRecords,
     /// Resident memory.
     pub resident: Vec<Resident>,
     /// Number of lost events.
@@ -91,6 +96,7 @@ impl<H> Image<H> {
             stacks: StackTree::default(),
             mappings: FxHashMap::default(),
             streams: BTreeMap::new(),
+            scan: ScanRecords::default(),
             resident: Vec::new(),
             losses: BTreeMap::new(),
             lost: Vec::new(),
@@ -123,6 +129,7 @@ pub(crate) fn index<S: TraceSource>(
         thread_ends: FxHashMap::default(),
         last_tick: None,
         events: 0,
+        lost_blocks: 0,
     };
     let mut names = ThreadNames::default();
     let mut clocks = Vec::new();
@@ -197,6 +204,12 @@ impl<H> Index<H> {
             Record::ImageEnd(end) => image.end = Some(end),
             Record::Environment(environment) => {
                 image.environment.get_or_insert(environment);
+            }
+            Record::LostBlocks { blocks, .. } => {
+                image.scan.add(&blocks, &mut self.lost_blocks);
+            }
+            Record::Reachability(scan) => {
+                image.scan.end.get_or_insert(scan);
             }
             Record::ThreadStart(start) => {
                 let threads = image.threads.get_mut();
@@ -326,6 +339,8 @@ fn image_of(record: &Record) -> Option<ImageId> {
     match record {
         Record::ImageEnd(end) => Some(end.image),
         Record::Environment(environment) => Some(environment.image),
+        Record::LostBlocks { image, .. } => Some(*image),
+        Record::Reachability(scan) => Some(scan.image),
         Record::ThreadStart(start) => Some(start.image),
         Record::Mapping(mapping) => Some(mapping.image),
         Record::ResidentSet { image, .. } => Some(*image),

@@ -18,6 +18,7 @@ use crate::filter::Filter;
 use crate::gap::Gap;
 use crate::lifetime::Lifetimes;
 use crate::named_frame::Frame;
+use crate::reachability::{Lost, Reachability};
 use crate::series::{ResidentPoint, Series};
 use crate::stack::Stack;
 use crate::time_table::TimeTable;
@@ -157,6 +158,8 @@ pub struct Process {
     pub truncated_stacks: u64,
     /// Number of sites whose walk reached code without unwind information.
     pub stacks_without_unwind_information: u64,
+    /// What a scan at the exit found of the live blocks, if there was one.
+    pub reachability: Option<Reachability>,
     /// Totals by thread, in the order in which the trace first names the threads.
     pub threads: Vec<ThreadTotals>,
     /// Totals by entry point; only of those that were used.
@@ -237,6 +240,9 @@ pub struct Site {
     pub leaked_allocations: u64,
     /// Bytes of the allocations live at the end.
     pub leaked_bytes: u64,
+    /// The live ones at the end that are lost, if the process was scanned for them and there are
+    /// any.
+    pub lost: Option<Box<Lost>>,
     /// Bytes live at the image's peak.
     pub bytes_at_peak: u64,
     /// Allocations live at the image's peak.

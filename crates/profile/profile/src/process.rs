@@ -8,6 +8,7 @@ use crate::frames::{Code, FrameTable};
 use crate::gaps::gaps_of;
 use crate::index::{Image, Index, ThreadNames};
 use crate::model::{Process, Profile, ThreadTotals};
+use crate::reachability::{Amount, Reachability};
 use crate::site_details::free_stacks::set_frames;
 use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
@@ -58,6 +59,7 @@ pub(crate) fn process<H>(
         sites: Vec::new(),
         truncated_stacks: 0,
         stacks_without_unwind_information: 0,
+        reachability: None,
         threads: Vec::new(),
         entries: stats.entries,
         live: stats.series,
@@ -113,6 +115,21 @@ pub(crate) fn process<H>(
     }
     let (sites, order) = sites_in_order(&stats.sites, stacks);
     process.sites = sites;
+    for (site, at) in process.sites.iter_mut().zip(&order) {
+        site.lost = stats.lost.sites.get(at).copied().map(Box::new);
+    }
+    process.reachability = image.scan.end.map(|scan| {
+        let live = Amount {
+            allocations: totals.leaked_allocations,
+            bytes: totals.leaked_bytes,
+        };
+        Reachability {
+            outcome: scan.outcome,
+            other_threads: scan.other_threads,
+            lost: stats.lost.all,
+            reachable: live.without(stats.lost.all.total()),
+        }
+    });
     if let Some(mut details) = stats.details {
         process.sizes = Some(details.take_sizes());
         for (site, &at) in process.sites.iter_mut().zip(&order) {

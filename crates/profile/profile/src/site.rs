@@ -108,6 +108,7 @@ impl SiteFigures {
             temporary_allocations: self.temporary,
             leaked_allocations: self.live(),
             leaked_bytes: self.live_bytes(),
+            lost: None,
             bytes_at_peak: self.bytes_at_peak,
             allocations_at_peak: self.allocations_at_peak,
             max_bytes: self.max_bytes,

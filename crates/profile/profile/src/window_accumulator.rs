@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::accumulator::{ImageStats, ThreadFigures, thread};
 use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
+use crate::reachability::LostOfImage;
 use crate::series::{LivePoint, Plotter};
 use crate::site::Sites;
 use crate::site_details::free_stacks::Freed;
@@ -337,6 +338,7 @@ impl Details {
             times: None,
             evidence: None,
             details: self.of_sites,
+            lost: LostOfImage::default(),
             totals: Totals {
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,

@@ -9,7 +9,9 @@ use std::time::Instant;
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
 use allotrope_symbols::PerfMap;
-use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId, ThreadName};
+use allotrope_trace::model::{
+    ForkPoint, ImageId, Loss, LossReason, LostBlock, Reachability, Record, StreamId, ThreadName,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::jit_symbols::{Begin, JitSymbolizer};
@@ -24,6 +26,8 @@ use crate::windows::Windows;
 
 /// Largest number of stack nodes in one record.
 const NODES_PER_RECORD: usize = 64 << 10;
+/// Number of lost blocks in one record.
+const LOST_PER_RECORD: usize = 64 << 10;
 /// Largest number of addresses in JIT code whose names are requested.
 const MAX_JIT_ADDRESSES: usize = 256 << 10;
 /// Largest number of new threads whose names are still to be read.
@@ -58,6 +62,8 @@ pub(crate) struct Image {
     pub(crate) windows: Windows,
     /// The stream of each ring that the image has claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
+    /// Blocks that the scan at the exit has not found reachable, and that are not written yet.
+    lost_blocks: Vec<LostBlock>,
     /// The status of an exit that the recorder announced.
     pub(crate) exit_note: Option<i32>,
     /// An `exec` that the recorder announced.
@@ -109,6 +115,7 @@ impl Image {
             perf_map: None,
             windows: Windows::default(),
             streams: FxHashMap::default(),
+            lost_blocks: Vec::new(),
             exit_note: None,
             exec_note: None,
             corrupt: false,
@@ -213,6 +220,28 @@ impl Image {
                     tick: tick_now(),
                 }));
             }
+        }
+    }
+
+    /// Adds a block that the scan at the exit has not found reachable.
+    pub(crate) fn add_lost_block(&mut self, block: LostBlock, trace: &mut TraceFile) {
+        self.lost_blocks.push(block);
+        if self.lost_blocks.len() >= LOST_PER_RECORD {
+            self.write_lost_blocks(trace);
+        }
+    }
+
+    /// Writes the end of the scan at the exit, and before it the blocks that are not written yet.
+    pub(crate) fn end_scan(&mut self, scan: Reachability, trace: &mut TraceFile) {
+        self.write_lost_blocks(trace);
+        trace.write(&Record::Reachability(scan));
+    }
+
+    fn write_lost_blocks(&mut self, trace: &mut TraceFile) {
+        let blocks = std::mem::take(&mut self.lost_blocks);
+        if !blocks.is_empty() {
+            let image = self.id;
+            trace.write(&Record::LostBlocks { image, blocks });
         }
     }
 

@@ -71,6 +71,9 @@ pub struct Start {
     /// Record the stacks of deallocations, too.
     #[serde(default)]
     pub free_stacks: bool,
+    /// Look at the exit for blocks to which nothing leads.
+    #[serde(default)]
+    pub reachability: bool,
     /// Keep the names of environment variables, too.
     #[serde(default)]
     pub environment_names: bool,
@@ -113,6 +116,7 @@ impl Start {
             frame_pointers: false,
             counts_only: false,
             free_stacks: false,
+            reachability: false,
             environment_names: false,
             recorder: PathBuf::new(),
             figures_ms: 0,

@@ -1,5 +1,6 @@
 //! Measures the recorder's part of a process's resident memory, which the kernel counts with the
-//! program's own: the tables and rings of the shared memory, and the state of each thread.
+//! program's own: the tables and rings of the shared memory, and the state of each thread. The table
+//! of live blocks (`--reachability`) counts itself: each of its leaves is a page that was written.
 //!
 //! The recorder writes the addresses into the shared memory; which of the pages there are
 //! resident is in `/proc/PID/pagemap` (proc_pid_pagemap(5)), as the kernel counts them. Whoever
@@ -18,6 +19,8 @@ use allotrope_shm::layout::{ImageSlot, MAX_STATE, REGION_BYTES, RINGS, RingHeade
 use allotrope_shm::page_map::resident;
 use rustc_hash::FxHashMap;
 
+/// Largest size of a table of live blocks, in bytes. A larger number is not the recorder's.
+const MAX_LIVE_BLOCKS: u64 = 1 << 46;
 /// Largest number of rings that one scan measures, besides those that are new.
 const RINGS_AT_ONCE: usize = 64;
 
@@ -83,6 +86,7 @@ impl RecorderMemory {
         }
         let tables = resident(map, slot.tables.load(Relaxed), TABLES_BYTES as u64)?;
         let rings = self.rings.iter().map(|(_, bytes)| bytes);
-        Some(rings.sum::<u64>() + tables)
+        let live_blocks = slot.live_blocks_bytes.load(Relaxed).min(MAX_LIVE_BLOCKS);
+        Some(rings.sum::<u64>() + tables + live_blocks)
     }
 }

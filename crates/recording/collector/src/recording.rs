@@ -193,6 +193,7 @@ fn settings(start: &Start, key: u64) -> Settings {
         frame_pointers: start.frame_pointers,
         counts_only: start.counts_only,
         free_stacks: start.free_stacks,
+        reachability: start.reachability,
         filters: own_filters().map_or(0, |filters| filters.saturating_add(1)),
         key,
     }

@@ -7,9 +7,9 @@ use std::time::Instant;
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
-    Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
-    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
-    stack_end,
+    Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, LostBlock, LostClass,
+    Reachability, Record, ScanOutcome, StackId, StackNode, StreamId, ThreadEnd, ThreadId,
+    ThreadStart, Waits, WindowCounts, WindowSums, stack_end,
 };
 
 use crate::counts::{self, CounterSnapshot};
@@ -340,6 +340,24 @@ impl Stream {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
+            WireEvent::LostBlock { address, class } => {
+                let class = LostClass::from_number(class.into()).ok_or(Corrupt)?;
+                if !address.is_multiple_of(LostBlock::ALIGNMENT) {
+                    return Err(Corrupt);
+                }
+                image.add_lost_block(LostBlock { address, class }, &mut context.trace);
+            }
+            WireEvent::Reachability(scan) => {
+                let outcome = ScanOutcome::from_number(scan.outcome.into()).ok_or(Corrupt)?;
+                let scan = Reachability {
+                    image: image.id,
+                    tick: scan.tick,
+                    outcome,
+                    blocks: scan.blocks,
+                    other_threads: scan.threads,
+                };
+                image.end_scan(scan, &mut context.trace);
+            }
             WireEvent::ResetStackIds => self.stacks.clear(&mut context.budget),
             WireEvent::Mapping(words) => {
                 let new = image.mappings.define(
@@ -669,6 +687,24 @@ mod tests {
             stream.take(&aligned, 9, &mut image, &mut context),
             Err(Corrupt)
         );
+    }
+
+    #[test]
+    fn lost_blocks_of_no_class_and_unaligned_ones_are_corrupt() {
+        let (_file, mut context) = context();
+        let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
+        let mut taken = |kind, extra, payload| {
+            let words = [head(kind, extra, payload), 1, 2];
+            stream.take(&words, 1, &mut image, &mut context)
+        };
+        let definitely = LostClass::Definitely as u8;
+        assert_eq!(taken(wire::kind::LOST_BLOCK, definitely, 64), Ok(1));
+        assert_eq!(taken(wire::kind::LOST_BLOCK, 0, 64), Err(Corrupt));
+        assert_eq!(taken(wire::kind::LOST_BLOCK, 4, 64), Err(Corrupt));
+        assert_eq!(taken(wire::kind::LOST_BLOCK, definitely, 65), Err(Corrupt));
+        let no_outcome = ScanOutcome::ALL.len() as u8;
+        assert_eq!(taken(wire::kind::REACHABILITY, 0, 1), Ok(3));
+        assert_eq!(taken(wire::kind::REACHABILITY, no_outcome, 1), Err(Corrupt));
     }
 
     /// Random words, many of them the first word of an event.

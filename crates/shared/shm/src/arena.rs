@@ -39,6 +39,8 @@ pub struct Settings {
     pub counts_only: bool,
     /// Record the stacks of deallocations, too.
     pub free_stacks: bool,
+    /// Look at the exit for blocks to which nothing leads.
+    pub reachability: bool,
     /// See [`Control::filters`].
     pub filters: u32,
     /// See [`Control::key`].
@@ -167,6 +169,9 @@ impl Arena {
         control
             .free_stacks
             .store(u32::from(settings.free_stacks), Relaxed);
+        control
+            .reachability
+            .store(u32::from(settings.reachability), Relaxed);
         control.filters.store(settings.filters, Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         let word = &raw const control.collector_alive;
@@ -440,6 +445,7 @@ mod tests {
             frame_pointers: false,
             counts_only: false,
             free_stacks: false,
+            reachability: false,
             filters: 0,
             key: 7,
         })

@@ -23,7 +23,7 @@ use crate::numbers::LossReason;
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
@@ -156,7 +156,10 @@ pub struct Control {
     /// known. A process of the recording with as many has the same ones, since filters are
     /// inherited and never removed.
     pub filters: AtomicU32,
-    _pad: [u32; 2],
+    /// Non-zero: recorders keep a table of live blocks, and look at the exit for those that are
+    /// lost.
+    pub reachability: AtomicU32,
+    _pad: [u32; 1],
     /// The coarse clock: a counter that the collector increments every millisecond.
     /// Recorders load it with every event. Its upper half is 0, because recorders
     /// combine it with the epoch of their image's windows. Alone in its cache line.
@@ -270,7 +273,9 @@ pub struct ImageSlot {
     pub tables: AtomicU64,
     /// Bytes of the memory at [`RingHeader::state`].
     pub state_bytes: AtomicU64,
-    _pad2: [u64; 6],
+    /// Resident bytes of the recorder's table of live blocks, about; 0 if it has none.
+    pub live_blocks_bytes: AtomicU64,
+    _pad2: [u64; 5],
 }
 
 /// The producer's half of a ring's state: the ring's owner and the position up to which

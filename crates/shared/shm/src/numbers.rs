@@ -200,3 +200,58 @@ impl QuietWait {
         }
     }
 }
+
+/// What a scan at the exit found of a block that no root leads to (`record --reachability`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LostClass {
+    /// Nothing leads to the block.
+    Definitely = 1,
+    /// Only blocks lead to it to which no root leads, and such a one is [`Definitely`] lost.
+    ///
+    /// [`Definitely`]: Self::Definitely
+    Indirectly = 2,
+    /// Only memory leads to it of which it is not known whether the program uses it.
+    Possibly = 3,
+}
+
+impl LostClass {
+    /// Every class, by its number minus 1.
+    pub const ALL: [Self; 3] = [Self::Definitely, Self::Indirectly, Self::Possibly];
+
+    /// The class of this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        Self::ALL.get(index).copied()
+    }
+}
+
+/// How a scan for reachable blocks ended. Only a finished one says anything of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(u8)]
+pub enum ScanOutcome {
+    /// It examined every block.
+    #[default]
+    Finished = 0,
+    /// It took too long.
+    OutOfTime = 1,
+    /// It had no memory, or there are more blocks than it can examine.
+    NoMemory = 2,
+    /// The process may not read its own memory, or not find out what it has mapped.
+    Forbidden = 3,
+}
+
+impl ScanOutcome {
+    /// Every outcome, by its number.
+    pub const ALL: [Self; 4] = [
+        Self::Finished,
+        Self::OutOfTime,
+        Self::NoMemory,
+        Self::Forbidden,
+    ];
+
+    /// The outcome of this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}

@@ -11,6 +11,7 @@
 //! it, so that tests can compare the two directions.
 
 use crate::mapped_file::{FileIdentity, IDENTITY_WORDS};
+use crate::numbers::LostClass;
 
 /// Bits of an address in an event's first word.
 pub const ADDRESS_MASK: u64 = (1 << 48) - 1;
@@ -85,6 +86,13 @@ pub mod kind {
     /// `[tid] [tick] [name 8 bytes] [name 8 bytes]`: the thread's name at that time, see
     /// [`ThreadName`](crate::wire::ThreadName).
     pub const THREAD_NAME: u8 = 25;
+    /// `[address, class]`: a block that the scan of [`REACHABILITY`] did not find reachable; the
+    /// class is a [`LostClass`](crate::numbers::LostClass).
+    pub const LOST_BLOCK: u8 = 26;
+    /// `[blocks, outcome] [tick] [threads]`: the end of the scan for reachable blocks that began
+    /// at this tick, and its [`ScanOutcome`](crate::numbers::ScanOutcome); how many blocks it
+    /// examined, and how many other threads the process had.
+    pub const REACHABILITY: u8 = 27;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
     /// the ring's counters at the end of its last thread, without entries that are all
     /// 0. `entry` indexes [`Counters::all`](crate::layout::Counters::all).
@@ -250,6 +258,23 @@ pub const fn waited(ticks: u64) -> [u64; 1] {
         0,
         if ticks < most { ticks } else { most },
     )]
+}
+
+/// `LOST_BLOCK`.
+pub const fn lost_block(address: u64, class: LostClass) -> [u64; 1] {
+    [head(kind::LOST_BLOCK, class as u8, address)]
+}
+
+/// `REACHABILITY`.
+pub const fn reachability(it: Reachability) -> [u64; 3] {
+    let Reachability {
+        outcome,
+        tick,
+        blocks,
+        threads,
+    } = it;
+    let head = head(kind::REACHABILITY, outcome, blocks);
+    [head, tick, threads as u64]
 }
 
 /// `WINDOW_COUNTS`.
@@ -431,6 +456,11 @@ pub enum WireEvent<'a, S = PackedBytes<'a>> {
     Waited {
         ticks: u64,
     },
+    LostBlock {
+        address: u64,
+        class: u8,
+    },
+    Reachability(Reachability),
     /// Five words for each entry point, see [`kind::COUNTS`].
     Counts(&'a [[u64; COUNTS_WORDS]]),
     WindowCounts {
@@ -438,6 +468,16 @@ pub enum WireEvent<'a, S = PackedBytes<'a>> {
         image: Sums,
         thread: Sums,
     },
+}
+
+/// A `REACHABILITY` event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Reachability {
+    pub outcome: u8,
+    pub tick: u64,
+    pub blocks: u64,
+    pub threads: u32,
 }
 
 /// A `NODE` event.
@@ -726,6 +766,10 @@ impl<S: ByteString> Encode for WireEvent<'_, S> {
             } => window_end(flags, opened, closed, tick).encode(put),
             Self::Descriptors => descriptors().encode(put),
             Self::Waited { ticks } => waited(ticks).encode(put),
+            Self::LostBlock { address, class } => {
+                block_event(kind::LOST_BLOCK, class, address).encode(put)
+            }
+            Self::Reachability(it) => reachability(it).encode(put),
             Self::Counts(counts) => {
                 let words = counts.as_flattened();
                 put(0, long_head(kind::COUNTS, 0, 1 + words.len()));
@@ -767,7 +811,8 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::EXIT
         | kind::UNMAPPED
         | kind::DESCRIPTORS
-        | kind::WAITED => 1,
+        | kind::WAITED
+        | kind::LOST_BLOCK => 1,
         kind::ALLOCATION
         | kind::REALLOCATION_END
         | kind::TIMESTAMP
@@ -775,7 +820,7 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::NODE
         | kind::DEALLOCATION_AT
         | kind::REALLOCATION_START_AT => 2,
-        kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
+        kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH | kind::REACHABILITY => 3,
         kind::WINDOW_END | kind::THREAD_NAME => 4,
         kind::WINDOW_COUNTS => WINDOW_COUNTS_WORDS,
         kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW | kind::COUNTS => {
@@ -886,6 +931,16 @@ pub fn decode(words: &[u64]) -> Result<(WireEvent<'_>, usize), Malformed> {
         },
         kind::DESCRIPTORS => WireEvent::Descriptors,
         kind::WAITED => WireEvent::Waited { ticks: address },
+        kind::LOST_BLOCK => WireEvent::LostBlock {
+            address,
+            class: entry,
+        },
+        kind::REACHABILITY => WireEvent::Reachability(Reachability {
+            outcome: entry,
+            tick: second(1),
+            blocks: address,
+            threads: second(2) as u32,
+        }),
         _ => WireEvent::Unmapped {
             mapping: address as u16,
         },

@@ -33,6 +33,7 @@ fn arena() -> Arena {
         frame_pointers: false,
         counts_only: false,
         free_stacks: false,
+        reachability: false,
         filters: 0,
         key: 1,
     })

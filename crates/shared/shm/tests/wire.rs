@@ -4,12 +4,12 @@ use allotrope_shm::layout::MAX_EVENT_WORDS;
 use allotrope_shm::mapped_file::FileIdentity;
 use allotrope_shm::wire::{
     ADDRESS_MASK, COUNTS_WORDS, Encode, Exec, Image, LONG_SIZE, Malformed, Mapping, Node,
-    PackedBytes, STACK_MASK, WINDOW_NAME_BYTES, Window, WireEvent, decode,
+    PackedBytes, Reachability, STACK_MASK, WINDOW_NAME_BYTES, Window, WireEvent, decode,
 };
 use proptest::prelude::*;
 
 /// Number of kinds that [`event`] can make.
-const KINDS: usize = 23;
+const KINDS: usize = 25;
 
 /// Numbers and lists from which an event of any kind is made.
 #[derive(Debug, Clone)]
@@ -168,6 +168,16 @@ fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
             tick,
             name: (u128::from(b) | u128::from(c) << 64).to_le_bytes(),
         },
+        22 => WireEvent::LostBlock {
+            address,
+            class: entry,
+        },
+        23 => WireEvent::Reachability(Reachability {
+            outcome: entry,
+            tick,
+            blocks: address,
+            threads: small,
+        }),
         _ => WireEvent::WindowCounts {
             epoch: tick,
             image: sums(1),

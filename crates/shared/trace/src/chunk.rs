@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"ALLOTROP";
 /// Incremented when a reader of the old version would misread a new file.
 pub(crate) const MAJOR: u16 = 2;
 /// Incremented when the format gets an addition that old readers may skip.
-pub(crate) const MINOR: u16 = 7;
+pub(crate) const MINOR: u16 = 8;
 /// The major version of a sampled profile. Programs that read only recordings refuse it.
 pub(crate) const SAMPLED_MAJOR: u16 = 3;
 /// The minor version of a sampled profile.

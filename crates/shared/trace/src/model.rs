@@ -12,6 +12,7 @@
 //! Ids are dense numbers from 0.
 
 mod environment;
+mod reachability;
 mod samples;
 mod window;
 
@@ -20,8 +21,11 @@ use std::path::PathBuf;
 
 pub use crate::frame::{BlockType, NamedFrame};
 pub use allotrope_shm::mapped_file::FileIdentity;
-pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
+pub use allotrope_shm::numbers::{
+    AddressSpace, EntryPoint, LossReason, LostClass, QuietWait, ScanOutcome, stack_end,
+};
 pub use environment::{Environment, MAX_ENVIRONMENT, Variable};
+pub use reachability::{LostBlock, Reachability};
 pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
@@ -120,6 +124,16 @@ pub enum Record {
     Unrecorded(Unrecorded),
     /// A named moment of the recording.
     Mark(Mark),
+    /// Blocks to which no root led at the exit. They precede the image's
+    /// [`Record::Reachability`].
+    LostBlocks {
+        /// The image.
+        image: ImageId,
+        /// The blocks.
+        blocks: Vec<LostBlock>,
+    },
+    /// A scan for reachable blocks at the exit ended.
+    Reachability(Reachability),
     /// How an image was sampled. Only in sampled profiles, as are the next two.
     Sampling(Sampling),
     /// Sampled blocks that were live.

@@ -84,6 +84,25 @@ fn record(record: &mut Record, numbers: &mut Numbers) {
                 }
             }
         },
+        Record::LostBlocks { image, blocks } => match which {
+            0 => *image = change32(numbers, *image),
+            1 => blocks.reverse(),
+            _ => {
+                for block in blocks {
+                    match numbers.below(8) {
+                        0 => block.address = change(numbers, block.address) & !7,
+                        1 => block.class = LostClass::ALL[numbers.below(LostClass::ALL.len())],
+                        _ => {}
+                    }
+                }
+            }
+        },
+        Record::Reachability(scan) => match which {
+            0 => scan.image = change32(numbers, scan.image),
+            1 => scan.tick = change(numbers, scan.tick),
+            2 => scan.outcome = ScanOutcome::ALL[numbers.below(ScanOutcome::ALL.len())],
+            _ => scan.other_threads = change32(numbers, scan.other_threads),
+        },
         Record::ImageEnd(end) => match which {
             0 => end.image = change32(numbers, end.image),
             1 => end.exit = Exit::Signal(numbers.odd() as i32),

@@ -321,6 +321,37 @@ fn free_stacks() -> Seed {
     program.symbols("free stacks")
 }
 
+/// With a scan for reachable blocks at the end, which has lost some blocks, also such that are not live.
+fn reachability() -> Seed {
+    let mut program = Program::new(8, false);
+    program.start(0, None, &[]);
+    program.thread(0, 0);
+    program.events(0, 0, &[control(EventKind::Thread, 0)], 60);
+    let mut addresses: Vec<u64> = Vec::new();
+    for record in &program.records {
+        if let Record::Events(run) = record {
+            addresses.extend(run.events.iter().map(|event| event.address & !7));
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    let classes = LostClass::ALL.into_iter().cycle();
+    let blocks = addresses.into_iter().zip(classes);
+    let blocks = blocks.map(|(address, class)| LostBlock { address, class });
+    program.push(Record::LostBlocks {
+        image: 0,
+        blocks: blocks.collect(),
+    });
+    program.push(Record::Reachability(Reachability {
+        image: 0,
+        tick: u64::MAX / 4,
+        blocks: 60,
+        ..Reachability::default()
+    }));
+    program.end(0);
+    program.symbols("reachability")
+}
+
 fn several_threads() -> Seed {
     let mut program = Program::new(2, false);
     program.start(0, None, &[]);
@@ -534,6 +565,7 @@ pub fn traces() -> Vec<Seed> {
         windows(),
         counts_only(),
         free_stacks(),
+        reachability(),
         jit_code(),
     ]
 }

@@ -469,6 +469,33 @@ pub fn long_names(functions: u64, bytes: usize, name: &str) -> Vec<u8> {
     })
 }
 
+/// One block, and so many that a scan at the exit has not found reachable.
+pub fn many_lost_blocks(blocks: u64, name: &str) -> Vec<u8> {
+    const AT_ONCE: usize = 1 << 16;
+    let mut bomb = Bomb::new(false);
+    bomb.image(0, None);
+    let chain = bomb.chain(0, 0, 1, u64::from);
+    bomb.allocate(0, 0, [chain]);
+    let block = |number: u64| LostBlock {
+        address: number * LostBlock::ALIGNMENT,
+        class: LostClass::Definitely,
+    };
+    let all: Vec<_> = (1..=blocks).map(block).collect();
+    for blocks in all.chunks(AT_ONCE) {
+        bomb.push(Record::LostBlocks {
+            image: 0,
+            blocks: blocks.to_vec(),
+        });
+    }
+    bomb.push(Record::Reachability(Reachability {
+        image: 0,
+        tick: u64::MAX / 4,
+        blocks,
+        ..Reachability::default()
+    }));
+    bomb.finish(1, name)
+}
+
 /// A chain of `depth` calls of which each allocates, and each block is freed at another of them:
 /// the square of the depth in pairs of stacks.
 pub fn many_free_stacks(sites: u32, freeing: u32, name: &str) -> Vec<u8> {

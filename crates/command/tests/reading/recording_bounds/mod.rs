@@ -128,6 +128,7 @@ bounded! {
     many_modules: many_modules, (5_000), (30_000);
     many_windows: many_windows, (200, 20_000), (2_000, 100_000);
     many_blocks: many_blocks, (1_000_000), (20_000_000);
+    many_lost_blocks: many_lost_blocks, (500_000), (40_000_000);
     long_names: long_names, (500, 20_000), (1_500, 100_000);
     many_stacks_that_free: many_free_stacks, (200, 200), (600, 600);
 }

@@ -18,6 +18,7 @@ use rustc_hash::FxHashSet;
 use crate::common_caller::common_caller;
 use crate::groups::{Group, Grouping, groups_of};
 use crate::numbers::{bytes, count, count_each, duration, plural};
+use crate::reachability;
 use crate::selection::processes;
 use crate::shorten::{clean, wrap};
 use crate::text::{Blocks, TextOptions, by, chart, frames, header, process_table};
@@ -147,6 +148,12 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
             ));
         }
     }
+    let reachability = reachability::sentence(&shown);
+    lines.extend(
+        reachability
+            .iter()
+            .flat_map(|it| style.fitted(it, ["", "  "], Role::Plain)),
+    );
     let windows = windows(&shown, width);
     let selected = Selected::of(screen, &shown, options);
     let found: Vec<&Finding> = screen

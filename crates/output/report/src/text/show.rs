@@ -13,6 +13,7 @@ use allotrope_trace::model::{ImageId, StackId};
 
 use crate::block_figures::BlockFigures;
 use crate::numbers::{bytes, count, duration, share};
+use crate::reachability;
 use crate::shorten::clean;
 use crate::text::frames::{self, stacks, write_frames};
 use crate::text::{Screen, TextOptions, chart, freed_at, row_details};
@@ -168,6 +169,8 @@ fn figures(
         ),
         ("temporary", count(sum(|site| site.temporary_allocations))),
     ];
+    let of_sites = sites.iter().copied();
+    all.extend(reachability::of_sites(of_sites).map(|text| ("at exit", text)));
     let types = BlockTypes::new(profile);
     let names = row_details::type_names(&types, sites.iter().map(|(_, site)| *site));
     all.extend(names.map(|names| ("types", names)));

@@ -9,6 +9,7 @@ use allotrope_text::document::write_lines;
 use allotrope_text::{Role, cut, cut_middle};
 
 use crate::numbers::{bytes, bytes_each, count, count_each, divisor, duration, share};
+use crate::reachability;
 use crate::selection::{Row, options_of_site, row_of};
 use crate::shorten::clean;
 use crate::text::{TextOptions, curve, frames, freed_at, row_details};
@@ -116,6 +117,8 @@ fn figures(
             ),
         ),
     ];
+    let sites = row.sites.iter().map(|&site| (row.process, site));
+    all.extend(reachability::of_sites(sites).map(|text| ("at exit", text)));
     if let Some(per) = per {
         let [blocks, bytes] = [Metric::Allocations, Metric::Bytes].map(|it| figures.value(it));
         let text = format!(

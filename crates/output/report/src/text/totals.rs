@@ -7,6 +7,7 @@ use allotrope_text::document::{Table, left, right, write_lines};
 use allotrope_text::{Role, text_of_os, text_of_path};
 
 use crate::numbers::{bytes, bytes_each, count, count_each, duration, share};
+use crate::reachability;
 use crate::selection::processes;
 use crate::text::{TextOptions, divided_by, header};
 
@@ -149,6 +150,14 @@ fn lines(process: &Process, is_window: bool, per: Option<f64>) -> Vec<Line> {
             ..Line::default()
         },
     ];
+    let parts = reachability::parts(process).into_iter();
+    lines.extend(parts.map(|(word, part)| Line {
+        word,
+        count: count(part.allocations),
+        share: of_all(part.allocations),
+        bytes: bytes(part.bytes),
+        note: exact(part.bytes),
+    }));
     if totals.inherited_allocations > 0 {
         lines.push(Line {
             word: "inherited",

@@ -10,10 +10,11 @@ use allotrope_shm::mapped_file::{FileIdentity, IDENTITY_WORDS};
 use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     BlockType, Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint,
-    ImageEnd, ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark,
-    MissingNames, Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal,
-    Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Variable, Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    ImageEnd, ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, LostBlock,
+    LostClass, Mapping, Mark, MissingNames, Module, NamedFrame, Origin, QuietWait, Reachability,
+    Record, Recording, Sample, SampleTotal, Sampling, ScanOutcome, StackId, StackNode, Symbols,
+    ThreadEnd, ThreadName, ThreadStart, Unrecorded, Variable, Waits, Window, WindowCounts,
+    WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -152,6 +153,27 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             tick: from.varint()?,
             name: string(from)?,
         }),
+        tag::LOST_BLOCKS => {
+            let image = from.varint_u32()?;
+            let mut before = 0;
+            let block = |from: &mut Cursor<'_>| {
+                before = from.delta(before)?;
+                lost_block(before)
+            };
+            Record::LostBlocks {
+                image,
+                blocks: list(from, block)?,
+            }
+        }
+        tag::REACHABILITY => Record::Reachability(Reachability {
+            image: from.varint_u32()?,
+            tick: from.varint()?,
+            outcome: ScanOutcome::from_number(from.varint()?).ok_or(Malformed(
+                "a scan for reachable blocks has an unknown outcome",
+            ))?,
+            blocks: from.varint()?,
+            other_threads: from.varint_u32()?,
+        }),
         tag::SAMPLING => Record::Sampling(Sampling {
             image: from.varint_u32()?,
             period: from.varint()?,
@@ -215,6 +237,16 @@ fn optional_u32(from: &mut Cursor<'_>) -> Result<Option<u32>, Malformed> {
     } else {
         Ok(None)
     }
+}
+
+/// A lost block in one word: its address, and its class in the bits that are 0 in addresses.
+fn lost_block(word: u64) -> Result<LostBlock, Malformed> {
+    let address = word & !(LostBlock::ALIGNMENT - 1);
+    let class = LostClass::from_number(word - address);
+    Ok(LostBlock {
+        address,
+        class: class.ok_or(Malformed("a lost block is of an unknown class"))?,
+    })
 }
 
 fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {

@@ -49,6 +49,8 @@ fn tag_of(record: &Record) -> Option<u64> {
         Record::JitSymbols(_) => tag::JIT_SYMBOLS,
         Record::Unrecorded(_) => tag::UNRECORDED,
         Record::Mark(_) => tag::MARK,
+        Record::LostBlocks { .. } => tag::LOST_BLOCKS,
+        Record::Reachability(_) => tag::REACHABILITY,
         Record::Sampling(_) => tag::SAMPLING,
         Record::Samples { .. } => tag::SAMPLES,
         Record::SampleTotals { .. } => tag::SAMPLE_TOTALS,
@@ -185,6 +187,20 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
         Record::Mark(it) => {
             put(out, it.tick);
             string(&it.name, out);
+        }
+        Record::LostBlocks { image, blocks } => {
+            numbers(out, &[(*image).into(), blocks.len() as u64]);
+            let mut before = 0;
+            for block in blocks {
+                let word = block.address | block.class as u64;
+                put_delta(out, before, word);
+                before = word;
+            }
+        }
+        Record::Reachability(it) => {
+            let fields = [it.image.into(), it.tick, it.outcome as u64, it.blocks];
+            numbers(out, &fields);
+            put(out, it.other_threads.into());
         }
         Record::Sampling(it) => {
             let fields = [it.image.into(), it.period, it.longest_period];

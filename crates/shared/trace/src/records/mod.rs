@@ -11,7 +11,7 @@ pub(crate) use encode::encode;
 pub(crate) use split::split;
 
 use crate::model::{
-    Location, MAX_PERIOD, NamedFrame, Record, SampleTotal, StackId, StackNode, stack_end,
+    Location, LostBlock, MAX_PERIOD, NamedFrame, Record, SampleTotal, StackId, StackNode, stack_end,
 };
 
 /// The tags of the records.
@@ -42,6 +42,8 @@ pub(crate) mod tag {
     pub(crate) const SAMPLES: u64 = 24;
     pub(crate) const SAMPLE_TOTALS: u64 = 25;
     pub(crate) const ENVIRONMENT: u64 = 26;
+    pub(crate) const REACHABILITY: u64 = 27;
+    pub(crate) const LOST_BLOCKS: u64 = 28;
 }
 
 /// Describes the inconsistency of a record, if there is one. Writer and reader both
@@ -54,6 +56,10 @@ pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
         Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
         Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
         Record::Environment(it) => it.inconsistency(),
+        Record::LostBlocks { blocks, .. } => blocks
+            .iter()
+            .any(|it| !it.address.is_multiple_of(LostBlock::ALIGNMENT))
+            .then_some("the address of a lost block is not aligned"),
         Record::Sampling(it) => (it.period > MAX_PERIOD || it.longest_period > MAX_PERIOD)
             .then_some("a period is longer than 1 TiB"),
         Record::Samples { samples, .. } => samples

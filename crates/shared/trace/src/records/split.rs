@@ -9,6 +9,8 @@ use crate::model::{Location, NamedFrame, Record, StackId, Symbols};
 
 /// Largest number of stack nodes in one record.
 const NODES: usize = 1 << 16;
+/// Largest number of lost blocks in one record.
+const LOST_BLOCKS: usize = 1 << 16;
 /// Approximate size of a part of a symbols record, in bytes.
 const SYMBOL_BYTES: usize = 1 << 20;
 
@@ -27,6 +29,15 @@ pub(crate) fn split(record: &Record) -> Vec<Cow<'_, Record>> {
                     image: *image,
                     first,
                     nodes: nodes.to_vec(),
+                })
+            })
+            .collect(),
+        Record::LostBlocks { image, blocks } if blocks.len() > LOST_BLOCKS => blocks
+            .chunks(LOST_BLOCKS)
+            .map(|blocks| {
+                Cow::Owned(Record::LostBlocks {
+                    image: *image,
+                    blocks: blocks.to_vec(),
                 })
             })
             .collect(),
@@ -100,7 +111,7 @@ fn symbol_parts(symbols: &Symbols) -> Vec<Symbols> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{StackNode, stack_end};
+    use crate::model::{LostBlock, LostClass, StackNode, stack_end};
 
     #[test]
     fn small_records_stay_whole() {
@@ -140,6 +151,28 @@ mod tests {
             joined.extend_from_slice(nodes);
         }
         assert_eq!(joined, nodes);
+    }
+
+    #[test]
+    fn lost_blocks_stay_in_order() {
+        let block = |index: u64| LostBlock {
+            address: index * LostBlock::ALIGNMENT,
+            class: LostClass::ALL[index as usize % LostClass::ALL.len()],
+        };
+        let blocks: Vec<_> = (0..LOST_BLOCKS as u64 * 2 + 1).map(block).collect();
+        let record = Record::LostBlocks {
+            image: 4,
+            blocks: blocks.clone(),
+        };
+        let mut joined = Vec::new();
+        for part in split(&record) {
+            let Record::LostBlocks { image: 4, blocks } = part.as_ref() else {
+                panic!()
+            };
+            assert!(blocks.len() <= LOST_BLOCKS);
+            joined.extend_from_slice(blocks);
+        }
+        assert_eq!(joined, blocks);
     }
 
     #[test]

@@ -298,6 +298,30 @@ fn mark() -> impl Strategy<Value = Record> {
     (number(), text()).prop_map(|(tick, name)| Record::Mark(Mark { tick, name }))
 }
 
+fn lost_blocks() -> impl Strategy<Value = Record> {
+    let class = (0..LostClass::ALL.len()).prop_map(|index| LostClass::ALL[index]);
+    let block = (number(), class).prop_map(|(number, class)| LostBlock {
+        address: number & !(LostBlock::ALIGNMENT - 1),
+        class,
+    });
+    (id(), vec(block, 0..40)).prop_map(|(image, blocks)| Record::LostBlocks { image, blocks })
+}
+
+fn reachability() -> impl Strategy<Value = Record> {
+    let outcome = (0..ScanOutcome::ALL.len()).prop_map(|index| ScanOutcome::ALL[index]);
+    (id(), number(), outcome, number(), id()).prop_map(
+        |(image, tick, outcome, blocks, other_threads)| {
+            Record::Reachability(Reachability {
+                image,
+                tick,
+                outcome,
+                blocks,
+                other_threads,
+            })
+        },
+    )
+}
+
 fn environment() -> impl Strategy<Value = Record> {
     let name = option::of("[a-zA-Z_]{0,20}");
     let variable = (0..1000_u32, name, option::of(0..1000_u32));
@@ -516,6 +540,8 @@ pub fn record() -> impl Strategy<Value = Record> {
         waits(),
         mark(),
         environment(),
+        lost_blocks(),
+        reachability(),
         counts(),
         window(),
         window_end(),

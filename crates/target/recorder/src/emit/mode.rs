@@ -19,6 +19,7 @@ use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::counts::{self, Call, UpToNow};
 use crate::emit::events;
+use crate::state::live_blocks;
 use crate::state::named;
 use crate::state::sampling;
 use crate::state::stubs;
@@ -135,6 +136,11 @@ pub fn choose(control: &Control) -> bool {
         RECORD_NUMBER
     };
     CURRENT.store(number, Relaxed);
+    if control.reachability.load(Relaxed) != 0 && current().writes_events {
+        live_blocks::begin();
+        // Every call is a rare one: to track blocks must not cost anything where it is not wanted.
+        stubs::select(stubs::OTHER);
+    }
     current().writes_events || stubs::wipe_on_fork()
 }
 

@@ -7,7 +7,7 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::emit::mode;
-use crate::hooks::record::record_allocation;
+use crate::hooks::record::record_untracked_allocation;
 use crate::hooks::sampled;
 use crate::lifecycle::early;
 use crate::sys::next;
@@ -18,7 +18,7 @@ pub extern "C" fn malloc_allocated(
     size: usize,
     caller: Caller<'_>,
 ) -> *mut c_void {
-    record_allocation(EntryPoint::Malloc, block, size, 0, caller);
+    record_untracked_allocation(EntryPoint::Malloc, block, size, caller);
     block
 }
 
@@ -28,7 +28,7 @@ pub extern "C" fn calloc_allocated(
     size: usize,
     caller: Caller<'_>,
 ) -> *mut c_void {
-    record_allocation(EntryPoint::Calloc, block, size, 0, caller);
+    record_untracked_allocation(EntryPoint::Calloc, block, size, caller);
     block
 }
 

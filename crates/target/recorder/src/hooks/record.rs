@@ -2,9 +2,10 @@
 //! writes the event; where there is to be no event, counts it as the mode does.
 
 use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::hook_api::Caller;
-use allotrope_shm::numbers::EntryPoint;
+use allotrope_shm::numbers::{AddressSpace, EntryPoint};
 use allotrope_shm::wire::kind;
 
 use crate::capture::unwind;
@@ -13,8 +14,10 @@ use crate::emit::events::{self, Space};
 use crate::emit::mode;
 use crate::hooks::inner;
 use crate::hooks::sampled;
-use crate::lifecycle::enter;
+use crate::lifecycle::enter::{self, Hook};
 use crate::lifecycle::ready;
+use crate::state::live_blocks;
+use crate::state::process;
 use crate::state::thread::OwnThread;
 
 /// Records an allocation that did not fail.
@@ -29,6 +32,59 @@ pub fn record_allocation(
     let Some(hook) = enter::enter(caller) else {
         return inner::not_recorded(entry, block, caller);
     };
+    if live_blocks::is_tracking() {
+        track(entry, block, size);
+    }
+    write_allocation(hook, entry, block, size, alignment_log2, caller);
+}
+
+/// Same as [`record_allocation`], for the stubs that work at any time: where live blocks are
+/// tracked, only the recording's very first call comes to them (`emit::mode::choose`).
+#[inline(always)]
+pub fn record_untracked_allocation(
+    entry: EntryPoint,
+    block: *mut c_void,
+    size: usize,
+    caller: Caller<'_>,
+) {
+    let begun = || {
+        if live_blocks::is_tracking() {
+            track(entry, block, size);
+        }
+    };
+    let Some(hook) = enter::enter_or_begin(caller, begun) else {
+        return inner::not_recorded(entry, block, caller);
+    };
+    write_allocation(hook, entry, block, size, 0, caller);
+}
+
+/// Adds a block to the table of live blocks. Those of pools lie in other blocks.
+#[inline(never)]
+fn track(entry: EntryPoint, block: *mut c_void, size: usize) {
+    if entry.address_space() != AddressSpace::Pools {
+        process::note_block();
+        live_blocks::insert(block as usize, size);
+    }
+}
+
+/// Removes a block from the table of live blocks, and returns what the table had of it.
+#[inline(never)]
+fn untrack(entry: EntryPoint, block: *mut c_void) -> live_blocks::Entry {
+    match entry.address_space() {
+        AddressSpace::Pools => 0,
+        _ => live_blocks::take(block as usize),
+    }
+}
+
+#[inline(always)]
+fn write_allocation(
+    hook: Hook,
+    entry: EntryPoint,
+    block: *mut c_void,
+    size: usize,
+    alignment_log2: u8,
+    caller: Caller<'_>,
+) {
     match ready::ready(*hook) {
         Some(space) => match captured(space, caller) {
             Some(stack) => {
@@ -107,6 +163,9 @@ pub fn record_free(block: *mut c_void, caller: Caller<'_>) {
 /// Records a deallocation, with its stack if the mode records that.
 #[inline(always)]
 pub fn record_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+    if live_blocks::is_tracking() {
+        untrack(entry, block);
+    }
     if inner::was_inner(entry, block) {
         return;
     }
@@ -146,6 +205,9 @@ pub fn start_reallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<
     let Some(hook) = enter::enter_to_end(caller) else {
         return false;
     };
+    if live_blocks::is_tracking() {
+        hook.reallocated.store(untrack(entry, block), Relaxed);
+    }
     match ready::ready(*hook) {
         Some(space) => {
             write_end_of_block(space, kind::REALLOCATION_START, entry, block, caller);
@@ -175,6 +237,13 @@ pub fn finish_reallocation(
     let Some(hook) = enter::enter_to_end(caller) else {
         return;
     };
+    if live_blocks::is_tracking() {
+        match hook.reallocated.swap(0, Relaxed) {
+            _ if !result.is_null() => track(entry, result, size),
+            before if size != 0 && before != 0 => live_blocks::put(block as usize, before),
+            _ => {}
+        }
+    }
     match ready::ready(*hook) {
         Some(space) if result.is_null() => {
             let kind = match size {

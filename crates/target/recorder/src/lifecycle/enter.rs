@@ -57,8 +57,30 @@ pub fn enter_to_end(caller: Caller<'_>) -> Option<Hook> {
     enter_as::<true>(caller)
 }
 
+/// Same as [`enter`]; calls `begun` before the first event of a thread.
+#[inline(always)]
+pub fn enter_or_begin(caller: Caller<'_>, begun: impl FnOnce()) -> Option<Hook> {
+    #[cold]
+    fn begin_with(caller: Caller<'_>, begun: impl FnOnce()) -> Option<OwnThread> {
+        let thread = begin(caller);
+        if thread.is_some() {
+            begun();
+        }
+        thread
+    }
+    enter_by::<false>(caller, |caller| begin_with(caller, begun))
+}
+
 #[inline(always)]
 fn enter_as<const ENDS: bool>(caller: Caller<'_>) -> Option<Hook> {
+    enter_by::<ENDS>(caller, begin)
+}
+
+#[inline(always)]
+fn enter_by<const ENDS: bool>(
+    caller: Caller<'_>,
+    begin: impl FnOnce(Caller<'_>) -> Option<OwnThread>,
+) -> Option<Hook> {
     let Some(thread) = Thread::current() else {
         return begin(caller).map(Hook);
     };

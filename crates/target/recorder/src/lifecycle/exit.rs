@@ -9,6 +9,7 @@ use crate::emit::events;
 use crate::emit::mode;
 use crate::lifecycle::enter;
 use crate::lifecycle::naming;
+use crate::lifecycle::reachability;
 use crate::lifecycle::ready;
 use crate::state::process;
 use crate::state::watched;
@@ -34,6 +35,7 @@ pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
                 return;
             }
             naming::process_ends(thread);
+            reachability::examine(thread);
             if let Some(space) = ready::ready_for_note(thread) {
                 space.write(wire::exit(status));
                 events::wait_for_modules(thread);

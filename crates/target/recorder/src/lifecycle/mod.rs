@@ -11,6 +11,7 @@ pub mod named_detours;
 pub mod naming;
 pub mod new_image;
 pub mod patches;
+pub mod reachability;
 pub mod ready;
 pub mod rings;
 pub mod start;

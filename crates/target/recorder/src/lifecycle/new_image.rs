@@ -12,6 +12,7 @@ use crate::capture::unwind;
 use crate::emit::events;
 use crate::emit::mode;
 use crate::state::image;
+use crate::state::live_blocks;
 use crate::state::process;
 use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch;
@@ -66,6 +67,7 @@ pub fn begin(how: u32, parent: u32) -> bool {
     fork_state.parent.store(parent, Relaxed);
     fork_state.announced.store(0, Relaxed);
     fork_state.alive.store(1, Release);
+    live_blocks::publish_size();
     true
 }
 

@@ -6,6 +6,7 @@ pub mod arena_client;
 pub mod detours;
 pub mod epoch;
 pub mod image;
+pub mod live_blocks;
 pub mod module_files;
 pub mod module_table;
 pub mod named;

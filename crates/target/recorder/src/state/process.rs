@@ -39,6 +39,10 @@ pub struct ForkState {
     /// When another thread claimed the second one; 0: it has not, or a handler
     /// did, within an event of the first.
     pub second_thread_tick: AtomicU64,
+    /// The image has allocated a block of its own, as far as live blocks are tracked.
+    has_blocks: AtomicU32,
+    /// The image has been scanned for reachable blocks.
+    is_scanned: AtomicU32,
     /// Mapped code.
     pub modules: Table,
 }
@@ -168,6 +172,33 @@ pub fn is_forked() -> bool {
 pub fn threads() -> impl Iterator<Item = &'static Thread> + Clone {
     let count = (THREAD_COUNT.load(Acquire) as usize).min(RINGS);
     THREADS[..count].iter().filter_map(ThreadRef::get)
+}
+
+/// Notes that the image, and not a parent that it was forked from, has allocated a block.
+#[inline]
+pub fn note_block() {
+    let noted = &fork_state().has_blocks;
+    if noted.load(Relaxed) == 0 {
+        noted.store(1, Relaxed);
+    }
+}
+
+/// Whether the image is to be scanned for reachable blocks; `true` once, and only if it has
+/// blocks of its own.
+pub fn begin_scan() -> bool {
+    let state = fork_state();
+    state.has_blocks.load(Relaxed) != 0 && state.is_scanned.swap(1, Relaxed) == 0
+}
+
+/// Calls `visit` with start and end of each private mapping of the recorder's that this file, or
+/// a thread's state, is the owner of.
+pub fn each_mapping(mut visit: impl FnMut(usize, usize)) {
+    let state = FORK_STATE.load(Relaxed) as usize;
+    visit(state, state + size_of::<ForkState>());
+    for thread in threads() {
+        let start = ptr::from_ref(thread) as usize;
+        visit(start, start + size_of::<Thread>());
+    }
 }
 
 /// The lock in [`ForkState`]. Its holder has signals blocked, so that only

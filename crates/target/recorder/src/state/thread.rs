@@ -69,6 +69,9 @@ pub struct Thread {
     /// The block that a named function is freeing, and the stack pointer of its call, see
     /// `enter::begin_free`; 0: none is.
     pub freeing: [AtomicUsize; 2],
+    /// What the table of live blocks had of the block that is being reallocated
+    /// (`state::live_blocks`).
+    pub reallocated: AtomicU32,
     /// The thread's own state; of a nested one, that which it was made for.
     pub root: ThreadRef,
     /// How often the thread opted out of windows and not in again; of a root.

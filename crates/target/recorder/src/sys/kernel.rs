@@ -132,6 +132,12 @@ system_calls! {
     fn madvise(start: *const u8, bytes: usize, advice: Advice)
         = MADVISE(start, bytes, advice as i32);
 
+    // Reads this process's own memory, where it can be read.
+    fn process_vm_readv(process: u32, into: &mut Part<'_>, from: &[Remote])
+        = PROCESS_VM_READV(process, into, 1, from.as_ptr(), from.len(), 0);
+    fn getdents64(folder: i32, into: &mut [u8])
+        = GETDENTS64(folder, into.as_mut_ptr(), into.len());
+
     fn getpid() = GETPID();
     fn getppid() = GETPPID();
     fn gettid() = GETTID();
@@ -189,6 +195,16 @@ pub struct Message<'m> {
 /// `struct iovec`.
 #[repr(C)]
 pub struct Part<'m>(*mut u8, usize, core::marker::PhantomData<&'m mut [u8]>);
+
+/// `struct iovec` of memory that may be another's, or not be there.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Remote {
+    /// Its lowest address.
+    pub start: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
 
 const _: () = assert!(size_of::<libc::msghdr>() == size_of::<Message<'_>>());
 

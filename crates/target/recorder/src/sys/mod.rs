@@ -7,6 +7,7 @@ pub mod definitions;
 pub mod digits;
 pub mod kernel;
 pub mod loader;
+pub mod mapped_list;
 pub mod mapping;
 pub mod namespaces;
 pub mod next;

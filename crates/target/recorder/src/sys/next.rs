@@ -277,7 +277,9 @@ unsafe extern "C" {
 fn look_up(name: &core::ffi::CStr) -> *mut c_void {
     // SAFETY: dlsym may allocate; those calls come back to us and are served
     // from the bump area, for no address is known yet.
-    unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+    let found = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // `RTLD_NEXT` means the definition behind the caller's: the call must not become a jump.
+    core::hint::black_box(found)
 }
 
 /// Whether the functions are being looked up: what is allocated now is the
@@ -319,6 +321,12 @@ pub fn bump_allocate(size: usize, alignment: usize) -> *mut c_void {
 /// Whether a block of the bump area was ever allocated.
 pub fn is_bump_used() -> bool {
     BUMP_USED.load(Relaxed) != 0
+}
+
+/// The addresses of the bump area.
+pub fn bump_area() -> core::ops::Range<u64> {
+    let start = BUMP.0.get() as u64;
+    start..start + BUMP_BYTES as u64
 }
 
 /// Whether the block came from the bump area.

@@ -224,6 +224,11 @@ pub fn read_file(path: &CStr, into: &mut [u8]) -> usize {
     filled
 }
 
+/// Reads from an open file where it stands; returns the number of bytes.
+pub fn read(file: &Descriptor, into: &mut [u8]) -> usize {
+    count(kernel::read(file.0, into))
+}
+
 /// Reads from an open file at an offset; returns the number of bytes.
 pub fn read_at(descriptor: i32, into: &mut [u8], offset: u64) -> usize {
     count(kernel::pread(descriptor, into, offset))

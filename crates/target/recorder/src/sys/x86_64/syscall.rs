@@ -37,12 +37,14 @@ pub mod number {
     pub const GETTID: usize = 186;
     pub const FGETXATTR: usize = 193;
     pub const FUTEX: usize = 202;
+    pub const GETDENTS64: usize = 217;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const PRLIMIT64: usize = 302;
+    pub const PROCESS_VM_READV: usize = 310;
     pub const GETRANDOM: usize = 318;
     pub const MEMFD_CREATE: usize = 319;
 }
