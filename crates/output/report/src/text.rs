@@ -47,7 +47,7 @@ pub use site::write_site;
 pub use why::write_why;
 
 pub(crate) use header::{exit as how_it_ended, left as what_is_left};
-pub(crate) use screen::peak_curve;
+pub(crate) use screen::{peak_curve, wanted as wanted_finding};
 
 use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};

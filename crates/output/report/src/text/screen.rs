@@ -71,11 +71,15 @@ pub fn write_findings(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
-    if screen.findings.is_empty() {
+    let findings = screen.findings.iter();
+    let mut findings = findings
+        .filter_map(|finding| wanted(finding, options))
+        .peekable();
+    if findings.peek().is_none() {
         writeln!(out, "Nothing stands out that the rules know.")?;
     }
-    let many = screen.attributed.profile.processes.len() > 1;
-    for finding in screen.findings {
+    let many = options.process.is_none() && screen.attributed.profile.processes.len() > 1;
+    for finding in findings {
         write_lines(
             &mut out,
             finding_lines(screen, finding, true, many, options),
@@ -152,7 +156,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
     let found: Vec<&Finding> = screen
         .findings
         .iter()
-        .filter(|finding| options.process.is_none_or(|id| finding.process == id))
+        .filter_map(|finding| wanted(finding, options))
         .filter(|finding| selected.has_any(&finding.sites))
         .collect();
     let footer = footer(screen, &shown, found.first().copied(), options);
@@ -374,9 +378,17 @@ fn standing_out(
     lines
 }
 
+/// A finding, or its part if only one process is wanted.
+pub(crate) fn wanted<'a>(finding: &'a Finding, options: &TextOptions) -> Option<&'a Finding> {
+    match options.process {
+        Some(id) => finding.of_process(id),
+        None => Some(finding),
+    }
+}
+
 /// The number by which `show` knows a finding: its place among all.
 fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
-    let at = screen.findings.iter().position(|other| other == finding);
+    let at = screen.findings.iter().position(|other| other.has(finding));
     at.map(|index| index + 1)
 }
 
@@ -402,9 +414,10 @@ fn finding_lines(
     };
     let head = format!("{}{hint}{measure}", clean(&finding.title));
     let mut lines = vec![format!("{number:>2}  {}", cut(&head, width - INDENT.len()))];
-    let process = match many_processes {
-        true => format!("process {}: ", finding.process),
-        false => String::new(),
+    let process = match (finding.parts.len(), many_processes) {
+        (0, true) => format!("process {}: ", finding.process),
+        (0, false) => String::new(),
+        (parts, _) => format!("{} processes: ", count(parts as u64)),
     };
     let frame = finding.frame;
     let frame = frame.and_then(|index| screen.attributed.profile.frames.get(index as usize));
@@ -599,7 +612,13 @@ fn footer(
             more.retain(|it| it != LISTS);
             format!("next: allotrope report {trace} {LISTS}")
         }
-        Some(number) => format!("next: allotrope show {trace} {number}"),
+        Some(number) => match options.process {
+            // Only what is shown of several.
+            Some(id) if screen.attributed.profile.processes.len() > 1 => {
+                format!("next: allotrope show {trace} {number} --process {id}")
+            }
+            _ => format!("next: allotrope show {trace} {number}"),
+        },
     };
     let width = options.style.columns();
     // As many options as fit the line.
