@@ -8,6 +8,7 @@ mod by;
 mod chart;
 mod counted;
 mod curve;
+mod finding;
 mod frames;
 mod freed_at;
 mod header;
