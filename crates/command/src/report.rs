@@ -21,6 +21,7 @@ use allotrope_report::json::JsonOptions;
 use allotrope_report::text::{self, TextOptions};
 use allotrope_report::{Blocks, Grouping, SourceLines, json};
 use allotrope_text::Shown;
+use allotrope_trace::model::ImageId;
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure};
@@ -74,7 +75,7 @@ fn show(arguments: &Arguments, request: &Request<'_>) -> Result<u8, Failure> {
     // The process ends: freeing hundreds of thousands of sites would only take time.
     let mut profile = ManuallyDrop::new(profile);
     recording.notes().iter().for_each(message::print);
-    check_process(arguments, path, &profile)?;
+    check_process(arguments.process, path, &profile)?;
     check_events(arguments, request, &profile)?;
     arguments.filter.check_profile(&profile)?;
     let mut options = text_options(arguments, &profile)?;
@@ -233,8 +234,12 @@ fn write_page(arguments: &Arguments, path: &Path, out: &Path) -> Result<u8, Fail
 }
 
 /// Refuses the id of a process that is not in the recording.
-fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
-    let Some(wanted) = arguments.process else {
+pub fn check_process(
+    process: Option<ImageId>,
+    path: &Path,
+    profile: &Profile,
+) -> Result<(), Failure> {
+    let Some(wanted) = process else {
         return Ok(());
     };
     let ids = || profile.processes.iter().map(|process| process.id);

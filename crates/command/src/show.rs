@@ -78,6 +78,11 @@ pub struct Arguments {
     findings: FindingArguments,
     #[command(flatten)]
     suppressions: SuppressionArguments,
+    /// Show only what is of the process image with this id
+    ///
+    /// A finding that is the same in several processes is shown as it is in this one.
+    #[arg(long, value_name = "ID", value_parser = values::whole::<u32>(..))]
+    process: Option<u32>,
     /// Look below DIR for the source files whose recorded paths begin with PREFIX
     #[arg(long, value_name = "PREFIX=DIR", value_parser = report::parse_source_path,
           hide_short_help = true)]
@@ -129,6 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             (arguments.blocks.blocks, "--blocks"),
             (arguments.why.is_some(), "--why"),
             (arguments.suppressions.is_given(), "--suppressions"),
+            (arguments.process.is_some(), "--process"),
         ];
         sampled::refuse(path, &refused)?;
         let options = SampledTextOptions {
@@ -146,6 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             (arguments.blocks.blocks, "--blocks"),
             (arguments.why.is_some(), "--why"),
             (arguments.suppressions.is_given(), "--suppressions"),
+            (arguments.process.is_some(), "--process"),
         ])?;
         let lines = SourceLines::new(arguments.source_path.clone(), None);
         let options = TextOptions {
@@ -171,6 +178,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
+    report::check_process(arguments.process, path, &profile)?;
     let recorded = recorded_at(&profile);
     let lines = SourceLines::new(arguments.source_path.clone(), recorded);
     let options = TextOptions {
@@ -179,6 +187,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         all_frames: arguments.all_frames,
         source: Some(Rc::new(lines.compared_with_build(&profile))),
         suppressions: arguments.suppressions.read()?,
+        process: arguments.process,
         ..TextOptions::default()
     };
     let glue = arguments.glue.read()?;
@@ -240,8 +249,38 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-/// What is wanted: a finding, a site or a function.
+/// What is wanted: a finding, a site or a function; of one process, if that is wanted.
 fn subject<'a>(
+    what: &str,
+    path: &Path,
+    screen: &Screen<'a>,
+    options: &TextOptions,
+) -> Result<Subject<'a>, Failure> {
+    let mut subject = of_all_processes(what, path, screen, options)?;
+    let Some(id) = options.process else {
+        return Ok(subject);
+    };
+    let profile = screen.attributed.profile;
+    subject.finding = subject.finding.and_then(|finding| finding.of_process(id));
+    match subject.finding {
+        Some(finding) => {
+            subject.title = titled(what, finding);
+            subject.next = after_a_change(path);
+            subject.sites.clone_from(&finding.sites);
+        }
+        None => {
+            let is_of = |site: &u32| profile.site(*site).is_some_and(|(it, _)| it.id == id);
+            subject.sites.retain(is_of);
+        }
+    }
+    if subject.finding.is_none() && subject.sites.is_empty() {
+        let sentence = anyhow!("{} has no blocks of process {id}", shown(&subject.title));
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    Ok(subject)
+}
+
+fn of_all_processes<'a>(
     what: &str,
     path: &Path,
     screen: &Screen<'a>,
@@ -281,17 +320,34 @@ fn finding<'a>(
         let sentence = anyhow!("there is no finding {number} in {}: {known}", path.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
     };
-    let title = match finding.measure.is_empty() {
-        true => format!("{number}  {}", finding.title),
-        false => format!("{number}  {}: {}", finding.title, finding.measure),
-    };
     let trace = quoted(path.as_os_str());
+    let next = match finding.parts.is_empty() {
+        true => after_a_change(path),
+        false => format!(
+            "in one of its processes: allotrope show {trace} {number} --process {}",
+            finding.process
+        ),
+    };
     Ok(Subject {
-        title,
+        title: titled(&number.to_string(), finding),
         finding: Some(finding),
         sites: finding.sites.clone(),
-        next: format!("after a change, record again and `allotrope diff {trace} AFTER`"),
+        next,
     })
+}
+
+/// What to do after a finding.
+fn after_a_change(path: &Path) -> String {
+    let trace = quoted(path.as_os_str());
+    format!("after a change, record again and `allotrope diff {trace} AFTER`")
+}
+
+/// The title of a finding with this number.
+fn titled(number: &str, finding: &Finding) -> String {
+    match finding.measure.is_empty() {
+        true => format!("{number}  {}", finding.title),
+        false => format!("{number}  {}: {}", finding.title, finding.measure),
+    }
 }
 
 /// The failure if no site has this number.

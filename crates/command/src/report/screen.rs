@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use allotrope_attribution::{Attributed, Glue};
-use allotrope_findings::{Finding, find};
+use allotrope_findings::{Finding, find_together};
 use allotrope_formats::Limits;
 use allotrope_reading::Wanted;
 use allotrope_report::markdown;
@@ -72,5 +72,5 @@ pub fn findings(
     arguments: &FindingArguments,
 ) -> Result<Vec<Finding>, Failure> {
     let how = arguments.options(&options.suppressions)?;
-    Ok(find(attributed, &how))
+    Ok(find_together(attributed, &how))
 }

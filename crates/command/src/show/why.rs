@@ -44,6 +44,7 @@ pub fn print(
     let why = Why {
         rules: rules.0.iter().copied().collect(),
         sites: subject.map(|subject| subject.sites.iter().copied().collect()),
+        process: options.process,
         most: MOST,
     };
     let tried = tried(screen.attributed, &why, arguments, options)?;
@@ -66,5 +67,5 @@ fn tried(
     options: &TextOptions,
 ) -> Result<Vec<Tried>, Failure> {
     let how = arguments.options(&options.suppressions)?;
-    Ok(explain(attributed, &how, why).1)
+    Ok(explain(attributed, &how, why))
 }

@@ -52,6 +52,52 @@ fn the_first_screen_fits_a_terminal() {
     ]);
 }
 
+/// Reported: titles and advice of findings end in "…", and the number is what is missing.
+#[test]
+fn findings_say_whole_sentences_and_all_of_their_numbers() {
+    for (source, case) in [
+        ("leaks.c", "path"),
+        ("workers.c", "16"),
+        ("shapes.c", "spike"),
+        ("cache_server.cc", "unlimited"),
+        ("journey.rs", "unbounded"),
+        ("churn.rs", "temporaries"),
+        ("churn.rs", "chain"),
+        ("system.c", "handler"),
+        ("parts.c", "backlog"),
+    ] {
+        let source = format!("findings/{source}");
+        let recording = record(compiled(&source)).arg(case).run().ok();
+        let report = recording.report();
+        let Some(first) = report.json["findings"].get(0) else {
+            // A busy machine gave its heap another course.
+            continue;
+        };
+        for columns in ["60", "80", "120"] {
+            let text = run(&recording, "report", &[], columns).ok().text();
+            assert!(text.lines().count() <= 22, "{text}");
+            let (_, found) = text.split_once("What stands out\n").expect("findings");
+            let (found, _) = found.split_once("\n\n").expect("the list of functions");
+            for line in found.lines() {
+                assert!(!line.ends_with('…'), "{line}\n{text}");
+            }
+            let words: Vec<&str> = found.split_whitespace().collect();
+            let words = words.join(" ");
+            words.has(first["measure"].as_str().expect("a text"));
+            words.has(first["title"].as_str().expect("a text"));
+        }
+        // All findings with all of their sentences.
+        let all = printed(&recording, "show", &[]);
+        let words: Vec<&str> = all.split_whitespace().collect();
+        let words = words.join(" ");
+        for finding in report.json["findings"].as_array().expect("a list") {
+            for part in ["measure", "text", "advice"] {
+                words.has(finding[part].as_str().expect("a text"));
+            }
+        }
+    }
+}
+
 /// `figures resident` lives for many samples; one that ends before the first has no such figure.
 #[test]
 fn resident_memory_stands_beside_live_bytes() {

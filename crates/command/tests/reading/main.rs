@@ -34,3 +34,4 @@ mod time_ranges;
 mod view;
 mod why;
 mod windows_shown;
+mod workers;

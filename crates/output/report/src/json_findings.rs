@@ -1,6 +1,8 @@
 //! The findings in the JSON report.
 
-use allotrope_findings::{Finding, Value};
+use std::borrow::Cow;
+
+use allotrope_findings::{Finding, Number, Value};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -15,11 +17,17 @@ pub(crate) struct FindingForm<'a> {
     advice: &'a str,
     /// The id of the process.
     process: u32,
+    /// Those of all its processes, if it is the same in several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    processes: Vec<u32>,
     /// An index into `frames`; null if there is no line to look at.
     frame: Option<u32>,
     /// Numbers of sites, the largest first.
     sites: &'a [u32],
     numbers: Numbers<'a>,
+    /// Those of the numbers that can be added up, of all processes.
+    #[serde(skip_serializing_if = "Numbers::is_empty")]
+    sums: Numbers<'a>,
     /// Absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     mended: Option<MendedForm>,
@@ -34,7 +42,13 @@ struct MendedForm {
 }
 
 /// The numbers and thresholds by name: counts, bytes, nanoseconds, shares from 0 to 1.
-struct Numbers<'a>(&'a Finding);
+struct Numbers<'a>(Cow<'a, [Number]>);
+
+impl Numbers<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl<'a> FindingForm<'a> {
     pub(crate) fn of(finding: &'a Finding) -> Self {
@@ -46,9 +60,11 @@ impl<'a> FindingForm<'a> {
             text: &finding.text,
             advice: &finding.advice,
             process: finding.process,
+            processes: finding.parts.iter().map(|part| part.process).collect(),
             frame: finding.frame,
             sites: &finding.sites,
-            numbers: Numbers(finding),
+            numbers: Numbers(Cow::Borrowed(&finding.numbers)),
+            sums: Numbers(Cow::Owned(finding.sums())),
             mended: finding.mended.map(|mended| MendedForm {
                 peak: mended.peak_bytes,
                 allocations: mended.allocations,
@@ -60,9 +76,8 @@ impl<'a> FindingForm<'a> {
 
 impl Serialize for Numbers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let numbers = &self.0.numbers;
-        let mut map = serializer.serialize_map(Some(numbers.len()))?;
-        for number in numbers {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for number in self.0.iter() {
             serialize_value(&mut map, number.name, number.value)?;
         }
         map.end()

@@ -13,7 +13,7 @@ use allotrope_text::document::{Document, Table, Text, left, right};
 use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
-use crate::text::{Screen, TextOptions, how_it_ended, peak_curve, what_is_left};
+use crate::text::{Screen, TextOptions, how_it_ended, peak_curve, wanted_finding, what_is_left};
 
 /// Largest number of rows of a table.
 const MAX: usize = 10;
@@ -89,10 +89,9 @@ fn process_table(profile: &Profile, shown: &[&Process]) -> Table {
 
 fn findings(screen: &Screen<'_>, options: &TextOptions, document: &mut Document) {
     let profile = screen.attributed.profile;
-    let wanted = options.process;
     let findings = screen.findings.iter();
     let mut findings = findings
-        .filter(|finding| wanted.is_none_or(|id| finding.process == id))
+        .filter_map(|finding| wanted_finding(finding, options))
         .peekable();
     if findings.peek().is_none() {
         return document.text("Nothing stands out.");

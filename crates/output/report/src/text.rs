@@ -8,6 +8,7 @@ mod by;
 mod chart;
 mod counted;
 mod curve;
+mod finding;
 mod frames;
 mod freed_at;
 mod header;
@@ -47,7 +48,7 @@ pub use site::write_site;
 pub use why::write_why;
 
 pub(crate) use header::{exit as how_it_ended, left as what_is_left};
-pub(crate) use screen::peak_curve;
+pub(crate) use screen::{peak_curve, wanted as wanted_finding};
 
 use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};

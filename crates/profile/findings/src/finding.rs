@@ -169,4 +169,7 @@ pub struct Finding {
     /// What the process would be without the mistake; `None` if that is not known, or only the resident
     /// memory would change.
     pub mended: Option<Mended>,
+    /// If it is the same in several processes: as it is in each of them, the largest first. The other
+    /// fields are then those of the first one, except for the measure, the text and the sites.
+    pub parts: Vec<Finding>,
 }

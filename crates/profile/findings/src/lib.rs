@@ -25,6 +25,7 @@ mod numbers;
 mod rank;
 mod rules;
 mod shape;
+mod together;
 mod tried;
 
 use std::collections::BTreeSet;
@@ -48,14 +49,31 @@ pub struct FindingOptions {
     pub off: BTreeSet<Rule>,
 }
 
-/// The findings of all processes, best first.
+/// The findings of each process, best first.
 pub fn find(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
-    explain(attributed, options, &Why::default()).0
+    find_and_explain(attributed, options, &Why::default()).0
 }
 
-/// The findings of all processes, best first, and the best candidates of some rules with their conditions:
-/// why there are such findings, or none.
-pub fn explain(
+/// The findings of all processes, best first; those that are the same in several processes as one.
+pub fn find_together(attributed: &Attributed<'_>, options: &FindingOptions) -> Vec<Finding> {
+    together::together(attributed, find(attributed, options)).0
+}
+
+/// The best candidates of some rules with their conditions: why there are such findings, or none. Indexes
+/// of findings are those of [`find_together`].
+pub fn explain(attributed: &Attributed<'_>, options: &FindingOptions, why: &Why) -> Vec<Tried> {
+    let (findings, mut tried) = find_and_explain(attributed, options, why);
+    let (_, places) = together::together(attributed, findings);
+    for tried in &mut tried {
+        if let Outcome::Shown(index) | Outcome::SaidBetter(_, Some(index)) = &mut tried.outcome {
+            *index = places[*index];
+        }
+    }
+    tried
+}
+
+/// The findings of each process, and the best candidates of some rules.
+fn find_and_explain(
     attributed: &Attributed<'_>,
     options: &FindingOptions,
     why: &Why,

@@ -200,6 +200,7 @@ mod tests {
                 process: 0,
                 frame: None,
                 sites: Vec::new(),
+                parts: Vec::new(),
                 numbers: Vec::new(),
                 mended: None,
             },

@@ -20,6 +20,8 @@ pub struct Why {
     pub rules: BTreeSet<Rule>,
     /// Only candidates with one of these sites, by their numbers; `None`: all.
     pub sites: Option<FxHashSet<u32>>,
+    /// Only candidates of this process.
+    pub process: Option<ImageId>,
     /// Keep so many candidates of each rule.
     pub most: usize,
 }
@@ -124,8 +126,10 @@ impl<'w> AllTried<'w> {
 
     /// The candidates of a rule in a process, which are about to be tried.
     pub(crate) fn of<'a>(&'a mut self, rule: Rule, context: &'a Context<'a>) -> Trials<'a, 'w> {
+        let process = self.why.process;
+        let is_wanted = process.is_none_or(|process| process == context.process.id);
         Trials {
-            is_explained: self.why.rules.contains(&rule),
+            is_explained: is_wanted && self.why.rules.contains(&rule),
             first: self.tried.len(),
             all: self,
             rule,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use allotrope_attribution::Attributed;
-use allotrope_findings::{Finding, Severity};
+use allotrope_findings::Finding;
 use allotrope_profile::warnings::weighty_warnings;
 use allotrope_profile::{
     Frame, Metric, Process, Profile, ResidentPoint, Site, command_text, sum_of_live,
@@ -20,7 +20,8 @@ use crate::groups::{Group, Grouping, groups_of};
 use crate::numbers::{bytes, count, count_each, duration, plural};
 use crate::reachability;
 use crate::selection::processes;
-use crate::shorten::{clean, wrap};
+use crate::shorten::clean;
+use crate::text::finding::{Told, finding_lines};
 use crate::text::{Blocks, TextOptions, by, chart, frames, header, process_table};
 
 /// Lines of the screen: a terminal of 24 lines has one left for the command and one for the prompt.
@@ -72,14 +73,18 @@ pub fn write_findings(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
-    if screen.findings.is_empty() {
+    let findings = screen.findings.iter();
+    let mut findings = findings
+        .filter_map(|finding| wanted(finding, options))
+        .peekable();
+    if findings.peek().is_none() {
         writeln!(out, "Nothing stands out that the rules know.")?;
     }
-    let many = screen.attributed.profile.processes.len() > 1;
-    for finding in screen.findings {
+    let many = options.process.is_none() && screen.attributed.profile.processes.len() > 1;
+    for finding in findings {
         write_lines(
             &mut out,
-            finding_lines(screen, finding, true, many, options),
+            finding_lines(screen, finding, Told::InFull, many, options),
         )?;
     }
     out.flush()
@@ -159,7 +164,7 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
     let found: Vec<&Finding> = screen
         .findings
         .iter()
-        .filter(|finding| options.process.is_none_or(|id| finding.process == id))
+        .filter_map(|finding| wanted(finding, options))
         .filter(|finding| selected.has_any(&finding.sites))
         .collect();
     let footer = footer(screen, &shown, found.first().copied(), options);
@@ -367,11 +372,18 @@ fn standing_out(
         return lines;
     }
     lines.push(style.paint(Role::Title, "What stands out"));
+    let limited = screen.top.is_none();
     let mut shown = 0;
     for finding in found.iter().take(screen.top.unwrap_or(FINDINGS)) {
         let is_first = shown == 0;
-        let in_full = is_first && room > 5;
-        let next = finding_lines(screen, finding, in_full, many_processes, options);
+        // One line is left for those that are not shown.
+        let left = room.saturating_sub(lines.len() + usize::from(found.len() > 1));
+        let told = match is_first {
+            true if limited => Told::InLines(left),
+            true => Told::InFull,
+            false => Told::Not,
+        };
+        let next = finding_lines(screen, finding, told, many_processes, options);
         // Its number is its index in the list of all findings.
         if lines.len() + next.len() > room && !is_first {
             break;
@@ -381,88 +393,29 @@ fn standing_out(
     }
     let rest = found.len() - shown;
     if rest > 0 && lines.len() <= room {
-        let text = format!(
-            " … {} more: allotrope show {}",
-            count(rest as u64),
-            screen.trace
-        );
-        lines.push(cut(&text, width));
+        let more = |trace: &str| format!(" … {} more: allotrope show {trace}", count(rest as u64));
+        let text = more(&screen.trace);
+        lines.push(match columns(&text) <= width {
+            true => text,
+            // The last line has its name in full.
+            false => cut(&more("FILE"), width),
+        });
     }
     lines
+}
+
+/// A finding, or its part if only one process is wanted.
+pub(crate) fn wanted<'a>(finding: &'a Finding, options: &TextOptions) -> Option<&'a Finding> {
+    match options.process {
+        Some(id) => finding.of_process(id),
+        None => Some(finding),
+    }
 }
 
 /// The number by which `show` knows a finding: its place among all.
-fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
-    let at = screen.findings.iter().position(|other| other == finding);
+pub(super) fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
+    let at = screen.findings.iter().position(|other| other.has(finding));
     at.map(|index| index + 1)
-}
-
-/// A finding: what and how much, where, and for the first one why and what to try.
-fn finding_lines(
-    screen: &Screen<'_>,
-    finding: &Finding,
-    in_full: bool,
-    many_processes: bool,
-    options: &TextOptions,
-) -> Vec<String> {
-    const INDENT: &str = "    ";
-    let style = options.style;
-    let width = style.columns();
-    let number = number(screen, finding).unwrap_or(0);
-    let hint = match finding.severity {
-        Severity::Problem => "",
-        Severity::Hint => " (hint)",
-    };
-    let measure = match finding.measure.is_empty() {
-        true => String::new(),
-        false => format!(": {}", clean(&finding.measure)),
-    };
-    let head = format!("{}{hint}{measure}", clean(&finding.title));
-    let mut lines = vec![format!("{number:>2}  {}", cut(&head, width - INDENT.len()))];
-    let process = match many_processes {
-        true => format!("process {}: ", finding.process),
-        false => String::new(),
-    };
-    let frame = finding.frame;
-    let frame = frame.and_then(|index| screen.attributed.profile.frames.get(index as usize));
-    if let Some(frame) = frame {
-        let before = format!("{INDENT}{process}");
-        lines.push(frames::line(
-            screen.attributed.profile,
-            frame,
-            &before,
-            style,
-        ));
-        lines.extend(code(Some(frame), INDENT, options));
-    }
-    if options.all_frames {
-        let sites = screen.attributed.profile.processes.iter();
-        let mut sites = sites.flat_map(|process| &process.sites);
-        let largest = finding.sites.first();
-        let largest = largest.and_then(|number| sites.find(|site| site.number == *number));
-        lines.extend(
-            largest
-                .into_iter()
-                .flat_map(|site| stack(screen, site, options)),
-        );
-    }
-    if in_full {
-        let most = if width < 120 { 2 } else { 1 };
-        let text = wrap(&finding.text, width - INDENT.len());
-        let is_cut = text.len() > most;
-        for (index, line) in text.into_iter().take(most).enumerate() {
-            let line = match is_cut && index + 1 == most {
-                true => cut(&format!("{line} …"), width - INDENT.len()),
-                false => line,
-            };
-            lines.push(format!("{INDENT}{line}"));
-        }
-        if !finding.advice.is_empty() {
-            let advice = cut(&clean(&finding.advice), width - INDENT.len() - 2);
-            lines.push(format!("{INDENT}→ {advice}"));
-        }
-    }
-    lines
 }
 
 /// What held the memory at the peak, or at the end if only that is wanted, by function.
@@ -549,14 +502,14 @@ fn details(screen: &Screen<'_>, group: &Group<'_>, options: &TextOptions) -> Vec
 }
 
 /// The code of a frame's line, if it is to be shown and was found.
-fn code(frame: Option<&Frame>, indent: &str, options: &TextOptions) -> Option<String> {
+pub(super) fn code(frame: Option<&Frame>, indent: &str, options: &TextOptions) -> Option<String> {
     let code = options.source.as_ref()?.line(frame?)?;
     let room = options.style.columns().saturating_sub(indent.len() + 2);
     Some(format!("{indent}│ {}", cut(&code, room)))
 }
 
 /// All frames of a site's stack.
-fn stack(screen: &Screen<'_>, site: &Site, options: &TextOptions) -> Vec<String> {
+pub(super) fn stack(screen: &Screen<'_>, site: &Site, options: &TextOptions) -> Vec<String> {
     let headlines = &screen.attributed.headlines;
     let heads = [headlines.headline(site), headlines.first_shown(site)];
     let mut text = Vec::new();
@@ -616,7 +569,13 @@ fn footer(
             more.retain(|it| it != LISTS);
             format!("next: allotrope report {trace} {LISTS}")
         }
-        Some(number) => format!("next: allotrope show {trace} {number}"),
+        Some(number) => match options.process {
+            // Only what is shown of several.
+            Some(id) if screen.attributed.profile.processes.len() > 1 => {
+                format!("next: allotrope show {trace} {number} --process {id}")
+            }
+            _ => format!("next: allotrope show {trace} {number}"),
+        },
     };
     let width = options.style.columns();
     // As many options as fit the line.

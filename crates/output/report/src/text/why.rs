@@ -12,10 +12,8 @@ use crate::numbers::{bytes, count, duration, plural};
 use crate::shorten::clean;
 use crate::text::{Screen, TextOptions, frames};
 
-/// Columns of the measured number.
-const MEASURED: usize = 11;
-/// Columns of the limit.
-const LIMIT: usize = 20;
+/// Least columns of the measured number and of the limit: so the tables of most candidates are alike.
+const LEAST: [usize; 2] = [11, 18];
 
 /// Writes why these rules have a finding or none. `about` is what the candidates are restricted to.
 pub fn write_why(
@@ -78,13 +76,14 @@ fn write_rule(
             None => writeln!(out, "  {of_process}the process as a whole")?,
         }
         write_outcome(screen, tried, options, out)?;
+        let room = widest(&tried.conditions, widest(&tried.of_process, LEAST));
         // The conditions about a process are those of all its candidates.
         if process.replace(tried.process) != Some(tried.process) {
-            write_checks(&tried.of_process, 0, options, out)?;
+            write_checks(&tried.of_process, 0, room, options, out)?;
         } else if !tried.of_process.is_empty() {
             writeln!(out, "    the conditions about the process: as above")?;
         }
-        write_checks(&tried.conditions, 0, options, out)?;
+        write_checks(&tried.conditions, 0, room, options, out)?;
     }
     Ok(())
 }
@@ -146,10 +145,23 @@ fn function(profile: &Profile, frame: Option<u32>) -> String {
     )
 }
 
+/// The columns of the widest measured number and limit, at least `least`.
+fn widest(checks: &[Check], least: [usize; 2]) -> [usize; 2] {
+    checks.iter().fold(least, |widest, check| match &check.ask {
+        Ask::Fact => widest,
+        Ask::AnyOf(of) | Ask::AllOf(of) => self::widest(of, widest),
+        Ask::Number { measured, limit } => {
+            let columns = numbers(*measured, *limit).map(|it| columns(&it));
+            [0, 1].map(|at| widest[at].max(columns[at]))
+        }
+    })
+}
+
 /// A line for each condition: whether it is met, what it measures, the number, and the limit.
 fn write_checks(
     checks: &[Check],
     depth: usize,
+    [of_measured, of_limit]: [usize; 2],
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -172,7 +184,7 @@ fn write_checks(
         let width = options.style.columns();
         let room = width.saturating_sub(indent.len() + 2);
         let room = match numbers {
-            Some(_) => room.saturating_sub(2 + MEASURED + 2 + LIMIT),
+            Some(_) => room.saturating_sub(2 + of_measured + 2 + of_limit),
             None => room,
         };
         let mut lines = wrap(&text, ["", ""], room).into_iter().peekable();
@@ -183,7 +195,7 @@ fn write_checks(
                     let pad = room.saturating_sub(columns(&line));
                     writeln!(
                         out,
-                        "{before}{line}{:pad$}  {measured:>MEASURED$}  {limit}",
+                        "{before}{line}{:pad$}  {measured:>of_measured$}  {limit}",
                         ""
                     )?;
                 }
@@ -192,7 +204,7 @@ fn write_checks(
             before = format!("{indent}  ");
         }
         if let Ask::AnyOf(of) | Ask::AllOf(of) = &check.ask {
-            write_checks(of, depth + 1, options, out)?;
+            write_checks(of, depth + 1, [of_measured, of_limit], options, out)?;
         }
     }
     Ok(())

@@ -76,6 +76,7 @@ fn copies(context: &Context<'_>, conditions: &mut Conditions) -> Option<Candidat
         process: process.id,
         frame: None,
         sites: Vec::new(),
+        parts: Vec::new(),
         numbers: vec![
             bytes("copied_bytes", copied),
             bytes("copied_bytes_threshold", MIN_BYTES),

@@ -294,6 +294,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             bytes("most_bytes", growth.most),
             share("share_of_peak", stake),

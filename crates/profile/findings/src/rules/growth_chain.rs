@@ -158,6 +158,7 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         process: context.process.id,
         frame,
         sites: context.numbers_of(&grown, weight),
+        parts: Vec::new(),
         numbers: vec![
             blocks("chains", growth.chains),
             blocks("chains_threshold", MIN_CHAINS),

@@ -324,6 +324,7 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
         process: context.process.id,
         frame,
         sites: context.numbers_of(&leak.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             blocks("leaked_blocks", leak.blocks),
             blocks("leaked_blocks_threshold", SURVIVORS),

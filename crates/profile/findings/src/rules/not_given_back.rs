@@ -180,6 +180,7 @@ fn kept(context: &Context<'_>, conditions: &mut Conditions) -> Option<Candidate>
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             bytes("kept_bytes", kept),
             bytes("kept_bytes_threshold", floor(peak)),

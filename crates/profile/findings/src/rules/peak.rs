@@ -117,6 +117,7 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             bytes("peak_bytes", group.peak_bytes),
             bytes("peak_bytes_threshold", MIN_BYTES),

@@ -398,6 +398,7 @@ fn candidate(context: &Context<'_>, queue: &Queue, others: &[Queue]) -> Candidat
         process: context.process.id,
         frame,
         sites: context.numbers_of(&sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             bytes("most_bytes", most_bytes),
             share("share_of_peak", stake),

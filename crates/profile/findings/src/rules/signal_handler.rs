@@ -104,6 +104,7 @@ fn candidate(context: &Context<'_>, handler: u32, sites: &[u32]) -> Candidate {
         process: context.process.id,
         frame: Some(handler),
         sites: context.numbers_of(sites, weight),
+        parts: Vec::new(),
         numbers: vec![blocks("allocations", number)],
         mended: None,
     };

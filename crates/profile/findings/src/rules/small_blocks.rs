@@ -170,6 +170,7 @@ fn of_group(
         process: context.process.id,
         frame,
         sites: context.numbers_of(&small.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             blocks("peak_blocks", small.peak_blocks),
             blocks("peak_blocks_threshold", MIN_BLOCKS),

@@ -175,6 +175,7 @@ fn candidate(context: &Context<'_>, group: &Group, spike: &Hump, own: u64) -> Ca
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             bytes("rise_bytes", own),
             bytes("rise_bytes_threshold", MIN_BYTES),

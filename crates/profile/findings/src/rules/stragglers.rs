@@ -114,6 +114,7 @@ fn of_group(
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             blocks("pages", pages),
             blocks("pages_threshold", MIN_PAGES),

@@ -274,6 +274,7 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64) -> Candidate {
         process: context.process.id,
         frame,
         sites: context.numbers_of(&group.sites, weight),
+        parts: Vec::new(),
         numbers: vec![
             blocks("temporary_allocations", number),
             blocks("temporary_allocations_threshold", MIN),
