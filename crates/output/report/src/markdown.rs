@@ -12,6 +12,7 @@ use allotrope_text::document::{Document, Table, Text, left, right};
 
 use crate::groups::{Grouping, groups};
 use crate::numbers::{bytes, count, duration, share};
+use crate::reachability;
 use crate::selection::processes;
 use crate::text::{Screen, TextOptions, how_it_ended, peak_curve, wanted_finding, what_is_left};
 
@@ -36,6 +37,9 @@ pub fn write(screen: &Screen<'_>, options: &TextOptions, out: &mut dyn Write) ->
     match shown.as_slice() {
         [one] => totals(profile, one, &mut document),
         many => document.table(process_table(profile, many)),
+    }
+    if let Some(sentence) = reachability::sentence(&shown) {
+        document.text(sentence);
     }
     findings(screen, options, &mut document);
     functions(screen, &shown, &mut document);

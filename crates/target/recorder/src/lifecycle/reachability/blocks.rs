@@ -91,6 +91,9 @@ pub struct Blocks {
     pages: MappedList<u32>,
     /// The cluster that was found last.
     recent: usize,
+    /// The lowest address of a block, and how many bytes further on the last block ends.
+    lowest: u64,
+    extent: u64,
 }
 
 impl Blocks {
@@ -129,8 +132,14 @@ impl Blocks {
             clusters: MappedList::new(clusters).ok_or(Stop::NoMemory)?,
             pages: MappedList::new(pages).ok_or(Stop::NoMemory)?,
             recent: 0,
+            lowest: 0,
+            extent: 0,
         };
         blocks.index();
+        if let (Some(first), Some(last)) = (blocks.list.first(), blocks.list.last()) {
+            blocks.lowest = first.start;
+            blocks.extent = last.end() - first.start;
+        }
         Ok(blocks)
     }
 
@@ -164,6 +173,10 @@ impl Blocks {
     /// Number of the block that an address points into.
     #[inline]
     pub fn at(&mut self, address: u64) -> Option<usize> {
+        // Most words are no pointers.
+        if address.wrapping_sub(self.lowest) >= self.extent {
+            return None;
+        }
         let recent = self.clusters.get(self.recent)?;
         let cluster = if (recent.start..recent.end).contains(&address) {
             *recent

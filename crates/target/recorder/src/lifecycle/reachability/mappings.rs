@@ -1,5 +1,6 @@
-//! What the process has mapped for writing, as `/proc/self/maps` shows it (proc_pid_maps(5)), and
-//! what of it is a root.
+//! What the process has mapped for writing, as `/proc/thread-self/maps` shows it
+//! (proc_pid_maps(5)), and what of it is a root. (`/proc/self` is the first thread, which may have
+//! ended.)
 
 use allotrope_unwind::Memory;
 
@@ -159,8 +160,9 @@ pub fn is_heap_of_glibc(start: u64, end: u64) -> bool {
 /// which is kept, too.
 ///
 /// At the upper end of a stack is what glibc has of its thread (`struct pthread` in `nptl/descr.h`).
-/// It begins with its own address, the table, and its own address again (`tcbhead_t`); the kernel
-/// clears the thread's id in it at the end (`CLONE_CHILD_CLEARTID`).
+/// It begins with its own address, the table, and its own address again (`tcbhead_t`). At the
+/// end the kernel clears the thread's id in it (`CLONE_CHILD_CLEARTID`), and who joins the thread makes
+/// it −1.
 pub fn kept_stack(start: u64, end: u64) -> Option<u64> {
     const ALIGNMENT: usize = 64;
     /// Offset of the thread's id, as debuggers know it.
@@ -170,14 +172,15 @@ pub fn kept_stack(start: u64, end: u64) -> Option<u64> {
     let mut addresses = (lowest..end.saturating_sub(TID + 8)).step_by(ALIGNMENT);
     addresses.find_map(|address| {
         let is_it = memory.word(address)? == address && memory.word(address + 16)? == address;
-        let is_over = memory.word(address + TID)? as u32 == 0;
+        let is_over = memory.word(address + TID)? as i32 <= 0;
         (is_it && is_over).then(|| memory.word(address + 8))?
     })
 }
 
-/// Calls `visit` with each line of `/proc/self/maps`.
+/// Calls `visit` with each line of `/proc/thread-self/maps`.
 fn each_line(mut visit: impl FnMut(&[u8])) -> Result<(), Stop> {
-    let file = Descriptor::open(c"/proc/self/maps", libc::O_RDONLY).ok_or(Stop::Forbidden)?;
+    let file =
+        Descriptor::open(c"/proc/thread-self/maps", libc::O_RDONLY).ok_or(Stop::Forbidden)?;
     // A line has at most the longest path, in which special characters take four bytes.
     let mut buffer = [0; 20 << 10];
     let mut used = 0;
@@ -208,7 +211,10 @@ pub struct PageMap(Option<Descriptor>);
 impl PageMap {
     /// Opens it. Without it, all pages count as used.
     pub fn new() -> Self {
-        Self(Descriptor::open(c"/proc/self/pagemap", libc::O_RDONLY))
+        Self(Descriptor::open(
+            c"/proc/thread-self/pagemap",
+            libc::O_RDONLY,
+        ))
     }
 
     /// Calls `visit` with each part of a range whose pages hold something.

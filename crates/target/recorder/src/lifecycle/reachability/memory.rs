@@ -3,7 +3,7 @@
 //! half a microsecond for each block of a list, so where there is no other thread, small blocks are
 //! read directly. What the
 //! program has made unreadable (mprotect(2)) still holds its pointers: that is read from
-//! `/proc/self/mem` (proc_pid_mem(5)).
+//! `/proc/thread-self/mem` (proc_pid_mem(5)).
 
 use crate::sys::kernel::{self, Part, Remote};
 use crate::sys::mapped_list::{MappedList, Plain};
@@ -45,7 +45,8 @@ unsafe impl Plain for Word {}
 
 /// See the [module](self).
 pub struct Memory {
-    process: u32,
+    /// The calling thread: the first one may have ended.
+    thread: u32,
     words: MappedList<Word>,
     parts: [Remote; PARTS],
     count: usize,
@@ -57,7 +58,7 @@ pub struct Memory {
     recent: Span,
     /// Blocks that may be read directly until the time is checked.
     unchecked: u32,
-    /// `/proc/self/mem`, once it was needed; `Some(None)`: it cannot be opened.
+    /// `/proc/thread-self/mem`, once it was needed; `Some(None)`: it cannot be opened.
     file: Option<Option<Descriptor>>,
 }
 
@@ -67,7 +68,7 @@ impl Memory {
         let mut words = MappedList::new(WORDS).ok_or(Stop::NoMemory)?;
         words.fill_with_zeroes(WORDS);
         Ok(Self {
-            process: system::process_id(),
+            thread: system::thread_id(),
             words,
             parts: [Remote { start: 0, bytes: 0 }; PARTS],
             count: 0,
@@ -228,7 +229,7 @@ impl Memory {
     /// Visits the words of a part of a page that cannot be read; of one that is not there, none.
     #[cold]
     fn visit_unreadable(&mut self, start: u64, end: u64, visit: &mut impl FnMut(u64, u64)) {
-        let open = || Descriptor::open(c"/proc/self/mem", libc::O_RDONLY);
+        let open = || Descriptor::open(c"/proc/thread-self/mem", libc::O_RDONLY);
         let Some(file) = self.file.get_or_insert_with(open) else {
             return;
         };
@@ -250,7 +251,7 @@ impl Memory {
         // SAFETY: the memory of the words, as bytes.
         let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) };
         let mut into = Part::new(bytes);
-        let read = kernel::process_vm_readv(self.process, &mut into, &self.parts[from..to]);
+        let read = kernel::process_vm_readv(self.thread, &mut into, &self.parts[from..to]);
         match u64::try_from(read) {
             Ok(read) => Ok(read),
             Err(_) if read == -(libc::EFAULT as isize) => Ok(0),
