@@ -141,6 +141,10 @@ fn nothing_sampled_is_an_answer() {
     // 32 MiB times ln 20: a hit in as many bytes has a probability of 95 %.
     let text = run(&mut once(&program, &[]), b"").ok().text();
     text.has("nothing was sampled: under 95.9 MiB were live, with 95 %");
+    // The switch to the watcher's period was not noticed: nothing was allocated since.
+    let periods = "one of 32.0 MiB sampled from its start, of 512.0 KiB from now on";
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").has(periods);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub use crate::frame::{BlockType, NamedFrame};
 pub use allotrope_shm::mapped_file::FileIdentity;
 pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
 pub use environment::{Environment, MAX_ENVIRONMENT, Variable};
-pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
+pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling, SamplingTimes};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
 /// Id of a process image, in order of start; unique in a trace.

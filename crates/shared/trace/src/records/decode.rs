@@ -12,8 +12,8 @@ use crate::model::{
     BlockType, Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint,
     ImageEnd, ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Mark,
     MissingNames, Module, NamedFrame, Origin, QuietWait, Record, Recording, Sample, SampleTotal,
-    Sampling, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Variable, Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    Sampling, SamplingTimes, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
+    Unrecorded, Variable, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -160,6 +160,13 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             lost_stacks: from.varint()?,
             lost_totals: from.varint()?,
             unreadable: from.varint()?,
+            times: match from.left() {
+                0 => None,
+                _ => Some(SamplingTimes {
+                    on_since: from.varint()?,
+                    off_since: from.varint()?,
+                }),
+            },
         }),
         tag::SAMPLES => Record::Samples {
             image: from.varint_u32()?,
