@@ -1,5 +1,5 @@
-//! Measures what watching costs: a program that is prepared, one that is sampled, and tcmalloc,
-//! which samples itself, compared with itself without sampling.
+//! Measures what watching costs: a program that is prepared with sampling off, one that is watched, one
+//! in standby, and tcmalloc, which samples itself, compared with itself without sampling.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ use crate::run::{Runner, Sample};
 use crate::standard::{self, Effort, Measured};
 use crate::tool::Tool;
 
-/// Names of the ways: in standby, sampled one byte of so many.
-const STANDBY: &str = "standby";
+/// Names of the ways: off, under the name that it has in older results; sampled one byte of so many.
+const OFF: &str = "standby";
 const OFTEN: &str = "512 KiB";
 const SELDOM: &str = "32 MiB";
 /// gperftools' tcmalloc, without and with its sampling.
@@ -58,9 +58,10 @@ pub fn measure(
     };
     let mut tools = vec![
         Tool::Plain,
-        watched(STANDBY, None),
+        watched(OFF, Some("off")),
         watched(OFTEN, Some("512KiB")),
-        watched(SELDOM, Some("32MiB")),
+        // Standby itself.
+        watched(SELDOM, None),
     ];
     match tcmalloc() {
         Some(library) => {
@@ -97,7 +98,7 @@ fn tcmalloc() -> Option<PathBuf> {
 /// The table of the results.
 pub fn table(results: &Results<Vec<Measured>>) -> String {
     let mut text = format!(
-        "{}.\n\n| program | plain | standby | sampled, 512 KiB | sampled, 32 MiB | tcmalloc's own \
+        "{}.\n\n| program | plain | off | watched, 512 KiB | standby, 32 MiB | tcmalloc's own \
          sampling, 512 KiB | poireau, on another machine |\n| --- | --- | --- | --- | --- | --- | --- |\n",
         results.head()
     );
@@ -113,7 +114,7 @@ pub fn table(results: &Results<Vec<Measured>>) -> String {
             |it| it.text_with_interval(unit, short),
         );
         let pairs = [
-            ("plain", STANDBY),
+            ("plain", OFF),
             ("plain", OFTEN),
             ("plain", SELDOM),
             (TCMALLOC, TCMALLOC_SAMPLES),

@@ -1,12 +1,14 @@
 //! `report`, `show`, `diff` and `export` of sampled profiles. The figures follow from the
 //! stories: huge blocks are sampled for certain, so their estimates are exact.
 
+use std::io::Read;
 use std::path::Path;
 
 use allotrope_sampling::Period;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::story::{HUGE, Story, huge_blocks, save_all};
+use crate::story::{BEGAN, HUGE, Story, huge_blocks, save_all};
 use crate::support::{Text, command, run, schema};
 
 struct Ended {
@@ -315,4 +317,91 @@ fn what_samples_cannot_give_is_refused_in_one_sentence() {
     // Never sampled: the report says so.
     let text = fine(folder.path(), &["report", "off.allotrope"]);
     text.has("nothing is known");
+}
+
+/// A process that was sampled from the third second on: 3 huge blocks before that are in no figure.
+fn late(folder: &Path) {
+    let mut story = Story::new(1, None);
+    for _ in 0..3 {
+        story.allocate(0, HUGE);
+    }
+    story.set(Some(Period::DEFAULT));
+    story.pages.now.set(BEGAN + 2_000_000_000);
+    // The thread looks after 64 KiB.
+    story.allocate(1, 64 << 10);
+    for _ in 0..2 {
+        story.allocate(0, HUGE);
+    }
+    save_all(&folder.join("late.allotrope"), &[&story]);
+}
+
+#[test]
+fn all_outputs_say_since_when_a_process_was_sampled() {
+    let folder = folder();
+    late(folder.path());
+    let since = "process 101 was sampled since 2023-11-14 22:13:22 UTC, 2.00 s after its start; nothing is known of blocks from other times";
+    let report = allotrope(folder.path(), &["report", "late.allotrope"]);
+    let text = format!("{}{}", report.out, report.errors);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").has(since);
+    text.has("128.0 MiB (128.0 MiB–?");
+    // What was allocated is what was allocated while sampling was on.
+    text.lacks("allocated  128.0 MiB (128.0 MiB–?");
+    let report = json(&fine(
+        folder.path(),
+        &["report", "late.allotrope", "--format", "json"],
+    ));
+    schema::check_sampled(&report);
+    let totals = &report["totals"];
+    assert_eq!(totals["live_bytes"], 2 * HUGE);
+    assert!(totals["live_bytes_high"].is_null() && totals["live_blocks_high"].is_null());
+    assert!(totals["allocated_bytes_high"].is_u64());
+    let process = &report["processes"][0];
+    assert!(process["sites"][0]["live_bytes_high"].is_null());
+    let sampling = &process["sampling"];
+    assert_eq!(sampling["since_us"], 2_000_000);
+    assert!(sampling["until_us"].is_null() && sampling["is_complete"] == false);
+    assert!(report["warnings"].to_string().contains(since));
+    let export = |format: &str| {
+        let arguments = ["export", "late.allotrope", "--format", format, "-o", format];
+        fine(folder.path(), &[&arguments[..], &["--force"]].concat());
+        std::fs::read(folder.path().join(format)).expect("a file")
+    };
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut pprof = Vec::new();
+    let zipped = export("pprof");
+    let mut unzipped = GzDecoder::new(&*zipped);
+    unzipped.read_to_end(&mut pprof).expect("gzip");
+    lossy(&pprof).has_all([since, "128.0 MiB–?"]);
+    lossy(&export("json")).has(since);
+    lossy(&export("csv")).has(format!(",{},,", 2 * HUGE));
+    // A difference from it may be any amount.
+    let arguments = ["diff", "huge.allotrope", "late.allotrope"];
+    let diff = [&arguments[..], &["--metric", "leaked", "--format", "json"]].concat();
+    let diff = allotrope(folder.path(), &diff);
+    let diff = json(&diff.out);
+    assert!(
+        diff["difference_high"].is_null() && diff["after_high"].is_null(),
+        "{diff:#}"
+    );
+    assert!(diff["difference_low"].is_i64() && diff["before_high"].is_u64());
+    let page = [
+        "diff",
+        "huge.allotrope",
+        "late.allotrope",
+        "--html",
+        "diff.html",
+    ];
+    fine(folder.path(), &page);
+    fine(
+        folder.path(),
+        &["report", "late.allotrope", "--html", "late.html"],
+    );
+    // One that was sampled from its start says nothing of the kind.
+    let whole = json(&fine(
+        folder.path(),
+        &["report", "huge.allotrope", "--format", "json"],
+    ));
+    assert_eq!(whole["processes"][0]["sampling"]["is_complete"], true);
+    whole["warnings"].to_string().lacks("was sampled since");
 }

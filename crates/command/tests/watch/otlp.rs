@@ -18,7 +18,7 @@ use prost::Message;
 use rustix::process::Signal;
 
 use crate::support::watched::Program;
-use crate::support::{Started, Text, command, run, skip};
+use crate::support::{Started, Text, command, run, skip, until};
 
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -229,6 +229,12 @@ fn a_collector_gets_what_is_live() {
     );
     assert!(value(resource, "host.name").is_some());
     assert_eq!(value(resource, "os.type"), text("linux"));
+    let is_complete = value(resource, "allotrope.sampling_is_complete");
+    assert_eq!(is_complete, Some(Value::Bool(true)));
+    // From its start on.
+    let since = value(resource, "allotrope.sampled_since_unix_nano");
+    assert!(since.is_some() && since == value(resource, "allotrope.start_time_unix_nano"));
+    assert_eq!(value(resource, "allotrope.sampled_until_unix_nano"), None);
 
     // The interval of each sum is exact, since everything was sampled; other blocks of the
     // process make it larger than ours.
@@ -255,6 +261,41 @@ fn a_collector_gets_what_is_live() {
         .expect("a path");
     let path = path.to_str().expect("UTF-8");
     assert!(tables.strings.iter().any(|it| it == path), "{path}");
+}
+
+#[test]
+fn a_collector_learns_since_when_a_process_was_sampled() {
+    let collector = Collector::willing();
+    let mut program = Program::new(&["--period", "off"]);
+    let url = collector.url();
+    let options = ["--otlp", &url, "--otlp-every", "100ms", "--period", "1"];
+    let _watcher = start_watch(&[&program], &options, &[]);
+    until("it is sampled", || program.state().period.is_some());
+    program.tell("malloc 1 100000");
+    program.tell("malloc 10 1000");
+    let request = collector.next().message();
+    let resource = request.resource_profiles[0].resource.as_ref();
+    let resource = &resource.expect("a resource").attributes;
+    let is_complete = value(resource, "allotrope.sampling_is_complete");
+    assert_eq!(is_complete, Some(Value::Bool(false)));
+    let number = |key: &str| match value(resource, key) {
+        Some(Value::Int(number)) => number,
+        other => panic!("{key}: {other:?}"),
+    };
+    let since = number("allotrope.sampled_since_unix_nano");
+    assert!(since > number("allotrope.start_time_unix_nano"));
+    let tables = request.dictionary.as_ref().expect("tables");
+    // In a comment.
+    format!("{:?}", tables.attributes).has(" was sampled since ");
+    // Live bytes and blocks have no upper end, allocated ones have.
+    let profiles = &request.resource_profiles[0].scope_profiles[0].profiles;
+    let key_of = |it: &i32| tables.attributes[*it as usize].key_strindex;
+    let is_end = |it: &i32| tables.strings[key_of(it) as usize] == "allotrope.sum.high";
+    let ends = profiles.iter();
+    let ends: Vec<bool> = ends
+        .map(|it| it.attribute_indices.iter().any(is_end))
+        .collect();
+    assert_eq!(ends.iter().filter(|it| **it).count(), 2, "{ends:?}");
 }
 
 #[test]

@@ -232,7 +232,8 @@ fn what_was_live_in_a_killed_process_is_reported() {
     assert!(line.is_some_and(|it| it.contains(bound)), "{text}");
     assert_eq!(listed(third.id())["is_complete"], true);
     let third = third.id().to_string();
-    holder.postmortem(&[&third]).text().has(bound);
+    let text = holder.postmortem(&[&third]).text();
+    text.has_all([bound, "one of 32.0 MiB sampled from its start"]);
     // A profile.
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("last");

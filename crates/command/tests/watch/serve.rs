@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use crate::support::compile::compiled;
 use crate::support::http::{self, CONNECTIONS};
 use crate::support::watched::Program;
-use crate::support::{Ended, Started, Text, allotrope, command, run, skip};
+use crate::support::{Ended, Started, Text, allotrope, command, run, skip, until};
 
 /// A size and number of blocks that nothing but the test's own commands allocates.
 const SIZE: u64 = 4321;
@@ -133,6 +133,9 @@ fn metrics_have_the_figures_of_the_process() {
     let old = metric(&page, "allotrope_old_bytes");
     assert_eq!(old, metric(&page, "allotrope_live_bytes"));
     assert_eq!(metric(&page, "allotrope_period_bytes"), 1.0);
+    assert_eq!(metric(&page, "allotrope_longest_period_bytes"), 1.0);
+    assert_eq!(metric(&page, "allotrope_sampling_complete"), 1.0);
+    assert!(metric(&page, "allotrope_sampled_since_seconds") > 1.7e9);
     assert_eq!(metric(&page, "allotrope_lost_samples_total"), 0.0);
     assert!(metric(&page, "allotrope_samples_total") >= BLOCKS as f64);
     assert!(metric(&page, "allotrope_allocated_bytes_total") >= bytes);
@@ -148,6 +151,38 @@ fn metrics_have_the_figures_of_the_process() {
         server.ask("GET", "/debug/pprof/heap", "localhost").status,
         404
     );
+}
+
+/// Nothing is known of what it had before.
+#[test]
+fn a_process_whose_sampling_began_late_has_no_upper_end() {
+    let mut program = Program::new(&["--period", "off"]);
+    program.tell(&format!("malloc {BLOCKS} {SIZE}"));
+    let options = ["--pprof-listen", "127.0.0.1:0", "--period", "1"];
+    let mut server = Server::of(
+        program.0,
+        &[&options[..], &["--prometheus", "127.0.0.1:0"]].concat(),
+    );
+    let mut page = String::new();
+    until("blocks are sampled", || {
+        server.program.send("malloc 10 100000");
+        page = String::from_utf8(server.page("/metrics")).expect("UTF-8");
+        metric(&page, "allotrope_samples_total") >= 10.0
+    });
+    assert_eq!(metric(&page, "allotrope_sampling_complete"), 0.0);
+    assert!(metric(&page, "allotrope_live_bytes_low") >= 1e6);
+    let ends = ["live_bytes", "live_blocks", "old_bytes", "old_blocks"];
+    for end in ends.map(|it| format!("allotrope_{it}_high")) {
+        assert!(metric(&page, &end).is_infinite());
+        let line = page.lines().find(|it| it.starts_with(&format!("{end}{{")));
+        assert!(line.is_some_and(|it| it.ends_with(" +Inf")), "{page}");
+    }
+    let mut profile = Vec::new();
+    GzDecoder::new(&*server.page("/debug/pprof/heap"))
+        .read_to_end(&mut profile)
+        .expect("gzip");
+    let profile = String::from_utf8_lossy(&profile);
+    profile.has_all([" was sampled since ", "nothing is known of blocks from"]);
 }
 
 #[test]

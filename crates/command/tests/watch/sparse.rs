@@ -92,7 +92,7 @@ fn a_period_that_was_chosen_is_not_made_shorter() {
     run(&mut once(&program, &["--period", "1MiB", "--leave"]), b"").ok();
     assert_eq!(period(&program), 1 << 20);
     run(&mut once(&program, &[]), b"").ok();
-    assert_eq!(period(&program), 1 << 20);
+    assert_eq!((period(&program), program.state().standby), (1 << 20, None));
     let chosen = Program::new(&["--period", "32MiB"]);
     assert_eq!(chosen.state().standby, None);
     let mut watcher = watch(&chosen, &JSON);
@@ -141,6 +141,10 @@ fn nothing_sampled_is_an_answer() {
     // 32 MiB times ln 20: a hit in as many bytes has a probability of 95 %.
     let text = run(&mut once(&program, &[]), b"").ok().text();
     text.has("nothing was sampled: under 95.9 MiB were live, with 95 %");
+    // The switch to the watcher's period was not noticed: nothing was allocated since.
+    let periods = "one of 32.0 MiB sampled from its start, of 512.0 KiB from now on";
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").has(periods);
 }
 
 #[test]
@@ -160,4 +164,17 @@ fn what_the_program_starts_is_in_standby_too() {
     assert!(state.periods.is_complete());
     assert_eq!(program.ask("exit 3"), "3");
     end(watcher);
+}
+
+/// What it has set is what the next one finds, but not what was there before.
+#[test]
+fn a_process_is_in_standby_again_after_a_watcher_that_was_killed() {
+    let program = Program::new(&[]);
+    let mut watcher = watch(&program, &[&JSON[..], &["--period", "4KiB"]].concat());
+    watcher.report(|_| true);
+    drop(watcher);
+    assert_eq!(period(&program), 4096);
+    let report = run(&mut once(&program, &["--format", "json"]), b"").json();
+    assert_eq!(report["processes"][0]["period_bytes"], 4096);
+    assert_eq!(period(&program), SPARSE);
 }

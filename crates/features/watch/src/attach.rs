@@ -201,8 +201,10 @@ impl Attached {
             Access::Read => Ok(Claim::Held),
             _ => lock::claim(&file, access == Access::TakeOver),
         };
+        // If it has a period of standby, another one is what a watcher has set that was killed.
+        let standby = Period::new(mapped.memory().control.0.standby.load(Relaxed));
         let (before, only_looks) = match claim {
-            Ok(Claim::Free) => (now, None),
+            Ok(Claim::Free) => (standby.or(now), None),
             Ok(Claim::TakenOver(before)) => (before.unwrap_or(now), None),
             Ok(Claim::Held) if access == Access::Look => (now, Some(Instant::now())),
             Ok(Claim::Held) if access == Access::Read => (now, Some(Instant::now() + PRECEDENCE)),
@@ -238,9 +240,13 @@ impl Attached {
     /// The period at which to watch it if no other one was chosen: its own, unless that is the one of
     /// a process that nobody watches, or sampling is off.
     pub fn usual_period(&self) -> Period {
-        let standby = self.mapped.memory().control.0.standby.load(Relaxed);
-        let own = self.period().filter(|it| it.bytes() != standby);
+        let own = self.period().filter(|it| Some(*it) != self.standby());
         own.unwrap_or_default()
+    }
+
+    /// The period at which it samples while nobody watches it, unless one was chosen.
+    fn standby(&self) -> Option<Period> {
+        Period::new(self.mapped.memory().control.0.standby.load(Relaxed))
     }
 
     /// Whether another watcher sets the period.
@@ -256,7 +262,7 @@ impl Attached {
             return false;
         }
         self.only_looks = None;
-        self.before = self.period();
+        self.before = self.standby().or(self.period());
         lock::publish(&self.file, self.before);
         true
     }
@@ -285,23 +291,24 @@ impl Attached {
 
     /// Lets go of the process and leaves the period as it is, for children that it forks later, too.
     pub fn leave(self) {
-        if !self.only_looks() {
-            let period = self.period().map_or(0, Period::bytes);
-            let of_children = &self.mapped.memory().control.0.of_children;
-            of_children.store(period, Relaxed);
-        }
-        self.release();
+        self.leave_chosen(None);
     }
 
     /// Lets go of a process that this watcher has started, which nobody watches from now on.
     pub fn stand_by(mut self) {
-        let sparse = Period::SPARSE;
+        self.set(Some(Period::SPARSE));
+        self.leave_chosen(Some(Period::SPARSE));
+    }
+
+    fn leave_chosen(self, standby: Option<Period>) {
         if !self.only_looks() {
-            let standby = &self.mapped.memory().control.0.standby;
-            standby.store(sparse.bytes(), Relaxed);
+            let control = &self.mapped.memory().control.0;
+            let period = self.period().map_or(0, Period::bytes);
+            control.of_children.store(period, Relaxed);
+            let standby = standby.map_or(0, Period::bytes);
+            control.standby.store(standby, Relaxed);
         }
-        self.set(Some(sparse));
-        self.leave();
+        self.release();
     }
 
     /// Lets go of the process and leaves the period as it is.

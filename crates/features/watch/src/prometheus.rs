@@ -13,6 +13,7 @@ use allotrope_sampling::estimate::{Estimate, MIN};
 use rustc_hash::FxHashMap;
 
 use crate::resident::Resident;
+use crate::since::Since;
 use crate::sites::{Grouping, Mark, Sites, Sums};
 use crate::snapshot::Snapshot;
 
@@ -27,6 +28,7 @@ struct Process<'a> {
     labels: String,
     snapshot: &'a Snapshot,
     resident: Option<Resident>,
+    since: Since,
     /// `None`: sampling was never on.
     sums: Option<Sums>,
 }
@@ -96,10 +98,33 @@ pub fn write(snapshots: &[Snapshot], old_age: u64, out: &mut dyn Write) -> io::R
         |it| it.resident?.recorder_bytes.map(|it| it as f64),
     )?;
     page.gauge(
+        "sampled_since_seconds",
+        "Since when sampling is on without a break, since 1970.",
+        |it| it.since.since.map(seconds),
+    )?;
+    page.gauge(
+        "sampling_complete",
+        "1: sampling was never off; 0: blocks may be live that are in no figure.",
+        |it| Some(f64::from(u8::from(it.since.is_complete))),
+    )?;
+    page.gauge(
+        "longest_period_bytes",
+        "The longest period that was in force; 0: sampling was never on.",
+        |it| {
+            let longest = it.snapshot.state.periods.longest;
+            Some(longest.map_or(0.0, |it| it.bytes() as f64))
+        },
+    )?;
+    page.gauge(
         "period_bytes",
         "One of this many bytes is sampled on average; 0: off.",
         |it| Some(it.snapshot.state.period.map_or(0.0, |it| it.bytes() as f64)),
     )
+}
+
+/// Of nanoseconds.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// Takes one number of an estimate.
@@ -186,6 +211,7 @@ impl<'a> Process<'a> {
             labels: format!("{{pid=\"{}\",name=\"{}\"}}", snapshot.process, label(&name)),
             snapshot,
             resident: snapshot.resident,
+            since: Since::new(&snapshot.state),
             sums,
         }
     }

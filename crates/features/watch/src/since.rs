@@ -43,6 +43,14 @@ impl Since {
         }
     }
 
+    /// The period, if it was always the same one.
+    pub fn from_start(&self) -> Option<Period> {
+        match self.periods[..] {
+            [(_, period)] if self.is_complete => period,
+            _ => None,
+        }
+    }
+
     /// What the figures do not know, as a sentence without its end; `None`: nothing, or sampling
     /// was never on.
     pub fn gap(&self) -> Option<String> {
@@ -115,8 +123,9 @@ mod tests {
     fn what_is_not_known_is_said() {
         let whole = since(&[(0, 512 << 10)], 0, None, true);
         assert_eq!((whole.gap(), whole.history()), (None, None));
+        assert_eq!(whole.from_start(), Some(Period::DEFAULT));
         let dense = since(&[(0, 32 << 20), (60, 512 << 10)], 0, None, true);
-        assert_eq!(dense.gap(), None);
+        assert_eq!((dense.gap(), dense.from_start()), (None, None));
         assert_eq!(
             dense.history().as_deref(),
             Some("sampled: one of 32.0 MiB, one of 512.0 KiB from 22:14:20")

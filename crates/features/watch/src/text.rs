@@ -12,7 +12,7 @@ use crate::history::Trend;
 use crate::nameless;
 use crate::names::name_of;
 use crate::report::{ProcessRow, Report, SiteRow, Together};
-use crate::since::bound;
+use crate::since::{Since, bound};
 use crate::sites::{ENOUGH_SAMPLES, Sums};
 use crate::verdict::Evidence;
 
@@ -98,7 +98,19 @@ fn process(row: &ProcessRow, out: &mut dyn Write) -> io::Result<()> {
         None => "nothing was sampled yet".to_owned(),
     };
     let period = match row.period {
-        Some(period) => format!("one of {} sampled", bytes(period.bytes())),
+        Some(period) => {
+            let from_start = row.since.as_ref().and_then(Since::from_start);
+            let size = bytes(period.bytes());
+            match from_start {
+                Some(it) if it == period => format!("one of {size} sampled from its start"),
+                // It has allocated less than 64 KiB since the watcher came.
+                Some(it) => {
+                    let before = bytes(it.bytes());
+                    format!("one of {before} sampled from its start, of {size} from now on")
+                }
+                None => format!("one of {size} sampled"),
+            }
+        }
         None => "sampling is off".to_owned(),
     };
     let resident = row.resident.map_or_else(String::new, |it| {

@@ -3,7 +3,7 @@
 use allotrope_profile::sampled::{SampledError, SampledProfile};
 use allotrope_sampling::exponential::Generator;
 use allotrope_trace::model::{
-    EntryPoint, ImageStart, Origin, Record, Recording, Sample, SampleTotal, Sampling,
+    EntryPoint, ImageStart, Origin, Record, Recording, Sample, SampleTotal, Sampling, SamplingTimes,
 };
 use allotrope_trace::{TraceReader, TraceWriter, WriteError};
 
@@ -76,6 +76,10 @@ fn any_numbers_give_figures_in_order() {
             lost_stacks: numbers.any(),
             lost_totals: numbers.any(),
             unreadable: numbers.any(),
+            times: (seed % 3 > 0).then(|| SamplingTimes {
+                on_since: numbers.any(),
+                off_since: numbers.any() * (seed % 2),
+            }),
         });
         let samples = (0..seed % 7).map(|_| Sample {
             stack: numbers.any() as u32,

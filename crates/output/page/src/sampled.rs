@@ -32,6 +32,8 @@ impl Interval {
 
     /// Returns the interval of each metric of [`SampledFigures::METRICS`].
     pub fn all(figures: &SampledFigures) -> Vec<Self> {
+        // A sentence of the page says that others may be missing.
+        let figures = figures.of_known_blocks();
         let estimates = SampledFigures::METRICS.map(|metric| figures.metric(metric));
         estimates.iter().flatten().map(Self::of).collect()
     }

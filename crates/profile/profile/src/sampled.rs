@@ -12,7 +12,7 @@ mod stack_set;
 
 pub use allotrope_sampling::estimate::{Estimate, Figures};
 use allotrope_sampling::{Period, estimate};
-use allotrope_text::numbers::{bytes, count};
+use allotrope_text::numbers::{bytes, count, duration, moment};
 use allotrope_trace::model::{ImageId, Sampling};
 use allotrope_trace::{Cut, ReadError};
 
@@ -63,11 +63,24 @@ pub struct SampledProfile {
 pub struct SampledProcess {
     /// How it was sampled, and what is missing.
     pub sampling: Sampling,
+    /// When sampling was on; `None`: an older version has saved it.
+    pub on: Option<SampledTime>,
     /// All blocks. `None`: sampling was never on, so that nothing is known.
     pub totals: Option<SampledFigures>,
     /// The blocks of each site, in the order of the process's sites: those with most live bytes
     /// first.
     pub sites: Vec<SampledFigures>,
+}
+
+/// When sampling was on in a process. Times are in microseconds, as those of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledTime {
+    /// Since when it was on without a break, or was until [`Self::until_us`]. `None`: it was never on.
+    pub since_us: Option<u64>,
+    /// Since when it was off again.
+    pub until_us: Option<u64>,
+    /// It was never off: otherwise nothing is known of some blocks.
+    pub is_complete: bool,
 }
 
 /// The samples behind the figures of a set of stacks.
@@ -122,6 +135,17 @@ impl SampledFigures {
         }
     }
 
+    /// Blocks may be live that were allocated while sampling was off.
+    fn open_upwards(&mut self) {
+        self.live.open_upwards();
+    }
+
+    /// The figures of the blocks that were allocated while sampling was on.
+    pub fn of_known_blocks(mut self) -> Self {
+        self.live = self.live.of_known_blocks();
+        self
+    }
+
     /// Adds the samples of others, which have no block in common with these.
     pub fn merge(&mut self, other: &Self) {
         self.live.merge(&other.live);
@@ -162,11 +186,11 @@ impl SampledFigures {
         self.metric(metric).map_or(0, |it| it.value.round() as u64)
     }
 
-    /// The ends of the interval of a metric, rounded outwards.
-    pub fn ends(&self, metric: Metric) -> Option<[u64; 2]> {
+    /// The ends of the interval of a metric, rounded outwards; the upper one may not be known.
+    pub fn ends(&self, metric: Metric) -> Option<(u64, Option<u64>)> {
         let it = self.metric(metric)?.rounded();
         // The casts saturate.
-        Some([it.low as u64, it.high as u64])
+        Some((it.low as u64, it.known_high().map(|it| it as u64)))
     }
 
     /// The metrics that samples give, in the order in which the page and tables have them.
@@ -274,6 +298,31 @@ impl SampledProfile {
             let pid = process.pid;
             format!("process {pid} was never sampled, so nothing is known of its blocks")
         }));
+        let processes = self.sampled_processes();
+        warnings.extend(processes.filter_map(|(process, samples)| self.gap(process, samples.on?)));
         warnings
+    }
+
+    /// Since when a process was sampled, if that is not its start, and that blocks from other times are
+    /// missing.
+    fn gap(&self, process: &Process, on: SampledTime) -> Option<String> {
+        let since = on.since_us.filter(|_| !on.is_complete)?;
+        let start = self.profile.recording.started_unix_ns;
+        let at = |us: u64| moment(start.saturating_add(us.saturating_mul(1000)));
+        let late = since.saturating_sub(process.started_us);
+        let since = match late > 0 {
+            true => format!(
+                "since {}, {} after its start",
+                at(since),
+                duration(late as f64)
+            ),
+            false => "from its start".to_owned(),
+        };
+        let until = on.until_us;
+        let until = until.map_or_else(String::new, |it| format!(" until {}", at(it)));
+        Some(format!(
+            "process {} was sampled {since}{until}; nothing is known of blocks from other times, so the intervals of live ones have no upper end",
+            process.pid
+        ))
     }
 }

@@ -68,6 +68,11 @@ impl Estimate {
         }
     }
 
+    /// The upper end; `None`: it is not known.
+    pub fn known_high(&self) -> Option<f64> {
+        self.high.is_finite().then_some(self.high)
+    }
+
     /// The value as a whole number, and the ends of the interval rounded outwards: so it does not
     /// become narrower.
     pub fn rounded(&self) -> Self {
@@ -187,6 +192,12 @@ impl Figures {
     /// so the intervals have no upper end: it is infinite.
     pub fn open_upwards(&mut self) {
         self.is_open = true;
+    }
+
+    /// The same without the blocks that could not be sampled.
+    pub fn of_known_blocks(mut self) -> Self {
+        self.is_open = false;
+        self
     }
 
     /// Whether the intervals have no upper end.

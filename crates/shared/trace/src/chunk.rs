@@ -17,7 +17,7 @@ pub(crate) const MINOR: u16 = 8;
 /// The major version of a sampled profile. Programs that read only recordings refuse it.
 pub(crate) const SAMPLED_MAJOR: u16 = 3;
 /// The minor version of a sampled profile.
-const SAMPLED_MINOR: u16 = 0;
+const SAMPLED_MINOR: u16 = 1;
 /// Bytes of the file header: magic, major, minor, flags.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a chunk header without its summary.

@@ -26,7 +26,7 @@ pub use allotrope_shm::numbers::{
 };
 pub use environment::{Environment, MAX_ENVIRONMENT, Variable};
 pub use reachability::{LostBlock, Reachability};
-pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling};
+pub use samples::{MAX_PERIOD, Sample, SampleTotal, Sampling, SamplingTimes};
 pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
 /// Id of a process image, in order of start; unique in a trace.

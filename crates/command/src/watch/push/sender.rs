@@ -6,6 +6,7 @@ use allotrope_formats::otlp::messages::Value;
 use allotrope_formats::otlp::{PROFILES, Process, RequestBuilder, zipped};
 use allotrope_symbols::Locator;
 use allotrope_text::text_of;
+use allotrope_watch::since::Since;
 use allotrope_watch::snapshot::Snapshot;
 use anyhow::Context;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -135,11 +136,24 @@ impl Sender {
         let executable = text_of(&process.executable).into_owned();
         let file = executable.rsplit('/').next().unwrap_or_default();
         let began = i64::try_from(process.began_real).unwrap_or(i64::MAX);
+        let since = Since::new(&snapshot.state);
+        let moment = |it: u64| Value::Int(i64::try_from(it).unwrap_or(i64::MAX));
+        let sampled = [
+            ("allotrope.sampled_since_unix_nano", since.since.map(moment)),
+            ("allotrope.sampled_until_unix_nano", since.until.map(moment)),
+            (
+                "allotrope.sampling_is_complete",
+                Some(Value::Bool(since.is_complete)),
+            ),
+        ];
+        let sampled = sampled.into_iter();
+        let sampled = sampled.filter_map(|(key, value)| Some((key, value?)));
         let own = [
             ("process.pid", Value::Int(snapshot.process.into())),
             ("process.executable.name", cut(file)),
             ("allotrope.start_time_unix_nano", Value::Int(began)),
         ];
+        let own: Vec<(&str, Value)> = own.into_iter().chain(sampled).collect();
         let usual = [
             (SERVICE, cut(&snapshot.name())),
             ("host.name", cut(&self.host)),

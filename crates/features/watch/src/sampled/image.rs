@@ -6,7 +6,7 @@ use allotrope_shm::numbers::stack_end::{FIRST_NODE, NOT_RECORDED};
 use allotrope_shm::samples::reader::{State, Total};
 use allotrope_trace::model::{
     ImageEnd, ImageId, ImageStart, Mapping, NO_MAPPING, Origin, Record, Sample, SampleTotal,
-    Sampling, StackId, StackNode,
+    Sampling, SamplingTimes, StackId, StackNode,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -46,6 +46,10 @@ pub(crate) fn add(
         lost_stacks: counters.lost_stacks,
         lost_totals: counters.lost_totals,
         unreadable: state.unstable.saturating_add(state.malformed),
+        times: Some(SamplingTimes {
+            on_since: state.periods.on_since.unwrap_or(0),
+            off_since: state.periods.off_since.unwrap_or(0),
+        }),
     }));
     let known = add_modules(image, state, modules, records);
     let stacks = add_stacks(image, state, &known, records);

@@ -60,16 +60,22 @@ struct IntervalForm {
 }
 
 impl IntervalForm {
-    fn of(interval: &Interval) -> Self {
+    /// `None`: an end is not known, because blocks may be missing that were allocated while sampling
+    /// was off.
+    fn of(interval: &Interval) -> Option<Self> {
+        let ends = [interval.low, interval.high];
+        if !ends.iter().all(|it| it.is_finite()) {
+            return None;
+        }
         // The casts saturate.
         let ends = |[low, high]: [f64; 2]| [low.floor() as u64, high.ceil() as u64];
-        Self {
+        Some(Self {
             low: interval.low.floor() as i64,
             high: interval.high.ceil() as i64,
             may_be_chance: interval.may_be_chance(),
             before: ends(interval.before),
             after: ends(interval.after),
-        }
+        })
     }
 }
 
@@ -118,7 +124,7 @@ fn compared(one: &Selected<'_>, left_out: LeftOut, is_filtered: bool) -> Compare
     let diff = one.diff;
     // With a filter, the total is another one.
     let interval = diff.interval.as_ref().filter(|_| !is_filtered);
-    let intervals = diff.interval.map(|_| {
+    let intervals = diff.interval.and_then(|_| {
         let kept = one.entries.len() - left_out.entries as usize;
         let entries = one.entries[..kept].iter();
         let intervals = entries.filter_map(|entry| entry.interval.as_ref());
@@ -133,7 +139,7 @@ fn compared(one: &Selected<'_>, left_out: LeftOut, is_filtered: bool) -> Compare
         per: diff.per,
         noise: noise_in_words(diff),
         chance: interval.map(chance),
-        interval: interval.map(IntervalForm::of),
+        interval: interval.and_then(IntervalForm::of),
         intervals,
         left_out,
     }

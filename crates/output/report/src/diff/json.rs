@@ -36,11 +36,11 @@ struct EntryForm<'a> {
 #[derive(Serialize)]
 struct IntervalForm {
     before_low: u64,
-    before_high: u64,
+    before_high: Option<u64>,
     after_low: u64,
-    after_high: u64,
-    difference_low: i64,
-    difference_high: i64,
+    after_high: Option<u64>,
+    difference_low: Option<i64>,
+    difference_high: Option<i64>,
     may_be_chance: bool,
 }
 
@@ -108,8 +108,12 @@ fn frame_form(frame: &StackFrame) -> FrameForm<'_> {
 }
 
 fn interval_form(interval: &Interval) -> IntervalForm {
-    // Rounded outwards; the casts saturate.
-    let ends = |[low, high]: [f64; 2]| (low.floor() as u64, high.ceil() as u64);
+    // Rounded outwards, null if not known; the casts saturate.
+    let known = |it: f64| it.is_finite().then_some(it);
+    let ends = |[low, high]: [f64; 2]| {
+        let high = known(high).map(|it| it.ceil() as u64);
+        (low.floor() as u64, high)
+    };
     let (before_low, before_high) = ends(interval.before);
     let (after_low, after_high) = ends(interval.after);
     IntervalForm {
@@ -117,8 +121,8 @@ fn interval_form(interval: &Interval) -> IntervalForm {
         before_high,
         after_low,
         after_high,
-        difference_low: interval.low.floor() as i64,
-        difference_high: interval.high.ceil() as i64,
+        difference_low: known(interval.low).map(|it| it.floor() as i64),
+        difference_high: known(interval.high).map(|it| it.ceil() as i64),
         may_be_chance: interval.may_be_chance(),
     }
 }

@@ -103,11 +103,14 @@ fn offset(frame: &StackFrame) -> String {
 pub fn chance(interval: &Interval) -> String {
     // The casts saturate.
     let (low, high) = (interval.low.floor() as i64, interval.high.ceil() as i64);
-    let range = format!(
-        "from {} to {} with 95 % confidence",
-        signed(low),
-        signed(high)
-    );
+    let (low, high) = (signed(low), signed(high));
+    let ends = match (interval.low.is_finite(), interval.high.is_finite()) {
+        (true, true) => format!("from {low} to {high}"),
+        (true, false) => format!("at least {low}"),
+        (false, true) => format!("at most {high}"),
+        (false, false) => "of any amount".to_owned(),
+    };
+    let range = format!("{ends} with 95 % confidence");
     match interval.may_be_chance() {
         true => format!("not distinguishable from chance ({range})"),
         false => range,

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_profile::sampled::{Estimate, SampledFigures, SampledProcess, SampledProfile};
+use allotrope_profile::sampled::{
+    Estimate, SampledFigures, SampledProcess, SampledProfile, SampledTime,
+};
 use allotrope_profile::warnings::all_sampled_warnings;
 use allotrope_profile::{Process, Site};
 use allotrope_text::{text_of_os, text_of_path};
@@ -33,6 +35,12 @@ struct SamplingForm {
     period_bytes: Option<u64>,
     /// Null: sampling was never on.
     longest_period_bytes: Option<u64>,
+    /// Null: sampling was never on, or that is not known.
+    since_us: Option<u64>,
+    /// Null: it was on when the memory was read.
+    until_us: Option<u64>,
+    /// Null: not known.
+    is_complete: Option<bool>,
     lost_samples: u64,
     lost_stacks: u64,
     lost_totals: u64,
@@ -91,12 +99,14 @@ impl Serialize for FiguresForm<'_> {
     }
 }
 
-/// The estimate, rounded, and its interval, rounded outwards. The casts saturate.
+/// The estimate, rounded, and its interval, rounded outwards; null: the end is not known. The casts
+/// saturate.
 fn estimate<M: SerializeMap>(map: &mut M, name: &str, it: &Estimate) -> Result<(), M::Error> {
     let Estimate { value, low, high } = it.rounded();
     map.serialize_entry(name, &(value as u64))?;
     map.serialize_entry(&format!("{name}_low"), &(low as u64))?;
-    map.serialize_entry(&format!("{name}_high"), &(high as u64))
+    let high = it.known_high().map(|_| high as u64);
+    map.serialize_entry(&format!("{name}_high"), &high)
 }
 
 fn total(figures: &SampledFigures) -> FiguresForm<'_> {
@@ -106,11 +116,14 @@ fn total(figures: &SampledFigures) -> FiguresForm<'_> {
     }
 }
 
-fn sampling(it: &Sampling) -> SamplingForm {
+fn sampling(it: &Sampling, on: Option<SampledTime>) -> SamplingForm {
     let known = |period: u64| (period > 0).then_some(period);
     SamplingForm {
         period_bytes: known(it.period),
         longest_period_bytes: known(it.longest_period),
+        since_us: on.and_then(|it| it.since_us),
+        until_us: on.and_then(|it| it.until_us),
+        is_complete: on.map(|it| it.is_complete),
         lost_samples: it.lost_samples,
         lost_stacks: it.lost_stacks,
         lost_totals: it.lost_totals,
@@ -128,7 +141,7 @@ fn process<'a>((it, samples): (&'a Process, &'a SampledProcess)) -> ProcessForm<
         exit: ExitForm(it.exit),
         started_us: it.started_us,
         duration_us: it.duration_us,
-        sampling: sampling(&samples.sampling),
+        sampling: sampling(&samples.sampling, samples.on),
         totals: samples.totals.as_ref().map(total),
         sites: it.sites.iter().zip(&samples.sites).map(site).collect(),
     }

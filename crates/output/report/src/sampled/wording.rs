@@ -10,12 +10,13 @@ pub fn value(estimate: &Estimate, metric: Metric) -> String {
     number(estimate.value.round() as u64, metric)
 }
 
-/// The interval of an estimate: `1.2 MiB–3.4 MiB`.
+/// The interval of an estimate: `1.2 MiB–3.4 MiB`; `1.2 MiB–?` if the upper end is not known.
 pub fn interval(estimate: &Estimate, metric: Metric) -> String {
     let it = estimate.rounded();
     // The casts saturate.
-    let [low, high] = [it.low, it.high].map(|it| number(it as u64, metric));
-    format!("{low}–{high}")
+    let end = |it: f64| number(it as u64, metric);
+    let high = it.known_high().map_or_else(|| "?".to_owned(), end);
+    format!("{}–{high}", end(it.low))
 }
 
 fn number(number: u64, metric: Metric) -> String {

@@ -81,7 +81,8 @@ impl Exporter for Csv {
             let estimates = estimates.next();
             for metric in SampledFigures::METRICS {
                 match estimates.and_then(|it| it.ends(metric)) {
-                    Some([low, high]) => write!(out, ",{low},{high}")?,
+                    Some((low, Some(high))) => write!(out, ",{low},{high}")?,
+                    Some((low, None)) => write!(out, ",{low},")?,
                     None => out.write_all(b",,")?,
                 }
             }

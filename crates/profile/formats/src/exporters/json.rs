@@ -90,7 +90,7 @@ fn list<T>(
 fn intervals(figures: &SampledFigures, metrics: &[Metric]) -> Map<String, Value> {
     let mut all = Map::new();
     for metric in metrics {
-        let (Some(estimate), Some([low, high])) = (figures.metric(*metric), figures.ends(*metric))
+        let (Some(estimate), Some((low, high))) = (figures.metric(*metric), figures.ends(*metric))
         else {
             continue;
         };
@@ -118,7 +118,7 @@ fn counted(
     value(out, &figures)?;
     if let Some(estimates) = estimates {
         let ends = metrics.iter().filter_map(|metric| estimates.ends(*metric));
-        let (low, high): (Vec<u64>, Vec<u64>) = ends.map(|[low, high]| (low, high)).unzip();
+        let (low, high): (Vec<u64>, Vec<Option<u64>>) = ends.unzip();
         write!(out, ",\"figures_low\":")?;
         value(out, &low)?;
         write!(out, ",\"figures_high\":")?;

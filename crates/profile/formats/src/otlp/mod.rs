@@ -98,12 +98,14 @@ impl RequestBuilder {
             let mut attribute_indices = common.clone();
             if let Some(sum) = process.total.metric(metric) {
                 let ends = [
-                    ("allotrope.sum.estimate", sum.value),
-                    ("allotrope.sum.low", sum.low),
-                    ("allotrope.sum.high", sum.high),
+                    ("allotrope.sum.estimate", Some(sum.value)),
+                    ("allotrope.sum.low", Some(sum.low)),
+                    ("allotrope.sum.high", sum.known_high()),
                 ];
-                let ends =
-                    ends.map(|(key, value)| self.tables.attribute(key, Value::Double(value), unit));
+                let ends = ends.into_iter().filter_map(|(key, value)| {
+                    let value = Value::Double(value?);
+                    Some(self.tables.attribute(key, value, unit))
+                });
                 attribute_indices.extend(ends);
             }
             profiles.push(Profile {

@@ -8,7 +8,9 @@ use allotrope_trace::model::{Exit, ImageId, Record, SampleTotal, Sampling, Stack
 use allotrope_trace::{Source, TraceReader};
 use rustc_hash::FxHashMap;
 
-use super::{MAX_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile};
+use super::{
+    MAX_SAMPLES, SampledError, SampledFigures, SampledProcess, SampledProfile, SampledTime,
+};
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, index};
 use crate::metric::Metric;
@@ -25,19 +27,32 @@ struct Sampled {
     /// The longest period of its samples, which may exceed the one that the process states:
     /// a hostile file.
     longest: Option<Period>,
+    /// Sampling was off at some time.
+    has_gap: bool,
     totals: Option<SampledFigures>,
     sites: FxHashMap<StackId, SampledFigures>,
 }
 
 impl Sampled {
-    fn new(sampling: Sampling) -> Self {
+    /// Of an image that began at this tick.
+    fn new(sampling: Sampling, began: u64) -> Self {
         let longest = Period::new(sampling.longest_period);
-        Self {
+        let mut sampled = Self {
             sampling,
             longest,
-            totals: longest.map(SampledFigures::total),
+            has_gap: sampling.times.is_some_and(|it| !it.are_complete(began)),
+            totals: None,
             sites: FxHashMap::default(),
+        };
+        sampled.totals = longest.map(|it| sampled.opened(SampledFigures::total(it)));
+        sampled
+    }
+
+    fn opened(&self, mut figures: SampledFigures) -> SampledFigures {
+        if self.has_gap {
+            figures.open_upwards();
         }
+        figures
     }
 
     /// Adds to the figures of the image and to those of a stack.
@@ -47,10 +62,10 @@ impl Sampled {
             return;
         };
         let longest = *self.longest.get_or_insert(period);
-        let totals = self.totals.get_or_insert(SampledFigures::total(longest));
-        add(totals, period);
-        let site = self.sites.entry(stack);
-        add(site.or_insert(SampledFigures::of_site(longest)), period);
+        let none = self.opened(SampledFigures::total(longest));
+        let of_site = self.opened(SampledFigures::of_site(longest));
+        add(self.totals.get_or_insert(none), period);
+        add(self.sites.entry(stack).or_insert(of_site), period);
     }
 
     fn add_total(&mut self, it: &SampleTotal) {
@@ -122,8 +137,14 @@ impl SampledProfile {
                 sites,
                 ..Process::default()
             });
+            let known = |tick: u64| (tick != 0).then(|| us(tick));
             processes.push(SampledProcess {
                 sampling: of_image.sampling,
+                on: of_image.sampling.times.map(|it| SampledTime {
+                    since_us: known(it.on_since),
+                    until_us: known(it.off_since),
+                    is_complete: !of_image.has_gap,
+                }),
                 totals: of_image.totals,
                 sites: figures,
             });
@@ -185,6 +206,7 @@ fn stacks<H>(
 /// Adds up the samples of each image.
 fn samples<S: TraceSource>(source: &S) -> Result<BTreeMap<ImageId, Sampled>, SampledError> {
     let mut images: BTreeMap<ImageId, Sampled> = BTreeMap::new();
+    let mut began: FxHashMap<ImageId, u64> = FxHashMap::default();
     let mut number = 0_u64;
     source.visit(&mut |entry| {
         let SourceEntry::Record(record) = entry else {
@@ -199,9 +221,13 @@ fn samples<S: TraceSource>(source: &S) -> Result<BTreeMap<ImageId, Sampled>, Sam
             return Ok(());
         }
         match record {
+            Record::ImageStart(start) => {
+                began.entry(start.image).or_insert(start.tick);
+            }
             Record::Sampling(sampling) => {
                 let image = images.entry(sampling.image);
-                image.or_insert_with(|| Sampled::new(sampling));
+                let began = began.get(&sampling.image).copied().unwrap_or(0);
+                image.or_insert_with(|| Sampled::new(sampling, began));
             }
             Record::Samples { image, samples } => {
                 let Some(image) = images.get_mut(&image) else {

@@ -22,9 +22,19 @@ impl SampledProfile {
         let samples = samples.map(|(total, period)| SampledStacks {
             stacks: self.sites().map(|(_, figures)| *figures).collect(),
             total,
-            none: SampledFigures::of_site(period),
+            none: self.none(period),
         });
         (set, samples)
+    }
+
+    /// The figures of a stack without samples in any of the processes.
+    fn none(&self, longest: Period) -> SampledFigures {
+        let mut none = SampledFigures::of_site(longest);
+        let on = self.processes.iter().filter_map(|it| it.on);
+        if on.into_iter().any(|it| !it.is_complete) {
+            none.open_upwards();
+        }
+        none
     }
 
     fn run(&self) -> RunInfo {

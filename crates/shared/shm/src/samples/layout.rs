@@ -154,7 +154,7 @@ pub struct Control {
     /// know them, and leaves this as it is.
     pub of_children: AtomicU64,
     /// The period at which the process samples while nobody watches it, in bytes; 0: it has none
-    /// of this kind, because its user has chosen a period or none. A watcher that is given no period
+    /// of this kind, because somebody has chosen a period or none (also `watch --leave`). A watcher that is given no period
     /// sets a shorter one in place of this, but of no other.
     pub standby: AtomicU64,
 }

@@ -28,6 +28,25 @@ pub struct Sampling {
     /// Parts of the memory that could not be read: they changed all the time, or were
     /// malformed.
     pub unreadable: u64,
+    /// When sampling was on; `None`: a file of an older version does not say.
+    pub times: Option<SamplingTimes>,
+}
+
+/// When sampling was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SamplingTimes {
+    /// The tick since which it was on without a break, or was until [`Self::off_since`]: that of the
+    /// image's start if it was on from the start. 0: it was never on.
+    pub on_since: u64,
+    /// The tick since which it was off again; 0: it was on, or was never on.
+    pub off_since: u64,
+}
+
+impl SamplingTimes {
+    /// Whether sampling was never off since this tick, at which the image began.
+    pub fn are_complete(&self, began: u64) -> bool {
+        (1..=began).contains(&self.on_since) && self.off_since == 0
+    }
 }
 
 /// A block that was sampled, and live when the memory was read.

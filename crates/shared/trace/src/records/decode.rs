@@ -12,9 +12,9 @@ use crate::model::{
     BlockType, Clock, Counts, Descriptors, EntryCounts, EntryPoint, Environment, Exit, ForkPoint,
     ImageEnd, ImageId, ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, LostBlock,
     LostClass, Mapping, Mark, MissingNames, Module, NamedFrame, Origin, QuietWait, Reachability,
-    Record, Recording, Sample, SampleTotal, Sampling, ScanOutcome, StackId, StackNode, Symbols,
-    ThreadEnd, ThreadName, ThreadStart, Unrecorded, Variable, Waits, Window, WindowCounts,
-    WindowEnd, WindowSums,
+    Record, Recording, Sample, SampleTotal, Sampling, SamplingTimes, ScanOutcome, StackId,
+    StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Variable, Waits, Window,
+    WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -182,6 +182,13 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             lost_stacks: from.varint()?,
             lost_totals: from.varint()?,
             unreadable: from.varint()?,
+            times: match from.left() {
+                0 => None,
+                _ => Some(SamplingTimes {
+                    on_since: from.varint()?,
+                    off_since: from.varint()?,
+                }),
+            },
         }),
         tag::SAMPLES => Record::Samples {
             image: from.varint_u32()?,

@@ -208,6 +208,9 @@ fn fields(record: &Record, out: &mut Vec<u8>) {
             let losses = [it.lost_samples, it.lost_stacks, it.lost_totals];
             numbers(out, &losses);
             put(out, it.unreadable);
+            if let Some(times) = it.times {
+                numbers(out, &[times.on_since, times.off_since]);
+            }
         }
         Record::Samples { image, samples } => {
             numbers(out, &[(*image).into(), samples.len() as u64]);
