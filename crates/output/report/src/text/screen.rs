@@ -30,7 +30,7 @@ const FINDINGS: usize = 3;
 /// Largest number of lines of the list of functions.
 const FUNCTIONS: usize = 10;
 /// Least lines of the list of functions.
-const MIN_FUNCTIONS: usize = 4;
+const MIN_FUNCTIONS: usize = 3;
 /// Largest number of lines of warnings.
 const WARNINGS: usize = 2;
 /// Largest number of lines of the list of processes.
