@@ -31,7 +31,7 @@ const FINDINGS: usize = 3;
 /// Largest number of lines of the list of functions.
 const FUNCTIONS: usize = 10;
 /// Least lines of the list of functions.
-const MIN_FUNCTIONS: usize = 4;
+const MIN_FUNCTIONS: usize = 3;
 /// Largest number of lines of warnings.
 const WARNINGS: usize = 2;
 /// Largest number of lines of the list of processes.
@@ -175,12 +175,13 @@ fn lines(screen: &Screen<'_>, options: &TextOptions) -> Vec<String> {
         Some(_) => usize::MAX,
         None => LINES,
     };
-    let room = limit.saturating_sub(used + 2 + MIN_FUNCTIONS);
+    let held = Held::of(screen, &shown, &selected, options);
+    let room = limit.saturating_sub(used + 2 + held.least());
     lines.extend(standing_out(screen, &found, shown.len() > 1, room, options));
     let used = lines.len() + below;
     let most = screen.top.unwrap_or(FUNCTIONS).max(1);
     let room = limit.saturating_sub(used + 2).clamp(1, most);
-    lines.extend(held(screen, &shown, &selected, room, options));
+    lines.extend(held.lines(screen, &selected, room, options));
     lines.extend(windows);
     let warnings = options.source.iter().flat_map(|source| source.warnings());
     lines.extend(warnings.flat_map(|it| options.style.fitted(&it, ["! ", "  "], Role::Warning)));
@@ -419,73 +420,107 @@ pub(super) fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
 }
 
 /// What held the memory at the peak, or at the end if only that is wanted, by function.
-fn held(
-    screen: &Screen<'_>,
-    shown: &[&Process],
-    selected: &Selected,
-    room: usize,
-    options: &TextOptions,
-) -> Vec<String> {
-    let profile = screen.attributed.profile;
-    let of_shown = shown.iter().copied();
-    let mut all = groups_of(
-        profile,
-        of_shown,
-        &screen.attributed.headlines,
-        Grouping::Function,
-        &|site| selected.has(site.number),
-    );
-    let has = |metric| all.iter().any(|group| group.value(metric)[0] > 0);
-    let is_one = shown.len() == 1;
-    let (metric, title) = match options.blocks {
-        Blocks::Leaked => (Metric::LeakedBytes, "Leaked, by function"),
-        // What is selected may have been freed before.
-        _ if selected.numbers.is_some() && !has(Metric::PeakBytes) => {
-            (Metric::Bytes, "Allocated, not live at the peak")
-        }
-        _ if is_one => (Metric::PeakBytes, "Held at the peak, by function"),
-        _ => (Metric::PeakBytes, "Held at the peaks, by function"),
-    };
-    all.retain(|group| group.value(metric)[0] > 0);
-    if all.is_empty() {
-        return match options.blocks {
-            Blocks::Leaked => vec![String::new(), "Nothing leaked.".to_owned()],
-            _ => Vec::new(),
+struct Held<'a> {
+    title: &'static str,
+    metric: Metric,
+    /// The largest first.
+    groups: Vec<Group<'a>>,
+    /// The function below which most of it was allocated, in a line.
+    common: Option<String>,
+}
+
+impl<'a> Held<'a> {
+    fn of(
+        screen: &Screen<'a>,
+        shown: &[&'a Process],
+        selected: &Selected,
+        options: &TextOptions,
+    ) -> Self {
+        let profile = screen.attributed.profile;
+        let of_shown = shown.iter().copied();
+        let mut groups = groups_of(
+            profile,
+            of_shown,
+            &screen.attributed.headlines,
+            Grouping::Function,
+            &|site| selected.has(site.number),
+        );
+        let has = |metric| groups.iter().any(|group| group.value(metric)[0] > 0);
+        let is_one = shown.len() == 1;
+        let (metric, title) = match options.blocks {
+            Blocks::Leaked => (Metric::LeakedBytes, "Leaked, by function"),
+            // What is selected may have been freed before.
+            _ if selected.numbers.is_some() && !has(Metric::PeakBytes) => {
+                (Metric::Bytes, "Allocated, not live at the peak")
+            }
+            _ if is_one => (Metric::PeakBytes, "Held at the peak, by function"),
+            _ => (Metric::PeakBytes, "Held at the peaks, by function"),
         };
-    }
-    all.sort_by_key(|group| Reverse(group.value(metric)));
-    let whole: u64 = all.iter().map(|group| group.value(metric)[0]).sum();
-    let common = match shown {
-        [one] if metric == Metric::PeakBytes && selected.numbers.is_none() => {
-            common_caller(profile, one, &screen.attributed.headlines)
+        groups.retain(|group| group.value(metric)[0] > 0);
+        groups.sort_by_key(|group| Reverse(group.value(metric)));
+        let common = match shown {
+            [one] if metric == Metric::PeakBytes && selected.numbers.is_none() => {
+                common_caller(profile, one, &screen.attributed.headlines)
+            }
+            _ => None,
+        };
+        let common = common.and_then(|common| {
+            let frame = profile.frames.get(common.frame as usize)?;
+            let before = format!("  {:.0} % of it was allocated below ", common.share * 100.0);
+            Some(frames::line(profile, frame, &before, options.style))
+        });
+        Self {
+            title,
+            metric,
+            groups,
+            common,
         }
-        _ => None,
-    };
-    let common = common.and_then(|common| {
-        let frame = profile.frames.get(common.frame as usize)?;
-        let before = format!("  {:.0} % of it was allocated below ", common.share * 100.0);
-        Some(frames::line(profile, frame, &before, options.style))
-    });
-    let room = room.saturating_sub(usize::from(common.is_some()));
-    let mut lines = vec![String::new()];
-    let top: Vec<&Group<'_>> = all.iter().take(room).collect();
-    let mut of_table = by::rows(profile, title, &top, metric, whole, options).into_iter();
-    lines.extend(of_table.next());
-    for (group, line) in top.iter().zip(of_table) {
-        lines.push(line);
-        lines.extend(details(screen, group, options));
     }
-    let rest = all.len() - top.len();
-    if rest > 0 && selected.numbers.is_some() {
-        let value: u64 = all[top.len()..].iter().map(|it| it.value(metric)[0]).sum();
-        lines.push(format!(
-            "  … {} more with {}",
-            count(rest as u64),
-            bytes(value)
-        ));
+
+    /// The lines that it takes at least, besides a blank one and the title.
+    fn least(&self) -> usize {
+        MIN_FUNCTIONS.min(self.groups.len() + usize::from(self.common.is_some()))
     }
-    lines.extend(common);
-    lines
+
+    /// Its lines: at most so many, besides a blank one and the title.
+    fn lines(
+        &self,
+        screen: &Screen<'_>,
+        selected: &Selected,
+        room: usize,
+        options: &TextOptions,
+    ) -> Vec<String> {
+        let (all, metric) = (&self.groups, self.metric);
+        if all.is_empty() {
+            return match options.blocks {
+                Blocks::Leaked => vec![String::new(), "Nothing leaked.".to_owned()],
+                _ => Vec::new(),
+            };
+        }
+        let profile = screen.attributed.profile;
+        let whole: u64 = all.iter().map(|group| group.value(metric)[0]).sum();
+        let room = room.saturating_sub(usize::from(self.common.is_some()));
+        let mut lines = vec![String::new()];
+        let top: Vec<&Group<'_>> = all.iter().take(room).collect();
+        let of_table = by::rows(profile, self.title, &top, metric, whole, options);
+        let mut of_table = of_table.into_iter();
+        lines.extend(of_table.next());
+        for (group, line) in top.iter().zip(of_table) {
+            lines.push(line);
+            lines.extend(details(screen, group, options));
+        }
+        let rest = all.len() - top.len();
+        if rest > 0 && selected.numbers.is_some() {
+            let value: u64 = all[top.len()..].iter().map(|it| it.value(metric)[0]).sum();
+            lines.push(format!(
+                "  … {} more with {}",
+                count(rest as u64),
+                bytes(value)
+            ));
+        }
+        lines.extend(self.common.clone());
+        lines
+    }
 }
 
 /// Below a function: the code of its line and, with all frames, the stack of its largest site.

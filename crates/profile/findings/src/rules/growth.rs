@@ -287,7 +287,7 @@ fn candidate(context: &Context<'_>, group: &Group, growth: &Growth) -> Candidate
         title: "keeps growing".to_owned(),
         measure: format!("{}, {} of the peak", in_bytes(growth.most), percent(stake)),
         text,
-        advice: "If it is a cache, give it a limit; otherwise free what is no longer needed. \
+        advice: "If it is a cache, limit it; otherwise free what is no longer needed. \
                  Does it grow with the work? Record a run with twice the work, and \
                  `allotrope diff ONE TWO --metric peak`."
             .to_owned(),

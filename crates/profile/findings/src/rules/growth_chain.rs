@@ -147,7 +147,7 @@ fn candidate(context: &Context<'_>, group: &Group) -> Candidate {
     let finding = Finding {
         rule: Rule::GrowthChain,
         severity: Severity::Hint,
-        title: "blocks that grow step by step".to_owned(),
+        title: "blocks grown step by step".to_owned(),
         measure: format!(
             "{} growths, {} of all allocations",
             count(growth.chain_growths),

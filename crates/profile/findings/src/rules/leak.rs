@@ -317,7 +317,7 @@ fn candidate(context: &Context<'_>, group: &Group, leak: &Leak, is_clean: bool) 
             true => Severity::Problem,
             false => Severity::Hint,
         },
-        title: "blocks that are never freed, although their like are".to_owned(),
+        title: "never freed, although their like are".to_owned(),
         measure: format!("{} in {number}", in_bytes(leak.bytes)),
         text,
         advice,

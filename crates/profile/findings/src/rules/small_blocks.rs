@@ -157,7 +157,7 @@ fn of_group(
     let finding = Finding {
         rule: Rule::SmallBlocks,
         severity: Severity::Hint,
-        title: "many small blocks of one size".to_owned(),
+        title: "many small blocks".to_owned(),
         measure: format!(
             "{} of rounding, {} of the peak",
             in_bytes(lost),

@@ -105,7 +105,7 @@ fn of_group(
     let finding = Finding {
         rule: Rule::Stragglers,
         severity: Severity::Hint,
-        title: "few blocks that keep pages from going back".to_owned(),
+        title: "few blocks that hold many pages".to_owned(),
         measure: format!("{} held by {}", in_bytes(held), in_bytes(left.bytes)),
         text,
         advice: "Allocate what lives long apart from what is freed soon: before it, or in an \

@@ -267,7 +267,7 @@ fn candidate(context: &Context<'_>, group: &Group, number: u64) -> Candidate {
     let finding = Finding {
         rule: Rule::Temporaries,
         severity: Severity::Hint,
-        title: "many blocks that are freed at once".to_owned(),
+        title: "blocks that are freed at once".to_owned(),
         measure: format!("{} allocations, {} of all", count(number), percent(stake)),
         text,
         advice,
