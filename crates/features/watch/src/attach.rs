@@ -399,7 +399,7 @@ impl Attached {
         snapshot.parent = parent_of(process).unwrap_or(0);
         if !has_ended {
             snapshot.exit = Exit::Running;
-            snapshot.resident = Resident::of(&snapshot);
+            snapshot.resident = Resident::of(process, &snapshot.state.process.recorder);
         }
         Ok(snapshot)
     }

@@ -41,6 +41,7 @@ pub mod perf_events;
 pub mod perf_report;
 pub mod perf_stream;
 pub mod poireau;
+mod process_status;
 pub mod prometheus;
 pub mod report;
 pub mod resident;

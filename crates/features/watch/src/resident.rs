@@ -11,7 +11,7 @@ use allotrope_shm::page_map;
 use allotrope_shm::samples::layout::BYTES;
 use allotrope_shm::samples::reader::RecorderMemory;
 
-use crate::snapshot::{Snapshot, status_field};
+use crate::process_status::status_field;
 
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// That of a process now (`proc_pid_status(5)`); `None`: the process has ended.
-    pub fn of(snapshot: &Snapshot) -> Option<Self> {
-        let kib = status_field(snapshot.process, "VmRSS:")?;
-        let pagemap = File::open(format!("/proc/{}/pagemap", snapshot.process)).ok();
+    /// That of a process now (`proc_pid_status(5)`), whose recorder has this memory; `None`: the process has
+    /// ended.
+    pub fn of(process: u32, recorder: &RecorderMemory) -> Option<Self> {
+        let kib = status_field(process, "VmRSS:")?;
+        let pagemap = File::open(format!("/proc/{process}/pagemap")).ok();
         Some(Self {
             bytes: kib.saturating_mul(1024),
-            recorder_bytes: pagemap
-                .and_then(|map| recorders(&map, &snapshot.state.process.recorder)),
+            recorder_bytes: pagemap.and_then(|map| recorders(&map, recorder)),
         })
     }
 

@@ -10,6 +10,7 @@ use allotrope_shm::wire::NO_MAPPING;
 use allotrope_trace::model::Exit;
 use rustc_hash::FxHashMap;
 
+use crate::process_status::status_field;
 use crate::resident::Resident;
 
 /// A stack: a hash of its frames, each by its module's path and what was mapped of it and the address in the
@@ -151,13 +152,6 @@ impl Keys {
 /// The id of a process's parent.
 pub fn parent_of(process: u32) -> Option<u32> {
     status_field(process, "PPid:")?.try_into().ok()
-}
-
-/// The number behind a name in the status of a process (`proc_pid_status(5)`).
-pub(crate) fn status_field(process: u32, name: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Now, by `CLOCK_MONOTONIC`, in nanoseconds.

@@ -18,6 +18,7 @@ pub(crate) mod options;
 mod process_table;
 mod row_details;
 mod screen;
+mod screen_parts;
 mod selected;
 mod show;
 mod site;
@@ -41,14 +42,16 @@ pub use imported::{Imported, write_imported, write_imported_by, write_imported_s
 use options::Blocks;
 pub use options::{TextOptions, TreeOrder};
 pub use process_table::write_processes;
-pub use screen::{Screen, write_findings, write_screen};
+pub use screen::{write_findings, write_screen};
+pub use screen_parts::Screen;
 pub use selected::write_selected_blocks;
 pub use show::{Subject, write_subject};
 pub use site::write_site;
 pub use why::write_why;
 
 pub(crate) use header::{exit as how_it_ended, left as what_is_left};
-pub(crate) use screen::{peak_curve, wanted as wanted_finding};
+pub(crate) use screen::peak_curve;
+pub(crate) use screen_parts::wanted as wanted_finding;
 
 use crate::numbers;
 use crate::selection::{LISTED, Row, processes, rows};

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod callers;
+mod candidate;
 mod conditions;
 mod context;
 mod curve;

@@ -2,36 +2,16 @@
 
 use std::cmp::Ordering;
 
+use crate::candidate::Candidate;
 use crate::finding::{Finding, Mended, Rule};
-use crate::tried::{AllTried, Outcome, TriedId};
+use crate::tried::{AllTried, Outcome};
 
 /// The most findings of a rule in a process.
 const MAX_OF_A_RULE: usize = 5;
 /// What grows, waits or leaks is worth at least this part of the whole.
 const MIN_STAKE: f64 = 0.25;
 
-/// What a rule found, and what decides about its rank.
-pub(crate) struct Candidate {
-    pub finding: Finding,
-    /// The function it is about, by its number; `None` for the process as a whole.
-    pub function: Option<u32>,
-    /// Other functions whose blocks it also explains.
-    pub also: Vec<u32>,
-    /// It says less than another rule about the same blocks: growth is named rather than a leak if
-    /// nothing says that the blocks are ever to be freed.
-    pub weak: bool,
-    /// The part of the peak, or of all allocations, that it is about: 0 to 1.
-    pub stake: f64,
-    /// Identifies it among those that are explained.
-    pub tried: Option<TriedId>,
-}
-
 impl Candidate {
-    /// The same, explained under this id.
-    pub(crate) fn tried_as(self, id: Option<TriedId>) -> Self {
-        Self { tried: id, ..self }
-    }
-
     /// Whether a finding of this rule about the same function says more.
     fn is_weaker_than(&self, rule: Rule, is_weak: bool) -> bool {
         match (rule, self.finding.rule) {

@@ -8,10 +8,10 @@ use allotrope_profile::Site;
 use allotrope_trace::model::ImageId;
 use rustc_hash::FxHashSet;
 
+use crate::candidate::{Candidate, TriedId};
 use crate::conditions::{Check, Conditions};
 use crate::context::{Context, Group};
 use crate::finding::Rule;
-use crate::rank::Candidate;
 
 /// Which rules are explained.
 #[derive(Debug, Clone, Default)]
@@ -77,9 +77,6 @@ pub struct Tried {
     /// The number by which its rule puts candidates in order.
     size: u64,
 }
-
-/// Identifies a candidate while the findings are made.
-pub(crate) type TriedId = u32;
 
 impl Tried {
     /// The conditions that are not met.

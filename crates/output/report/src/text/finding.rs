@@ -6,7 +6,7 @@ use allotrope_text::columns;
 
 use crate::numbers::count;
 use crate::shorten::{clean, wrap};
-use crate::text::screen::{Screen, code, number, stack};
+use crate::text::screen_parts::{Screen, code, number, stack};
 use crate::text::{TextOptions, frames};
 
 const INDENT: &str = "    ";

@@ -4,12 +4,10 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_attribution::Attributed;
 use allotrope_findings::Finding;
 use allotrope_profile::warnings::weighty_warnings;
 use allotrope_profile::{
-    Frame, Metric, Process, Profile, ResidentPoint, Site, command_text, sum_of_live,
-    sum_of_resident,
+    Metric, Process, Profile, ResidentPoint, command_text, sum_of_live, sum_of_resident,
 };
 use allotrope_text::document::write_lines;
 use allotrope_text::{Role, Style, TextWriter, columns, cut, cut_middle};
@@ -22,6 +20,7 @@ use crate::reachability;
 use crate::selection::processes;
 use crate::shorten::clean;
 use crate::text::finding::{Told, finding_lines};
+use crate::text::screen_parts::{Screen, code, number, stack, wanted};
 use crate::text::{Blocks, TextOptions, by, chart, frames, header, process_table};
 
 /// Lines of the screen: a terminal of 24 lines has one left for the command and one for the prompt.
@@ -40,20 +39,6 @@ const PROCESSES: usize = 4;
 const BEFORE_CURVE: usize = 12;
 /// Largest number of columns of the curve.
 const MAX_CURVE: usize = 120;
-
-/// What the first screen is made of.
-pub struct Screen<'a> {
-    /// The profile.
-    pub attributed: &'a Attributed<'a>,
-    /// What stands out in it, best first.
-    pub findings: &'a [Finding],
-    /// The trace's name for commands that are proposed, as a shell reads it.
-    pub trace: String,
-    /// Put processes that run the same program in one line.
-    pub merge: bool,
-    /// Show so many findings and functions, however many lines that takes.
-    pub top: Option<usize>,
-}
 
 /// Writes the first screen.
 pub fn write_screen(
@@ -405,20 +390,6 @@ fn standing_out(
     lines
 }
 
-/// A finding, or its part if only one process is wanted.
-pub(crate) fn wanted<'a>(finding: &'a Finding, options: &TextOptions) -> Option<&'a Finding> {
-    match options.process {
-        Some(id) => finding.of_process(id),
-        None => Some(finding),
-    }
-}
-
-/// The number by which `show` knows a finding: its place among all.
-pub(super) fn number(screen: &Screen<'_>, finding: &Finding) -> Option<usize> {
-    let at = screen.findings.iter().position(|other| other.has(finding));
-    at.map(|index| index + 1)
-}
-
 /// What held the memory at the peak, or at the end if only that is wanted, by function.
 struct Held<'a> {
     title: &'static str,
@@ -534,25 +505,6 @@ fn details(screen: &Screen<'_>, group: &Group<'_>, options: &TextOptions) -> Vec
         lines.extend(stack(screen, site, options));
     }
     lines
-}
-
-/// The code of a frame's line, if it is to be shown and was found.
-pub(super) fn code(frame: Option<&Frame>, indent: &str, options: &TextOptions) -> Option<String> {
-    let code = options.source.as_ref()?.line(frame?)?;
-    let room = options.style.columns().saturating_sub(indent.len() + 2);
-    Some(format!("{indent}│ {}", cut(&code, room)))
-}
-
-/// All frames of a site's stack.
-pub(super) fn stack(screen: &Screen<'_>, site: &Site, options: &TextOptions) -> Vec<String> {
-    let headlines = &screen.attributed.headlines;
-    let heads = [headlines.headline(site), headlines.first_shown(site)];
-    let mut text = Vec::new();
-    let profile = screen.attributed.profile;
-    // A vector takes everything.
-    let _ = frames::write_frames(profile, &site.stack, heads, options, &mut text);
-    let text = String::from_utf8_lossy(&text);
-    text.lines().map(str::to_owned).collect()
 }
 
 /// A line about the windows of the program, if it opened any.

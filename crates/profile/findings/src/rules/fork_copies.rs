@@ -10,12 +10,12 @@ use allotrope_profile::evidence::PAGE_BYTES;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::{Exit, Origin};
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::Context;
 use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 const MIN_SHARE: f64 = 0.1;

@@ -26,13 +26,13 @@ use allotrope_profile::trend::{LAST_THIRD, deepest_dip};
 use allotrope_profile::{BlockSum, Site};
 use allotrope_text::numbers::bytes as in_bytes;
 
+use crate::candidate::{Candidate, TriedId};
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Count, Nanoseconds, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, time};
-use crate::rank::Candidate;
-use crate::tried::{Outcome, Trials, TriedId};
+use crate::tried::{Outcome, Trials};
 
 /// Equal parts of the time until the maximum.
 const PARTS: usize = 12;

@@ -15,12 +15,12 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
 use crate::callers::Language;
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, number, percent, ratio, share, some};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 const MIN_CHAINS: u64 = 100;

@@ -31,14 +31,14 @@ use allotrope_profile::{LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use rustc_hash::FxHashSet;
 
+use crate::candidate::{Candidate, TriedId};
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::hump::WAITING;
 use crate::numbers::{blocks, bytes, percent, ratio, share, some};
-use crate::rank::Candidate;
-use crate::tried::{Outcome, Trials, TriedId};
+use crate::tried::{Outcome, Trials};
 use kinds::{Expected, FREED, Kind, Leak, SURVIVORS, exited, leak, tenths};
 
 const MIN_BYTES: u64 = 4 << 10;

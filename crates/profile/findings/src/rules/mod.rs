@@ -15,9 +15,9 @@ mod temporaries;
 
 use allotrope_attribution::Origin;
 
+use crate::candidate::Candidate;
 use crate::context::Context;
 use crate::finding::Rule;
-use crate::rank::Candidate;
 use crate::tried::{AllTried, Outcome};
 
 /// What all rules find in a process.

@@ -15,12 +15,12 @@ use allotrope_text::numbers::bytes as in_bytes;
 
 use allotrope_profile::Site;
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, time};
-use crate::rank::Candidate;
 use crate::rules::spike::width;
 use crate::tried::Trials;
 

@@ -12,12 +12,12 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 use rustc_hash::FxHashMap;
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{are, blocks, bytes, percent, ratio, share, some};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 const MIN_SHARE: f64 = 0.25;

@@ -21,6 +21,7 @@ use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::bytes as in_bytes;
 
 use crate::callers::Language;
+use crate::candidate::{Candidate, TriedId};
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::curve::{Curve, quantiles};
@@ -28,8 +29,7 @@ use crate::finding::Value::{Bytes, Count, Nanoseconds, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::hump::WAITING;
 use crate::numbers::{blocks, bytes, ns, percent, ratio, share, some, time};
-use crate::rank::Candidate;
-use crate::tried::{Outcome, Trials, TriedId};
+use crate::tried::{Outcome, Trials};
 
 const OTHER_THREAD: f64 = 0.9;
 const IN_ORDER: f64 = 0.9;

@@ -7,12 +7,12 @@
 
 use allotrope_profile::Site;
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::Context;
 use crate::finding::Value::Count;
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, some};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 pub(crate) fn find(context: &Context<'_>, trials: &mut Trials<'_, '_>) -> Vec<Candidate> {

@@ -12,12 +12,12 @@ use allotrope_profile::Site;
 use allotrope_text::numbers::{bytes as in_bytes, count};
 use allotrope_trace::model::EntryPoint;
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Bytes, Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, percent, ratio, share};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 /// Blocks that are allocated at once instead.

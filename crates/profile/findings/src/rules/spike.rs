@@ -15,13 +15,13 @@
 use allotrope_profile::Site;
 use allotrope_text::numbers::bytes as in_bytes;
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::curve::{Hump, median};
 use crate::finding::Value::{Bytes, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{bytes, ns, percent, ratio, share, some, time};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 const HIGHER: f64 = 1.5;

@@ -13,12 +13,12 @@ use allotrope_profile::evidence::PAGE_BYTES;
 use allotrope_profile::{BlockSum, LIVE_AT_END, Site};
 use allotrope_text::numbers::{bytes as in_bytes, count};
 
+use crate::candidate::Candidate;
 use crate::conditions::Conditions;
 use crate::context::{Context, Group};
 use crate::finding::Value::{Count, Share};
 use crate::finding::{Finding, Rule, Severity};
 use crate::numbers::{blocks, bytes, ratio, share, some};
-use crate::rank::Candidate;
 use crate::tried::Trials;
 
 const MIN_PAGES: u64 = 64;
