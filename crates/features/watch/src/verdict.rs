@@ -96,9 +96,19 @@ pub fn survives(account: &Account) -> Survives {
     match kept {
         Some(class) => Survives::Grows(evidence(class)),
         None if seems => Survives::SeemsToGrow(evidence(0)),
-        None if all.left >= MIN_SAMPLES => Survives::InBalance,
+        None if all.left >= MIN_SAMPLES || stands_still(account) => Survives::InBalance,
         None => Survives::Unknown,
     }
+}
+
+/// Whether nothing was gained in a time in which three blocks and more would have come at the rate of
+/// before: at least one of them with a probability of 95 %.
+fn stands_still(account: &Account) -> bool {
+    let all = account.classes[0];
+    let oldest = account.ages.iter().copied().max().unwrap_or(0);
+    let before = oldest.saturating_sub(account.followed);
+    let live = account.ages.len() as u64;
+    all.entered <= all.left && live.saturating_mul(account.followed) >= before.saturating_mul(3)
 }
 
 /// Whether more entered than left, and not by chance.
@@ -213,6 +223,16 @@ mod tests {
         let grows = |account| matches!(survives(&account), Survives::Grows(_));
         assert!(!grows(account(15, true, false)) && grows(account(16, true, false)));
         assert!(!grows(account(100, true, true)) && !grows(account(100, false, false)));
-        assert_eq!(survives(&account(0, true, false)), Survives::Unknown);
+        // Five blocks in 50 s: half a minute shows whether more come, ten seconds do not.
+        for (followed, expected) in [(10, Survives::Unknown), (30, Survives::InBalance)] {
+            let account = Account {
+                ages: (1..=5)
+                    .map(|it| (followed + 10 * it) * 1_000_000_000)
+                    .collect(),
+                followed: followed * 1_000_000_000,
+                ..account(0, true, false)
+            };
+            assert_eq!(survives(&account), expected, "{followed}");
+        }
     }
 }
