@@ -40,7 +40,7 @@ use crate::survival::{Account, CLASSES, Passed, age_of};
 /// Fewest samples about which anything is said.
 pub const MIN_SAMPLES: u64 = 5;
 /// How probable it may be that what looks like growth is chance, at one look.
-const CHANCE: f64 = 2e-5;
+pub const CHANCE: f64 = 2e-5;
 /// Least number of freed blocks that show how long blocks live.
 const MIN_FREED: u64 = 16;
 /// So many of these, of ten, must have been freed younger than the age of a class.

@@ -1,5 +1,5 @@
 //! The latest deallocations of samples: a ring, each slot of which is a seqlock
-//! ([`crate::samples::seqlock`]).
+//! (`seqlock.rs`).
 //!
 //! A deallocation takes the next number, and with it a slot. If another thread is
 //! still writing that slot, which it must have begun a whole round before, or was left by a

@@ -144,7 +144,7 @@ impl Memory {
         span.start <= start && end <= span.end
     }
 
-    /// Adds memory to what [`Self::take_part`] reads; `false`: it does not fit. Only whole words
+    /// Adds memory to what [`Self::take_parts`] reads; `false`: it does not fit. Only whole words
     /// are read.
     #[inline]
     pub fn add_part(&mut self, start: u64, bytes: u64) -> bool {
