@@ -1,7 +1,7 @@
 //! How often the trend of a site is wrong: programs whose truth is known, simulated as a watcher sees
 //! them, a sample at a time.
 //!
-//! The rule was tuned on the lives of [`TUNED`]. Those of [`ASIDE`] were looked at once, when it was done.
+//! The rule was tuned on the lives of [`TUNED`]. Those of [`ASIDE`] were first looked at when it was done.
 //! `docs/watch.md` has the figures of the long form (`ALLOTROPE_SLOW=1`).
 
 use allotrope_sampling::Period;
