@@ -251,7 +251,7 @@ mod tests {
             live.drain(..live.len().saturating_sub(count as usize));
             first = next - live.len() as u64;
             next = first + count;
-            // Allocated just before the look that sees it first, which is told by nothing else.
+            // Allocated just before the look that sees it first.
             let blocks = first..next;
             let known: Vec<_> = blocks.map(|it| ((it, born(samples, it)), 7, 0)).collect();
             let process = ProcessLook {

@@ -183,13 +183,18 @@ impl Survival {
     where
         B: Iterator<Item = (Block, SiteKey, u32)>,
     {
+        let known = self.processes.remove(&look.instance);
+        let (known, other) = match known {
+            Some(it) if Some(it.period) == look.period => (Some(it), None),
+            other => (None, other),
+        };
+        // Their ends will not be seen, so what entered of them must not count, either.
+        for followed in other.into_iter().flat_map(|it| it.blocks.into_values()) {
+            self.accounts.remove(&followed.key);
+        }
         let Some(period) = look.period else {
-            // What is freed is seen, but nothing that is allocated.
-            self.processes.remove(&look.instance);
             return;
         };
-        let known = self.processes.remove(&look.instance);
-        let known = known.filter(|it| it.period == period);
         let is_first = known.is_none();
         let mut process = known.unwrap_or_else(|| Process {
             period,
@@ -340,6 +345,21 @@ mod tests {
         let nothing = Vec::<ProcessLook<std::iter::Empty<_>>>::new();
         survival.add(nothing);
         assert!(survival.processes.is_empty());
+    }
+
+    /// The blocks of the earlier period are followed no longer, so that they never leave.
+    #[test]
+    fn what_entered_with_another_period_does_not_count() {
+        for period in [Period::new(4096), None] {
+            let mut survival = Survival::default();
+            let blocks: Vec<u64> = (11..41).collect();
+            survival.add(vec![look(10, &[], 0, PERIOD)]);
+            survival.add(vec![look(50, &blocks, 0, PERIOD)]);
+            let entered = |it: &Survival| it.account(7).map_or(0, |it| it.classes[0].entered);
+            assert_eq!(entered(&survival), 30);
+            survival.add(vec![look(51, &[], 0, period)]);
+            assert_eq!(entered(&survival), 0, "{period:?}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ use crate::survival::{Account, CLASSES, Passed, age_of};
 pub const MIN_SAMPLES: u64 = 5;
 /// How probable it may be that what looks like growth is chance, at one look.
 pub const CHANCE: f64 = 2e-5;
+/// If it is less probable than this that what looks like growth is chance, a site is not called flat.
+const DOUBT: f64 = 0.05;
 /// Least number of freed blocks that show how long blocks live.
 const MIN_FREED: u64 = 16;
 /// So many of these, of ten, must have been freed younger than the age of a class.
@@ -96,9 +98,14 @@ pub fn survives(account: &Account) -> Survives {
     match kept {
         Some(class) => Survives::Grows(evidence(class)),
         None if seems => Survives::SeemsToGrow(evidence(0)),
-        None if all.left >= MIN_SAMPLES || stands_still(account) => Survives::InBalance,
+        None if is_in_balance(all) || stands_still(account) => Survives::InBalance,
         None => Survives::Unknown,
     }
+}
+
+/// Whether blocks were freed, and no more entered than may well be chance.
+fn is_in_balance(all: Passed) -> bool {
+    all.left >= MIN_SAMPLES && half(all.entered, all.left) >= DOUBT
 }
 
 /// Whether nothing was gained in a time in which three blocks and more would have come at the rate of
@@ -223,6 +230,12 @@ mod tests {
         let grows = |account| matches!(survives(&account), Survives::Grows(_));
         assert!(!grows(account(15, true, false)) && grows(account(16, true, false)));
         assert!(!grows(account(100, true, true)) && !grows(account(100, false, false)));
+        // Of 20 and more that come while five are freed it is not known whether that is chance.
+        for (entered, expected) in [(8, Survives::InBalance), (20, Survives::Unknown)] {
+            let mut account = account(entered, true, false);
+            account.classes[0].left = 5;
+            assert_eq!(survives(&account), expected, "{entered}");
+        }
         // Five blocks in 50 s: half a minute shows whether more come, ten seconds do not.
         for (followed, expected) in [(10, Survives::Unknown), (30, Survives::InBalance)] {
             let account = Account {

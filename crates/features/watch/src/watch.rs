@@ -95,9 +95,9 @@ impl Watch {
             (site.key, point)
         });
         let looks = snapshots.iter().map(survival::look).collect();
-        let resident = snapshots.iter().map(|it| it.resident);
-        // Without that of one process the sum says nothing.
-        let resident: Option<u64> = resident.map(|it| Some(it?.of_program())).sum();
+        // Without that of a process that runs the sum says nothing.
+        let running = snapshots.iter().filter(|it| !it.has_ended());
+        let resident: Option<u64> = running.map(|it| Some(it.resident?.of_program())).sum();
         self.history
             .add(&points.collect(), looks, resident.unwrap_or(0));
         let (sites, suppressed) = self.unsuppressed(snapshots, &grouped.sites);

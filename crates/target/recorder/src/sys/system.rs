@@ -104,21 +104,26 @@ pub fn thread_name() -> Option<[u8; 16]> {
 
 /// The name of another thread of this process, as `/proc` has it; `None` if there is none.
 pub fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
-    let mut path = [0; 40];
+    // 15 bytes at most, and a line feed.
+    let mut name = [0; 16];
+    let length = read_file_of_thread(tid, b"/comm", &mut name);
+    let end = length.checked_sub(1)?;
+    name[end] = 0;
+    Some(name)
+}
+
+/// Reads the beginning of a file that `/proc` has of a thread of this process, such as `/comm`; 0 if
+/// there is none.
+pub fn read_file_of_thread(tid: u32, name: &[u8], into: &mut [u8]) -> usize {
+    let mut path = [0; 48];
     let mut digits = Digits {
         bytes: &mut path,
         used: 0,
     };
     digits.text(b"/proc/self/task/");
     digits.number(u64::from(tid));
-    digits.text(b"/comm");
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
-    // 15 bytes at most, and a line feed.
-    let mut name = [0; 16];
-    let length = read_file(path, &mut name);
-    let end = length.checked_sub(1)?;
-    name[end] = 0;
-    Some(name)
+    digits.text(name);
+    CStr::from_bytes_until_nul(&path).map_or(0, |path| read_file(path, into))
 }
 
 /// Whether the thread `tid` of this process has ended.

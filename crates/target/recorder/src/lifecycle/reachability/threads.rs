@@ -6,7 +6,6 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::state::process;
-use crate::sys::digits::Digits;
 use crate::sys::kernel;
 use crate::sys::system::{self, Descriptor};
 
@@ -75,19 +74,8 @@ fn of(tid: u32) -> Option<Other> {
     let state = process::threads().find(|state| state.tid.load(Relaxed) == tid);
     let pointer = state.map(|state| state.thread_pointer.load(Relaxed));
     other.thread_pointer = pointer.filter(|pointer| *pointer != 0);
-    let mut path = [0; 48];
-    let mut digits = Digits {
-        bytes: &mut path,
-        used: 0,
-    };
-    digits.text(b"/proc/self/task/");
-    digits.number(u64::from(tid));
-    digits.text(b"/syscall");
     let mut text = [0; 256];
-    let length = CStr::from_bytes_until_nul(&path).map_or(0, |path| {
-        let space = text.len();
-        system::read_file(path, &mut text[..space])
-    });
+    let length = system::read_file_of_thread(tid, b"/syscall", &mut text);
     // A number, its arguments, the stack pointer and the program counter; `running`; or, where it
     // waits elsewhere, `-1` and the last two.
     let fields = text[..length].trim_ascii().split(|byte| *byte == b' ');
