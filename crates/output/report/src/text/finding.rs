@@ -13,22 +13,22 @@ const INDENT: &str = "    ";
 /// Before the advice.
 const ARROW: &str = "→ ";
 
-/// How much is told of a finding besides what, how much and where.
+/// How much of a finding is shown besides what, how much and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Detail {
     /// Nothing.
-    Not,
+    None,
     /// Why and what to try, as far as all lines of the finding are so many.
-    InLines(usize),
+    Lines(usize),
     /// Why and what to try.
-    InFull,
+    Full,
 }
 
 /// A finding.
 pub(super) fn finding_lines(
     screen: &Screen<'_>,
     finding: &Finding,
-    told: Told,
+    detail: Detail,
     many_processes: bool,
     options: &TextOptions,
 ) -> Vec<String> {
@@ -64,12 +64,12 @@ pub(super) fn finding_lines(
                 .flat_map(|(_, site)| stack(screen, site, options)),
         );
     }
-    let room = match told {
-        Told::Not => return lines,
-        Told::InLines(most) => most.saturating_sub(lines.len()),
-        Told::InFull => usize::MAX,
+    let room = match detail {
+        Detail::None => return lines,
+        Detail::Lines(most) => most.saturating_sub(lines.len()),
+        Detail::Full => usize::MAX,
     };
-    let [why, advice] = told_in(finding, room, width);
+    let [why, advice] = sentences_in(finding, room, width);
     lines.extend(why.into_iter().map(|line| format!("{INDENT}{line}")));
     let arrows = std::iter::once(ARROW).chain(std::iter::repeat("  "));
     let advice = arrows.zip(advice);
@@ -99,7 +99,7 @@ fn head(finding: &Finding, width: usize) -> Vec<String> {
 
 /// Lines of the text and of the advice, together at most so many: first a sentence of each, then the rest
 /// of the text, then that of the advice.
-fn told_in(finding: &Finding, room: usize, width: usize) -> [Vec<String>; 2] {
+fn sentences_in(finding: &Finding, room: usize, width: usize) -> [Vec<String>; 2] {
     let [text, advice] = [&finding.text, &finding.advice].map(|it| sentences(it));
     let lines = |sentences: &[&str], width: usize| match sentences {
         [] => Vec::new(),
@@ -178,14 +178,14 @@ mod tests {
         );
         assert_eq!(sentences(""), [""; 0]);
         let finding = finding("One two three. Four.", "Try it. Or leave it.");
-        let told = |room| told_in(&finding, room, 10).map(|lines| lines.join("|"));
-        assert_eq!(told(0), ["", ""]);
+        let lines = |room| sentences_in(&finding, room, 10).map(|lines| lines.join("|"));
+        assert_eq!(lines(0), ["", ""]);
         // The first sentence of the text takes two lines, that of the advice one.
-        assert_eq!(told(1), ["", "Try it."]);
-        assert_eq!(told(2), ["One two|three.", ""]);
-        assert_eq!(told(3), ["One two|three.", "Try it."]);
-        assert_eq!(told(4), ["One two|three.|Four.", "Try it."]);
-        assert_eq!(told(9), ["One two|three.|Four.", "Try it.|Or leave|it."]);
+        assert_eq!(lines(1), ["", "Try it."]);
+        assert_eq!(lines(2), ["One two|three.", ""]);
+        assert_eq!(lines(3), ["One two|three.", "Try it."]);
+        assert_eq!(lines(4), ["One two|three.|Four.", "Try it."]);
+        assert_eq!(lines(9), ["One two|three.|Four.", "Try it.|Or leave|it."]);
     }
 
     #[test]

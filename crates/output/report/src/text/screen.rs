@@ -19,7 +19,7 @@ use crate::numbers::{bytes, count, count_each, duration, plural};
 use crate::reachability;
 use crate::selection::processes;
 use crate::shorten::clean;
-use crate::text::finding::{Told, finding_lines};
+use crate::text::finding::{Detail, finding_lines};
 use crate::text::screen_parts::{Screen, code, number, stack, wanted};
 use crate::text::{Blocks, TextOptions, by, chart, frames, header, process_table};
 
@@ -69,7 +69,7 @@ pub fn write_findings(
     for finding in findings {
         write_lines(
             &mut out,
-            finding_lines(screen, finding, Told::InFull, many, options),
+            finding_lines(screen, finding, Detail::Full, many, options),
         )?;
     }
     out.flush()
@@ -364,12 +364,12 @@ fn standing_out(
         let is_first = shown == 0;
         // One line is left for those that are not shown.
         let left = room.saturating_sub(lines.len() + usize::from(found.len() > 1));
-        let told = match is_first {
-            true if limited => Told::InLines(left),
-            true => Told::InFull,
-            false => Told::Not,
+        let detail = match is_first {
+            true if limited => Detail::Lines(left),
+            true => Detail::Full,
+            false => Detail::None,
         };
-        let next = finding_lines(screen, finding, told, many_processes, options);
+        let next = finding_lines(screen, finding, detail, many_processes, options);
         // Its number is its index in the list of all findings.
         if lines.len() + next.len() > room && !is_first {
             break;
